@@ -1,0 +1,1 @@
+"""Worker indexes: object segments and continuous-query indexes of one slot, without Spark and without I/O of their own."""

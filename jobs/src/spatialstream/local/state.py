@@ -1,0 +1,59 @@
+"""How a local structure outlives its process.
+
+A structure keeps what is big in immutable files of named arrays and hands out a small manifest (JSON-able) that names
+them. After every epoch the worker calls ``checkpoint`` and stores the manifest under the epoch; the next epoch, in
+whichever process it runs, calls ``restore`` with it, which maps the files and rebuilds nothing. Files that no kept manifest
+names are deleted by the worker. A structure never deletes or rewrites a file.
+
+The contract, for every structure ``S`` in this package::
+
+    manifest = s.checkpoint(write)      # write(kind, arrays, meta) -> name; only what is new is written
+    t = S.restore(space, manifest, read)    # read(name) -> (arrays, meta)
+
+``t`` behaves as ``s`` did at the time of the checkpoint, and the same calls on equal structures write equal bytes, so a
+replayed epoch is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+__all__ = ["Manifest", "MemoryFiles", "ReadFile", "WriteFile"]
+
+Manifest = dict[str, Any]
+"""A small JSON-able description of a structure's state, naming its files."""
+
+
+class WriteFile(Protocol):
+    """Write named arrays to a new immutable file."""
+
+    def __call__(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
+        """Write and return the file's name. ``kind`` is a short word that makes names readable."""
+
+
+class ReadFile(Protocol):
+    """Map a file that was written through :class:`WriteFile`."""
+
+    def __call__(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """The file's arrays (shared, copy-on-write) and its meta."""
+
+
+class MemoryFiles:
+    """Both halves in memory, for tests and for use without a checkpoint."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]] = {}
+
+    def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
+        """See :class:`WriteFile`."""
+        name = f"{kind}-{len(self._files)}"
+        self._files[name] = ({key: array.copy() for key, array in arrays.items()}, dict(meta or {}))
+        return name
+
+    def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """See :class:`ReadFile`."""
+        arrays, meta = self._files[name]
+        return {key: array.copy() for key, array in arrays.items()}, meta

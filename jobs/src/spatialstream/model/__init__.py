@@ -1,0 +1,1 @@
+"""What everything else speaks of: objects, queries, regions, terms, results, and their wire schemas."""

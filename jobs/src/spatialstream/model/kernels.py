@@ -1,0 +1,48 @@
+"""Compiled kernels: the one decorator, and where the machine code is kept.
+
+Kernels are compiled by numba on first use and cached on disk, so a stream never waits for a compiler: every module with
+kernels has a ``prepare()`` that runs each of them once on a tiny input, and the pipeline calls all of those before its
+first epoch.
+
+numba does not notice when a function that a cached kernel *calls* has changed in another file. So the cache folder is
+named after a digest of all the package's kernel sources: any edit gives a fresh cache, never a stale one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+__all__ = ["cache_folder", "kernel"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def cache_folder() -> Path:
+    """The folder of the compiled kernels of exactly this source and numba version."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for folder in ("model", "index", "local"):
+        for source in sorted((package / folder).glob("**/*.py")):
+            digest.update(source.read_bytes())
+    base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spatialstream" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+numba.config.CACHE_DIR = str(cache_folder())
+
+
+def kernel(function: _F) -> _F:
+    """Compile a function of scalars and C-contiguous arrays in nopython mode, cached on disk.
+
+    Floating-point semantics are strict (no ``fastmath``): a kernel gives the same bits as the plain Python that it
+    replaces, which is what makes exactness testable. Array arguments are always writable ones (see
+    :mod:`spatialstream.model.arrays`), so that each kernel has a single signature.
+    """
+    compiled: _F = numba.njit(cache=True, nogil=True)(function)
+    return compiled

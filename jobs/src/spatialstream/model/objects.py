@@ -1,0 +1,153 @@
+"""Objects of the stream: one at a time (as in records and results) and as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.errors import RecordError
+from spatialstream.model.space import Space
+from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.times import parse_time
+
+__all__ = ["ObjectBatch", "SpatialObject", "parse_object"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialObject:
+    """An object o = (φ, ρ, t) of the paper (section 3.1): terms, place, timestamp in ms; and an id."""
+
+    id: str
+    t: int
+    x: float
+    y: float
+    terms: tuple[str, ...]
+
+
+def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
+    """An object from its JSON form, strictly.
+
+    ``{"id": str, "t": ms | ISO 8601, "lon": deg, "lat": deg, "text": str}`` (``x``, ``y`` in planar spaces;
+    ``"terms": [str, ...]`` in place of ``text``: each goes through the same term extraction). Other fields are ignored.
+
+    Raises:
+        RecordError: a field is missing or unusable; names it and says what would be right.
+    """
+    if not isinstance(record, dict):
+        raise RecordError("record", "is not a JSON object")
+    name = record.get("id")
+    if not isinstance(name, str):
+        raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
+    if record.get("t") is None:
+        raise RecordError("t", "is required; give milliseconds or ISO 8601")
+    t = parse_time(record["t"])
+    x_name, y_name = space.axes
+    x, y = space.check_point(record.get(x_name), record.get(y_name), space.axes)
+    text, terms = record.get("text"), record.get("terms")
+    if text is not None and terms is not None:
+        raise RecordError("terms", "give either text or terms, not both")
+    if terms is not None:
+        if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+            raise RecordError("terms", f"{terms!r} is not a list of strings")
+        found = dict.fromkeys(term for each in terms for term in extract_terms(each, rule))
+        return SpatialObject(name, t, x, y, tuple(found))
+    if text is None:
+        raise RecordError("text", "is required; give a string, or a list of strings as terms")
+    if not isinstance(text, str):
+        raise RecordError("text", f"{text!r} is not a string")
+    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectBatch:
+    """n objects as columns.
+
+    Attributes:
+        ids: Arrow utf8[n].
+        t: int64[n], ms.
+        x, y: float64[n].
+        terms: n term sets.
+    """
+
+    ids: pa.StringArray
+    t: npt.NDArray[np.int64]
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64]
+    terms: TermLists
+
+    def __len__(self) -> int:
+        """Number of objects."""
+        return len(self.t)
+
+    def __getitem__(self, index: int) -> SpatialObject:
+        """One object."""
+        return SpatialObject(
+            self.ids[index].as_py(),
+            int(self.t[index]),
+            float(self.x[index]),
+            float(self.y[index]),
+            tuple(self.terms[index]),
+        )
+
+    @classmethod
+    def of(cls, objects: Sequence[SpatialObject]) -> ObjectBatch:
+        """Columns of a sequence."""
+        return cls(
+            pa.array([o.id for o in objects], pa.string()),
+            np.array([o.t for o in objects], np.int64),
+            np.array([o.x for o in objects], np.float64),
+            np.array([o.y for o in objects], np.float64),
+            TermLists.of([o.terms for o in objects]),
+        )
+
+    def take(self, indices: npt.NDArray[Any]) -> ObjectBatch:
+        """The objects at ``indices``, over the same vocabulary."""
+        return ObjectBatch(
+            self.ids.take(pa.array(indices)), self.t[indices], self.x[indices], self.y[indices], self.terms.take(indices)
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[ObjectBatch]) -> ObjectBatch:
+        """All objects of ``parts`` in order."""
+        if len(parts) == 1:
+            return parts[0]
+        return ObjectBatch(
+            pa.concat_arrays([part.ids for part in parts]) if parts else pa.array([], pa.string()),
+            np.concatenate([part.t for part in parts] or [np.empty(0, np.int64)]),
+            np.concatenate([part.x for part in parts] or [np.empty(0)]),
+            np.concatenate([part.y for part in parts] or [np.empty(0)]),
+            TermLists.concat([part.terms for part in parts]),
+        )
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The wire form, see :data:`spatialstream.model.schema.OBJECTS`."""
+        from spatialstream.model.schema import OBJECTS
+
+        coded = pa.DictionaryArray.from_arrays(pa.array(self.terms.codes), self.terms.vocabulary)
+        lists = pa.ListArray.from_arrays(pa.array(self.terms.offsets), coded)
+        return pa.RecordBatch.from_arrays(
+            [self.ids, pa.array(self.t), pa.array(self.x), pa.array(self.y), lists], schema=OBJECTS
+        )
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> ObjectBatch:
+        """From the wire form; columns are views of the Arrow buffers."""
+        ids, t, x, y, lists = batch.columns
+        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists))
+
+
+def terms_from_arrow(lists: pa.ListArray) -> TermLists:
+    """Term sets of a ``list<dictionary<int32, string>>`` column without nulls."""
+    offsets = numpy_view(lists.offsets)
+    values = lists.values
+    if len(lists) == 0:
+        return TermLists.empty(0)
+    first, last = int(offsets[0]), int(offsets[-1])
+    coded = values.slice(first, last - first)
+    return TermLists(offsets - np.int32(first) if first else offsets, numpy_view(coded.indices), coded.dictionary)

@@ -1,0 +1,371 @@
+"""Queries: a predicate, what to select, and for how long. The paper's six types (section 3.1) are presets of the three."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.errors import RecordError
+from spatialstream.model.regions import Region, Regions, parse_region
+from spatialstream.model.space import Space
+from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.times import parse_duration, parse_time
+
+__all__ = [
+    "CANCEL",
+    "TYPES",
+    "Cancellation",
+    "Everything",
+    "Lifetime",
+    "Nearest",
+    "Predicate",
+    "Query",
+    "QueryBatch",
+    "QueryType",
+    "TopTerms",
+    "parse_query",
+]
+
+
+class QueryType(StrEnum):
+    """The six presets: snapshot or continuous, times range-keyword, k nearest, or top-k terms."""
+
+    SRQ = "SRQ"
+    SKQ = "SKQ"
+    STQ = "STQ"
+    CRQ = "CRQ"
+    CKQ = "CKQ"
+    CTQ = "CTQ"
+
+
+TYPES = tuple(QueryType)
+"""The types in the order of their codes in columns: 0 is SRQ, 5 is CTQ."""
+
+CANCEL = 6
+"""Code of a cancellation in columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Which objects: those in the region (None: anywhere) that have all the keywords (none: whatever the text)."""
+
+    region: Region | None = None
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Select every object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Select the k objects nearest to (x, y); ties by (distance, timestamp descending, id)."""
+
+    x: float
+    y: float
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopTerms:
+    """Select the k terms found in most objects; ties by term."""
+
+    k: int
+
+
+Selection = Everything | Nearest | TopTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When, in ms.
+
+    Attributes:
+        duration: τ. A snapshot looks back over (t-τ, t]; a continuous query lives in [t, t+τ).
+        continuous: whether the query stands.
+        window: objects count for this long (T of a CTQ; optional for a CKQ); None: as long as the query lives.
+        step: a CTQ reports every ``step`` (δ).
+    """
+
+    duration: int
+    continuous: bool = False
+    window: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query: id, time of issue in ms, and its three parts."""
+
+    id: str
+    t: int
+    predicate: Predicate
+    selection: Selection
+    lifetime: Lifetime
+
+    @property
+    def type(self) -> QueryType:
+        """The preset that this query is."""
+        letter = {Everything: "R", Nearest: "K", TopTerms: "T"}[type(self.selection)]
+        return QueryType(("C" if self.lifetime.continuous else "S") + letter + "Q")
+
+    @property
+    def k(self) -> int:
+        """k of the selection; 0 when everything is selected."""
+        return 0 if isinstance(self.selection, Everything) else self.selection.k
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Ends the continuous query ``id`` at ``t``: objects with o.t < t still count."""
+
+    id: str
+    t: int
+
+
+_COMMON = {"id", "type", "t", "keywords", "duration"}
+_FIELDS = {
+    QueryType.SRQ: _COMMON | {"region"},
+    QueryType.SKQ: _COMMON | {"at", "k"},
+    QueryType.STQ: _COMMON | {"region", "k"},
+    QueryType.CRQ: _COMMON | {"region"},
+    QueryType.CKQ: _COMMON | {"at", "k", "window"},
+    QueryType.CTQ: _COMMON | {"region", "k", "window", "step"},
+}
+_ALL_FIELDS = frozenset().union(*_FIELDS.values())
+_OPTIONAL = {"keywords"}
+
+
+def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
+    """A query or cancellation from its JSON form, strictly.
+
+    ``{"id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step"}``: which of them a type takes is
+    in the documentation of query semantics. Fields that are no query field at all are ignored; one that this type does
+    not take is an error, because ignoring it would answer another question than the one asked.
+
+    Raises:
+        RecordError: a field is missing or unusable; names it and says what would be right.
+    """
+    if not isinstance(record, dict):
+        raise RecordError("record", "is not a JSON object")
+    name = record.get("id")
+    if not isinstance(name, str):
+        raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
+    if record.get("type") is None:
+        raise RecordError("type", "is required; give SRQ, SKQ, STQ, CRQ, CKQ, CTQ or CANCEL")
+    if record.get("t") is None:
+        raise RecordError("t", "is required; give milliseconds or ISO 8601")
+    t = parse_time(record["t"])
+    if record["type"] == "CANCEL":
+        return Cancellation(name, t)
+    try:
+        kind = QueryType(record["type"])
+    except ValueError:
+        raise RecordError("type", f"{record['type']!r} is not one of SRQ, SKQ, STQ, CRQ, CKQ, CTQ, CANCEL") from None
+    given = {field for field in _ALL_FIELDS if record.get(field) is not None}
+    for field in sorted(given - _FIELDS[kind]):
+        raise RecordError(field, f"{kind} takes no {field}; leave it out")
+    optional = _OPTIONAL | ({"window"} if kind is QueryType.CKQ else set())
+    for field in sorted(_FIELDS[kind] - given - optional):
+        raise RecordError(field, f"{kind} requires {field}")
+
+    region = parse_region(record["region"], space) if "region" in given else None
+    predicate = Predicate(region, _keywords(record.get("keywords"), rule))
+    selection: Selection = Everything()
+    if "k" in given:
+        k = _count(record["k"])
+        if "at" in given:
+            at = record["at"]
+            if not isinstance(at, list) or len(at) != 2:
+                raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
+            selection = Nearest(*space.check_point(at[0], at[1], ("at", "at")), k)
+        else:
+            selection = TopTerms(k)
+    step = parse_duration(record["step"], "step") if "step" in given else None
+    if step == 0:
+        raise RecordError("step", "is 0; a step is at least 1 ms")
+    lifetime = Lifetime(
+        parse_duration(record["duration"]),
+        kind.value.startswith("C"),
+        parse_duration(record["window"], "window") if "window" in given else None,
+        step,
+    )
+    return Query(name, t, predicate, selection, lifetime)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RecordError("k", f"{value!r} is not an integer")
+    if not 1 <= value < 2**31:
+        raise RecordError("k", f"{value} is out of range; k must be at least 1")
+    return value
+
+
+def _keywords(value: object, rule: TermRule) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(keyword, str) for keyword in value):
+        raise RecordError("keywords", f"{value!r} is not a list of strings")
+    result: dict[str, None] = {}
+    for keyword in value:
+        terms = extract_terms(keyword, rule)
+        if not terms:
+            raise RecordError("keywords", f"{keyword!r} has no term: no word character is left after term extraction")
+        result.update(dict.fromkeys(terms))
+    return tuple(result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryBatch:
+    """n queries and cancellations as columns.
+
+    Attributes:
+        ids: Arrow utf8[n].
+        code: int8[n]: position in :data:`TYPES`, or :data:`CANCEL`.
+        t: int64[n], ms.
+        duration: int64[n], ms.
+        window, step: int64[n], ms; -1 where absent.
+        k: int32[n]; 0 where absent.
+        at: float64[n, 2]; 0 where absent.
+        regions: n regions.
+        keywords: n term sets.
+    """
+
+    ids: pa.StringArray
+    code: npt.NDArray[np.int8]
+    t: npt.NDArray[np.int64]
+    duration: npt.NDArray[np.int64]
+    window: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+    k: npt.NDArray[np.int32]
+    at: npt.NDArray[np.float64]
+    regions: Regions
+    keywords: TermLists
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.t)
+
+    def __getitem__(self, index: int) -> Query | Cancellation:
+        """One row as a query or a cancellation."""
+        name, t, code = self.ids[index].as_py(), int(self.t[index]), int(self.code[index])
+        if code == CANCEL:
+            return Cancellation(name, t)
+        letter, k = TYPES[code].value[1], int(self.k[index])
+        selection: Selection = Everything()
+        if letter == "K":
+            selection = Nearest(float(self.at[index, 0]), float(self.at[index, 1]), k)
+        elif letter == "T":
+            selection = TopTerms(k)
+        window, step = int(self.window[index]), int(self.step[index])
+        return Query(
+            name,
+            t,
+            Predicate(self.regions[index], tuple(self.keywords[index])),
+            selection,
+            Lifetime(
+                int(self.duration[index]), code >= 3, None if window < 0 else window, None if step < 0 else step
+            ),
+        )
+
+    @classmethod
+    def of(cls, queries: Sequence[Query | Cancellation]) -> QueryBatch:
+        """Columns of a sequence."""
+        n = len(queries)
+        code = np.full(n, CANCEL, np.int8)
+        duration, k = np.zeros(n, np.int64), np.zeros(n, np.int32)
+        window, step = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        at = np.zeros((n, 2))
+        for i, query in enumerate(queries):
+            if isinstance(query, Query):
+                lifetime = query.lifetime
+                code[i], duration[i], k[i] = TYPES.index(query.type), lifetime.duration, query.k
+                window[i] = -1 if lifetime.window is None else lifetime.window
+                step[i] = -1 if lifetime.step is None else lifetime.step
+                if isinstance(query.selection, Nearest):
+                    at[i] = query.selection.x, query.selection.y
+        return cls(
+            pa.array([query.id for query in queries], pa.string()),
+            code,
+            np.array([query.t for query in queries], np.int64),
+            duration,
+            window,
+            step,
+            k,
+            at,
+            Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
+            TermLists.of([query.predicate.keywords if isinstance(query, Query) else () for query in queries]),
+        )
+
+    def take(self, indices: npt.NDArray[Any]) -> QueryBatch:
+        """The rows at ``indices``."""
+        return QueryBatch(
+            self.ids.take(pa.array(indices)),
+            self.code[indices],
+            self.t[indices],
+            self.duration[indices],
+            self.window[indices],
+            self.step[indices],
+            self.k[indices],
+            self.at[indices],
+            self.regions.take(indices),
+            self.keywords.take(indices),
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[QueryBatch]) -> QueryBatch:
+        """All rows of ``parts`` (at least one) in order."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def column(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        return QueryBatch(
+            pa.concat_arrays([part.ids for part in parts]),
+            *(column(name) for name in ("code", "t", "duration", "window", "step", "k", "at")),
+            Regions(
+                np.concatenate([part.regions.kind for part in parts]),
+                np.concatenate([part.regions.shape for part in parts]),
+            ),
+            TermLists.concat([part.keywords for part in parts]),
+        )
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The wire form, see :data:`spatialstream.model.schema.QUERIES`."""
+        from spatialstream.model.schema import QUERIES
+
+        coded = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
+        return pa.RecordBatch.from_arrays(
+            [
+                self.ids,
+                *(pa.array(column) for column in (self.code, self.t, self.duration, self.window, self.step, self.k)),
+                pa.FixedSizeListArray.from_arrays(pa.array(self.at.reshape(-1)), 2),
+                pa.array(self.regions.kind),
+                pa.FixedSizeListArray.from_arrays(pa.array(self.regions.shape.reshape(-1)), 4),
+                pa.ListArray.from_arrays(pa.array(self.keywords.offsets), coded),
+            ],
+            schema=QUERIES,
+        )
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> QueryBatch:
+        """From the wire form; columns are views of the Arrow buffers."""
+        from spatialstream.model.objects import terms_from_arrow
+
+        ids, *plain, at, kind, shape, keywords = batch.columns
+        return cls(
+            ids,
+            *(numpy_view(column) for column in plain),
+            numpy_view(at.flatten()).reshape(-1, 2),
+            Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4)),
+            terms_from_arrow(keywords),
+        )

@@ -1,0 +1,173 @@
+"""Regions: boxes and circles, one at a time (as in records) and as columns (as kernels take them)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.model.errors import RecordError
+from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE, contains
+from spatialstream.model.space import Space, check_number
+
+__all__ = ["Box", "Circle", "Region", "Regions", "cover", "parse_region"]
+
+_SLACK = 1e-9
+"""Degrees by which a circle's cover is widened, so that rounding never makes it too small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A closed box. In WGS84 ``west > east`` crosses the antimeridian."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A closed circle; the radius is in metres (WGS84) or planar units."""
+
+    x: float
+    y: float
+    radius: float
+
+
+Region = Box | Circle
+
+
+def parse_region(value: object, space: Space, field: str = "region") -> Region:
+    """A region from its JSON form, ``{"box": [w, s, e, n]}`` or ``{"circle": [x, y, radius]}``.
+
+    Raises:
+        RecordError: the form is another, or a number is out of range; names the field.
+    """
+    if not isinstance(value, dict) or len(value) != 1 or not ({"box", "circle"} & value.keys()):
+        raise RecordError(field, 'must be {"box": [west, south, east, north]} or {"circle": [x, y, radius]}')
+    ((shape, numbers),) = value.items()
+    name = f"{field}.{shape}"
+    wanted = 4 if shape == "box" else 3
+    if not isinstance(numbers, list) or len(numbers) != wanted:
+        raise RecordError(name, f"must be a list of {wanted} numbers")
+    if shape == "circle":
+        x, y = space.check_point(numbers[0], numbers[1], (name, name))
+        radius = check_number(numbers[2], name)
+        if radius < 0:
+            raise RecordError(name, f"the radius {radius:g} is negative; it must be at least 0")
+        return Circle(x, y, radius)
+    if space.geographic:
+        west, south = space.check_point(numbers[0], numbers[1], (name, name))
+        east, north = space.check_point(numbers[2], numbers[3], (name, name))
+    else:
+        west, south, east, north = (check_number(number, name) for number in numbers)
+        if west > east:
+            raise RecordError(name, f"west {west:g} is greater than east {east:g}")
+    if south > north:
+        raise RecordError(name, f"south {south:g} is greater than north {north:g}")
+    return Box(west, south, east, north)
+
+
+def cover(space: Space, region: Region | None) -> list[tuple[float, float, float, float]]:
+    """One or two boxes (west <= east, south <= north) that together contain the region; two at the antimeridian.
+
+    The boxes of one region are disjoint, so a point lies in at most one of them.
+    """
+    if region is None:
+        return [space.bounds]
+    if isinstance(region, Box):
+        if region.west <= region.east:
+            return [(region.west, region.south, region.east, region.north)]
+        return [(region.west, region.south, 180.0, region.north), (-180.0, region.south, region.east, region.north)]
+    if not space.geographic:
+        reach = region.radius * (1.0 + 1e-12) + 1e-12 * (abs(region.x) + abs(region.y))
+        return [(region.x - reach, region.y - reach, region.x + reach, region.y + reach)]
+    angle = region.radius / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12
+    reach = math.degrees(min(angle, math.pi)) + _SLACK
+    south, north = region.y - reach, region.y + reach
+    if south <= -90.0 or north >= 90.0:  # the circle holds a pole: every longitude
+        return [(-180.0, max(south, -90.0), 180.0, min(north, 90.0))]
+    # widest longitude of a spherical cap: sin(dlon) = sin(angle) / cos(latitude)
+    ratio = math.sin(angle) / math.cos(math.radians(region.y))
+    if ratio >= 1.0:
+        return [(-180.0, south, 180.0, north)]
+    reach = math.degrees(math.asin(ratio)) + _SLACK
+    west, east = region.x - reach, region.x + reach
+    if east - west >= 360.0:
+        return [(-180.0, south, 180.0, north)]
+    if west < -180.0:
+        return [(west + 360.0, south, 180.0, north), (-180.0, south, east, north)]
+    if east > 180.0:
+        return [(west, south, 180.0, north), (-180.0, south, east - 360.0, north)]
+    return [(west, south, east, north)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """n regions as columns.
+
+    Attributes:
+        kind: uint8[n]: ``geometry.EVERYWHERE``, ``BOX`` or ``CIRCLE``.
+        shape: float64[n, 4]: (west, south, east, north) of a box, (x, y, radius, 0) of a circle.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    shape: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """Number of regions."""
+        return len(self.kind)
+
+    def __getitem__(self, index: int) -> Region | None:
+        """The region at ``index``; None is everywhere."""
+        a, b, c, d = self.shape[index].tolist()
+        match int(self.kind[index]):
+            case 1:
+                return Box(a, b, c, d)
+            case 2:
+                return Circle(a, b, c)
+        return None
+
+    @classmethod
+    def of(cls, regions: Sequence[Region | None]) -> Regions:
+        """Columns of a sequence; None is everywhere."""
+        kind = np.zeros(len(regions), np.uint8)
+        shape = np.zeros((len(regions), 4))
+        for i, region in enumerate(regions):
+            if isinstance(region, Box):
+                kind[i], shape[i] = BOX, (region.west, region.south, region.east, region.north)
+            elif isinstance(region, Circle):
+                kind[i], shape[i] = CIRCLE, (region.x, region.y, region.radius, 0.0)
+        return cls(kind, shape)
+
+    def take(self, indices: npt.NDArray[Any]) -> Regions:
+        """The regions at ``indices`` (or under a boolean mask)."""
+        return Regions(self.kind[indices], self.shape[indices])
+
+    def covers(self, space: Space) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Covering boxes of all regions: (owner int64[m], boxes float64[m, 4]), see :func:`cover`; n <= m <= 2n."""
+        boxes = self.shape.copy()
+        boxes[self.kind == EVERYWHERE] = space.bounds
+        owner = np.arange(len(self))
+        crossing = np.flatnonzero((self.kind == BOX) & (boxes[:, 0] > boxes[:, 2]))
+        west_part = boxes[crossing].copy()
+        west_part[:, 0] = -180.0
+        boxes[crossing, 2] = 180.0
+        owners, parts = [owner, crossing], [boxes, west_part]
+        for i in np.flatnonzero(self.kind == CIRCLE):
+            first, *more = cover(space, self[int(i)])
+            boxes[i] = first
+            if more:
+                owners.append(np.array([i]))
+                parts.append(np.array(more))
+        return np.concatenate(owners), np.concatenate(parts)
+
+    def contain(self, space: Space, index: int, x: float, y: float) -> bool:
+        """Whether the region at ``index`` contains the point (x, y)."""
+        a, b, c, d = self.shape[index].tolist()
+        return bool(contains(space.geographic, int(self.kind[index]), a, b, c, d, x, y))

@@ -1,0 +1,173 @@
+"""The wire schemas, all in one place: Arrow inside, JSON at the border."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["OBJECTS", "OBJECT_JSON", "QUERIES", "QUERY_JSON", "REJECTED_JSON", "RESULT_JSON"]
+
+_TERMS = pa.list_(pa.field("item", pa.dictionary(pa.int32(), pa.string())))
+
+OBJECTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("t", pa.int64(), nullable=False),
+        pa.field("x", pa.float64(), nullable=False),
+        pa.field("y", pa.float64(), nullable=False),
+        pa.field("terms", _TERMS, nullable=False),
+    ]
+)
+"""A batch of objects inside the pipeline: ``t`` in ms; ``x``, ``y`` are longitude and latitude in WGS84."""
+
+QUERIES = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("code", pa.int8(), nullable=False),
+        pa.field("t", pa.int64(), nullable=False),
+        pa.field("duration", pa.int64(), nullable=False),
+        pa.field("window", pa.int64(), nullable=False),
+        pa.field("step", pa.int64(), nullable=False),
+        pa.field("k", pa.int32(), nullable=False),
+        pa.field("at", pa.list_(pa.field("item", pa.float64()), 2), nullable=False),
+        pa.field("region_kind", pa.uint8(), nullable=False),
+        pa.field("region_shape", pa.list_(pa.field("item", pa.float64()), 4), nullable=False),
+        pa.field("keywords", _TERMS, nullable=False),
+    ]
+)
+"""A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
+
+_TIME = {"oneOf": [{"type": "integer", "description": "ms since 1970-01-01 UTC"}, {"type": "string", "format": "date-time"}]}
+_DURATION = {
+    "oneOf": [
+        {"type": "integer", "minimum": 0, "description": "ms"},
+        {"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d|w)\s*$"},
+    ]
+}
+_NUMBERS = {"type": "array", "items": {"type": "number"}}
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+
+OBJECT_JSON: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "object",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "t": _TIME,
+        "lon": {"type": "number", "minimum": -180, "maximum": 180},
+        "lat": {"type": "number", "minimum": -90, "maximum": 90},
+        "x": {"type": "number"},
+        "y": {"type": "number"},
+        "text": {"type": "string"},
+        "terms": _STRINGS,
+    },
+    "required": ["id", "t"],
+    "allOf": [
+        {"oneOf": [{"required": ["lon", "lat"]}, {"required": ["x", "y"]}]},
+        {"oneOf": [{"required": ["text"]}, {"required": ["terms"]}]},
+    ],
+}
+"""JSON Schema of one input object (a line of JSON Lines)."""
+
+_REGION = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}},
+            "required": ["box"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}},
+            "required": ["circle"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_REQUIRED = {
+    "SRQ": ["region", "duration"],
+    "SKQ": ["at", "k", "duration"],
+    "STQ": ["region", "k", "duration"],
+    "CRQ": ["region", "duration"],
+    "CKQ": ["at", "k", "duration"],
+    "CTQ": ["region", "k", "duration", "window", "step"],
+}
+
+QUERY_JSON: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "query",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "type": {"enum": [*_REQUIRED, "CANCEL"]},
+        "t": _TIME,
+        "region": _REGION,
+        "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
+        "keywords": _STRINGS,
+        "k": {"type": "integer", "minimum": 1},
+        "duration": _DURATION,
+        "window": _DURATION,
+        "step": _DURATION,
+    },
+    "required": ["id", "type", "t"],
+    "allOf": [
+        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": required}}
+        for name, required in _REQUIRED.items()
+    ],
+}
+"""JSON Schema of one input query (a line of JSON Lines)."""
+
+_PLACED = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "t": {"type": "integer"},
+        "lon": {"type": "number"},
+        "lat": {"type": "number"},
+        "x": {"type": "number"},
+        "y": {"type": "number"},
+        "distance_m": {"type": "number"},
+        "distance": {"type": "number"},
+    },
+    "required": ["id", "t"],
+}
+
+RESULT_JSON: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "result",
+    "type": "object",
+    "properties": {
+        "query": {"type": "string"},
+        "type": {"enum": list(_REQUIRED)},
+        "t": {"type": "integer", "description": "ms"},
+        "objects": {"type": "array", "items": _PLACED},
+        "object": _PLACED,
+        "terms": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"term": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+                "required": ["term", "count"],
+            },
+        },
+    },
+    "required": ["query", "type", "t"],
+    "oneOf": [{"required": ["objects"]}, {"required": ["object"]}, {"required": ["terms"]}],
+}
+"""JSON Schema of one result row."""
+
+REJECTED_JSON: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "rejected record",
+    "type": "object",
+    "properties": {
+        "source": {"type": "string", "description": "the file"},
+        "line": {"type": "integer", "description": "1-based line (JSON Lines, CSV) or row (Parquet)"},
+        "reason": {"type": "string", "description": "field: what is wrong and what would be right"},
+        "record": {"description": "the record as it was read; a string where it is not JSON"},
+    },
+    "required": ["source", "line", "reason", "record"],
+}
+"""JSON Schema of one dead letter."""

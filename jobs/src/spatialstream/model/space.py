@@ -1,0 +1,119 @@
+"""The space that objects live in: WGS84 degrees, or a plane with given bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.geometry import distance
+
+__all__ = ["WGS84", "Space"]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bounds and metric of a stream's space.
+
+    Attributes:
+        geographic: WGS84 degrees and haversine metres; otherwise plain coordinates and Euclidean distance.
+        west, south, east, north: closed bounds; an object outside is rejected.
+    """
+
+    geographic: bool
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def planar(cls, west: float, south: float, east: float, north: float) -> Space:
+        """A plane with closed bounds.
+
+        Raises:
+            SettingError: a bound is not finite, or the bounds enclose no area.
+        """
+        if not all(map(math.isfinite, (west, south, east, north))) or west >= east or south >= north:
+            raise SettingError("space", "planar bounds are x0,y0,x1,y1 with x0 < x1 and y0 < y1")
+        return cls(False, west, south, east, north)
+
+    @classmethod
+    def parse(cls, text: str) -> Space:
+        """``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
+
+        Raises:
+            SettingError: the text is neither.
+        """
+        if text == "wgs84":
+            return WGS84
+        name, _, bounds = text.partition(":")
+        try:
+            west, south, east, north = (float(bound) for bound in bounds.split(","))
+        except ValueError:
+            name = ""
+        if name != "planar":
+            raise SettingError("space", f'{text!r} is not a space; give "wgs84" or "planar:x0,y0,x1,y1"')
+        return cls.planar(west, south, east, north)
+
+    def __str__(self) -> str:
+        """The text that :meth:`parse` reads."""
+        if self.geographic:
+            return "wgs84"
+        return f"planar:{self.west!r},{self.south!r},{self.east!r},{self.north!r}"
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """Names of the two coordinates in records and results: ``("lon", "lat")`` or ``("x", "y")``."""
+        return ("lon", "lat") if self.geographic else ("x", "y")
+
+    @property
+    def distance_field(self) -> str:
+        """Name of the distance in results: ``distance_m`` (metres) or ``distance`` (planar units)."""
+        return "distance_m" if self.geographic else "distance"
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """(west, south, east, north)."""
+        return self.west, self.south, self.east, self.north
+
+    def distance(self, x1: float, y1: float, x2: float, y2: float) -> float:
+        """Distance of two points, in metres or planar units."""
+        return float(distance(self.geographic, x1, y1, x2, y2))
+
+    def check_point(self, x: object, y: object, fields: tuple[str, str]) -> tuple[float, float]:
+        """Two JSON values as a point of this space.
+
+        Raises:
+            RecordError: one of them is missing, not a finite number, or out of range; names the field.
+        """
+        low_high = ((self.west, self.east), (self.south, self.north))
+        result = []
+        for value, field, (low, high) in zip((x, y), fields, low_high, strict=True):
+            number = check_number(value, field)
+            if not low <= number <= high:
+                raise RecordError(field, f"{value!r} is out of range; it must lie in [{low:g}, {high:g}]")
+            result.append(number)
+        return result[0], result[1]
+
+
+def check_number(value: object, field: str) -> float:
+    """A JSON value as a finite float.
+
+    Raises:
+        RecordError: it is missing or something else.
+    """
+    if value is None:
+        raise RecordError(field, "is required; give a number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RecordError(field, f"{value!r} is not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise RecordError(field, f"{value!r} is not a finite number")
+    return number
+
+
+WGS84 = Space(True, -180.0, -90.0, 180.0, 90.0)
+"""The default space: longitude and latitude in degrees."""

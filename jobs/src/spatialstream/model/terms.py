@@ -1,0 +1,130 @@
+"""Term extraction: from a text to the set of its terms, one at a time, and term sets as columns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.arrays import numpy_view
+
+__all__ = ["TermLists", "TermRule", "extract_terms"]
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class TermRule:
+    """How a text becomes terms.
+
+    Attributes:
+        stop_words: terms that are dropped (compared after folding). Off by default.
+        minimum_length: terms with fewer characters are dropped. Off (1) by default.
+    """
+
+    stop_words: frozenset[str] = field(default=frozenset())
+    minimum_length: int = 1
+
+
+DEFAULT_RULE = TermRule()
+
+
+def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
+    """Distinct terms of a text in order of first appearance: NFKC, casefold, maximal runs of word characters.
+
+    >>> extract_terms("Flood warning: FLOOD in Straße 5")
+    ['flood', 'warning', 'in', 'strasse', '5']
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return [
+        term
+        for term in dict.fromkeys(_WORD.findall(folded))
+        if len(term) >= rule.minimum_length and term not in rule.stop_words
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermLists:
+    """n sets of terms as columns, coded in a vocabulary of their own.
+
+    Attributes:
+        offsets: int32[n + 1]; set i is ``codes[offsets[i]:offsets[i + 1]]``.
+        codes: int32[m], positions in the vocabulary; distinct within a set.
+        vocabulary: the distinct terms (Arrow utf8, no nulls). It may hold terms that no set uses.
+    """
+
+    offsets: npt.NDArray[np.int32]
+    codes: npt.NDArray[np.int32]
+    vocabulary: pa.StringArray
+
+    def __len__(self) -> int:
+        """Number of sets."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> list[str]:
+        """The terms of set ``index``, in stored order."""
+        codes = self.codes[self.offsets[index] : self.offsets[index + 1]]
+        return [self.vocabulary[int(code)].as_py() for code in codes]
+
+    @classmethod
+    def of(cls, sets: Sequence[Iterable[str]]) -> TermLists:
+        """Columns of a sequence of term collections; duplicates within one are dropped."""
+        vocabulary: dict[str, int] = {}
+        codes: list[int] = []
+        offsets = np.zeros(len(sets) + 1, np.int32)
+        for i, terms in enumerate(sets):
+            codes.extend(vocabulary.setdefault(term, len(vocabulary)) for term in dict.fromkeys(terms))
+            offsets[i + 1] = len(codes)
+        return cls(offsets, np.array(codes, np.int32), pa.array(list(vocabulary), pa.string()))
+
+    @classmethod
+    def empty(cls, n: int) -> TermLists:
+        """n empty sets."""
+        return cls(np.zeros(n + 1, np.int32), np.empty(0, np.int32), pa.array([], pa.string()))
+
+    def take(self, indices: npt.NDArray[Any]) -> TermLists:
+        """The sets at ``indices`` (or under a boolean mask), over the same vocabulary."""
+        if indices.dtype == np.bool_:
+            indices = np.flatnonzero(indices)
+        lengths = np.diff(self.offsets)[indices]
+        offsets = np.zeros(len(indices) + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        starts = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths)
+        return TermLists(offsets, self.codes[starts + np.arange(offsets[-1])], self.vocabulary)
+
+    @staticmethod
+    def concat(parts: Sequence[TermLists]) -> TermLists:
+        """All sets of ``parts`` in order, over one merged vocabulary."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return TermLists.empty(0)
+        merged = pa.chunked_array([part.vocabulary for part in parts], pa.string()).dictionary_encode().unify_dictionaries()
+        vocabulary = merged.chunk(0).dictionary if merged.num_chunks else pa.array([], pa.string())
+        offsets, codes, base, chunk = [np.zeros(1, np.int32)], [], 0, 0
+        for part in parts:
+            if len(part.vocabulary):
+                translation = numpy_view(merged.chunk(chunk).indices)
+                chunk += 1
+                codes.append(translation[part.codes])
+            offsets.append(part.offsets[1:] + np.int32(base))
+            base += int(part.offsets[-1])
+        return TermLists(
+            np.concatenate(offsets), np.concatenate(codes) if codes else np.empty(0, np.int32), vocabulary
+        )
+
+    def compact(self) -> TermLists:
+        """The same sets over a vocabulary without unused terms."""
+        used = np.zeros(len(self.vocabulary), np.bool_)
+        used[self.codes] = True
+        if used.all():
+            return self
+        translation = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        return TermLists(self.offsets, translation[self.codes], pc.filter(self.vocabulary, pa.array(used)))

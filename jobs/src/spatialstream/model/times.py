@@ -1,0 +1,70 @@
+"""Timestamps and durations: integers of milliseconds everywhere inside, ISO 8601 and ``"30m"`` at the border."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from spatialstream.model.errors import RecordError
+
+__all__ = ["TIME_LIMIT", "format_duration", "parse_duration", "parse_time"]
+
+TIME_LIMIT = 8_640_000_000_000_000
+"""Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few never overflow an int64."""
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
+
+
+def parse_time(value: object, field: str = "t") -> int:
+    """A timestamp in milliseconds since 1970-01-01 UTC, from an integer of milliseconds or an ISO 8601 string.
+
+    A string without an offset is taken as UTC.
+
+    Raises:
+        RecordError: ``value`` is neither, or out of range.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        result = value
+    elif isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise RecordError(
+                field, f'{value!r} is not a time; give milliseconds or ISO 8601, such as "2018-02-07T01:26:13.840Z"'
+            ) from None
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        result = (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+    else:
+        raise RecordError(field, f"{value!r} is not a time; give integer milliseconds or an ISO 8601 string")
+    if abs(result) > TIME_LIMIT:
+        raise RecordError(field, f"{value!r} is out of range; milliseconds may be at most {TIME_LIMIT}")
+    return result
+
+
+def parse_duration(value: object, field: str = "duration") -> int:
+    """A duration in milliseconds, from an integer of milliseconds or a string like ``"30m"`` (ms, s, m, h, d, w).
+
+    Raises:
+        RecordError: ``value`` is neither, or negative.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        result = value
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        result = int(match[1]) * _UNITS[match[2]]
+    else:
+        raise RecordError(field, f'{value!r} is not a duration; give milliseconds or a string such as "30m", "2h", "7d"')
+    if result < 0:
+        raise RecordError(field, f"{value!r} is negative; a duration is at least 0")
+    if result > TIME_LIMIT:
+        raise RecordError(field, f"{value!r} is out of range; milliseconds may be at most {TIME_LIMIT}")
+    return result
+
+
+def format_duration(milliseconds: int) -> str:
+    """The shortest exact string for a duration: ``format_duration(5_400_000) == "90m"``."""
+    for unit in ("w", "d", "h", "m", "s"):
+        if milliseconds and milliseconds % _UNITS[unit] == 0:
+            return f"{milliseconds // _UNITS[unit]}{unit}"
+    return f"{milliseconds}ms"
