@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import RecordError
-from spatialstream.model.regions import Region, Regions, parse_region
+from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_duration, parse_time
@@ -122,6 +122,27 @@ class Query:
         """k of the selection; 0 when everything is selected."""
         return 0 if isinstance(self.selection, Everything) else self.selection.k
 
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form that :func:`parse_query` reads; times and durations in ms."""
+        record: dict[str, Any] = {"id": self.id, "type": self.type.value, "t": self.t}
+        match self.predicate.region:
+            case Box(west, south, east, north):
+                record["region"] = {"box": [west, south, east, north]}
+            case Circle(x, y, radius):
+                record["region"] = {"circle": [x, y, radius]}
+        if isinstance(self.selection, Nearest):
+            record["at"] = [self.selection.x, self.selection.y]
+        if self.predicate.keywords:
+            record["keywords"] = list(self.predicate.keywords)
+        if self.k:
+            record["k"] = self.k
+        record["duration"] = self.lifetime.duration
+        if self.lifetime.window is not None:
+            record["window"] = self.lifetime.window
+        if self.lifetime.step is not None:
+            record["step"] = self.lifetime.step
+        return record
+
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
@@ -129,6 +150,10 @@ class Cancellation:
 
     id: str
     t: int
+
+    def to_record(self) -> dict[str, Any]:
+        """The JSON form that :func:`parse_query` reads."""
+        return {"id": self.id, "type": "CANCEL", "t": self.t}
 
 
 _COMMON = {"id", "type", "t", "keywords", "duration"}

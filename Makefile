@@ -1,0 +1,92 @@
+# Everything a person does with the project. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+# The Python that makes .venv (found when empty), and more arguments for pytest or the benchmarks.
+PYTHON ?=
+ARGS ?=
+export PYTHON
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.project $(VENV)/java_home
+
+# Commands that may start Spark get the Java that was found when .venv was set up.
+SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
+
+# An environment whose Python or Java has gone, or that was made in another folder, is set up again.
+$(shell scripts/venv.sh check)
+
+##@ Use
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes demo-output/
+	@$(SPARK) $(BIN)/spatialstream demo $(ARGS)
+
+##@ Develop
+
+.PHONY: test
+test: $(READY) ## run the tests, in under 15 minutes (ARGS='-k name' for some of them)
+	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## check style, format, types and layers
+	@failed=; \
+	for check in 'ruff check' 'ruff format --check' 'mypy' 'lint-imports'; do \
+	  echo "$$check"; \
+	  $(BIN)/$$check || failed="$$failed [$$check]"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "lint failed:$$failed"; exit 1; fi
+
+.PHONY: format
+format: $(READY) ## format the code and mend what can be mended
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(READY) ## measure speed, beside the figures to reach
+	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
+
+.PHONY: docs
+docs: $(READY) ## build the documentation into docs/_build
+	@$(SPARK) $(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+.PHONY: test-all
+test-all: lint docs demo ## run everything: checks, documentation, demo, all tests, benchmarks
+	@$(MAKE) --no-print-directory bench
+	@$(SPARK) HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q
+
+##@ Set up
+
+.PHONY: venv
+venv: $(READY) ## make .venv with the locked packages, the project and a Java (the others do this by themselves)
+
+$(VENV)/.packages: requirements/build.lock requirements/dev.lock
+	@scripts/venv.sh packages
+
+$(VENV)/.project: pyproject.toml $(VENV)/.packages
+	@scripts/venv.sh project
+
+$(VENV)/java_home: | $(VENV)/.packages
+	@scripts/jdk.sh > $@
+
+.PHONY: lock
+lock: ## write the locks under requirements/ anew from pyproject.toml (UPGRADE=1: with the newest versions)
+	@scripts/lock.sh
+
+.PHONY: clean
+clean: ## remove what the other targets made, but not .venv and .jdk
+	@rm -rf build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	@find jobs tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} +

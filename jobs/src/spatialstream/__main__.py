@@ -1,0 +1,7 @@
+"""``python -m spatialstream``."""
+
+import sys
+
+from spatialstream.cli import main
+
+sys.exit(main())

@@ -1,0 +1,50 @@
+"""The command line: ``spatialstream run | generate | tree | check | demo``.
+
+Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one line
+says which, and what would be right); 130 stopped at once by a second interrupt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import spatialstream
+from spatialstream.model.errors import RecordError, SpatialStreamError
+
+__all__ = ["main"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    from spatialstream.cli import check, demo, generate, run, tree
+
+    parser = argparse.ArgumentParser(
+        prog="spatialstream",
+        description="Questions over a fast stream of objects with a place, a time and a text: once, or as long as asked.",
+    )
+    parser.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (run, generate, tree, check, demo):
+        module.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.function(options)
+    except RecordError as error:
+        print(f"spatialstream: rejected: {error}", file=sys.stderr)
+        return 1
+    except SpatialStreamError as error:
+        print(f"spatialstream: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("spatialstream: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone: no more to say
+        return 0
+    return status

@@ -1,0 +1,41 @@
+"""``spatialstream check``: compare the results of a run with the oracle."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import options as shared
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "check",
+        help="compare a run's results with a brute-force oracle",
+        description="Answers all queries again by brute force, in plain Python without any index, and compares every row. "
+        "Takes time and memory in proportion to objects times queries.",
+    )
+    shared.add_input(parser, queries_required=True)
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
+    parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
+    shared.add_space(parser)
+    parser.set_defaults(function=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from spatialstream.oracle import check_files
+
+    report = check_files(
+        options.objects,
+        options.queries,
+        options.output,
+        options.space,
+        columns=options.columns,
+        retention=options.retention,
+    )
+    print(report)
+    return 0 if report.equal else 1

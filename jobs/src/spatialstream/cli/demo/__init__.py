@@ -1,0 +1,125 @@
+"""``spatialstream demo``: all six kinds of query over a feed of real earthquakes, and a page to look at.
+
+The feed and the queries are beside this module, with their source in ``README.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import options as shared
+
+__all__ = ["OBJECTS", "QUERIES", "add_parser"]
+
+_FOLDER = Path(__file__).parent
+OBJECTS = _FOLDER / "earthquakes.jsonl"
+QUERIES = _FOLDER / "queries.jsonl"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="ask all kinds of query over real earthquakes, and make a page of the answers",
+        description="Runs a week of the USGS earthquake feed through all six kinds of query, prints what was found, and "
+        "writes one HTML page that opens offline.",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="where to write (default demo-output)"
+    )
+    parser.add_argument("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default 4)")
+    parser.add_argument("--leaves", type=shared.count, default=32, metavar="N", help="leaves of the QT-tree (default 32)")
+    parser.set_defaults(function=_demo)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from spatialstream.cli.run import run_with_progress
+    from spatialstream.cli.tree import leaf_table
+    from spatialstream.index.version import RoutingVersion
+    from spatialstream.model.objects import ObjectBatch, parse_object
+    from spatialstream.model.space import WGS84
+    from spatialstream.pipeline.run import RunSettings
+    from spatialstream.report import write_page
+
+    settings = RunSettings(
+        (OBJECTS,),
+        (QUERIES,),
+        options.output,
+        slots=options.slots,
+        leaves=options.leaves,
+        interval=3_600_000,
+        epoch_records=250,  # several epochs, as a stream would have
+        overwrite=True,
+    )
+    summary = run_with_progress(settings)
+    objects, queries = list(_records(OBJECTS)), list(_records(QUERIES))
+    results = [row for path in sorted(settings.paths.results.glob("*.jsonl")) for row in _records(path)]
+    _print(queries, results)
+    page = options.output / "index.html"
+    batch = ObjectBatch.of([parse_object(record, WGS84) for record in objects])
+    write_page(
+        page,
+        "A week of earthquakes",
+        WGS84,
+        queries,
+        objects,
+        results,
+        leaf_table(RoutingVersion.load(settings.paths.version), batch),
+        {
+            "objects": summary.objects,
+            "queries": summary.queries,
+            "results": sum(summary.results.values()),
+            "rejected": summary.rejected,
+            "seconds": summary.seconds,
+            "epochs": summary.epochs,
+        },
+    )
+    print(f"\n{summary.objects:,} objects, {summary.queries} queries, {len(results):,} result rows in {summary.seconds:.1f} s")
+    print(f"rows   {settings.paths.results}/*.jsonl")
+    print(f"page   {page.absolute()}")
+    return 0
+
+
+def _print(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
+    """For every query: what it asks, how many rows it has, and the last of them."""
+    texts = {record["id"]: record["text"] for record in _records(OBJECTS)}
+    rows_of: dict[str, list[dict[str, Any]]] = {}
+    for row in results:
+        rows_of.setdefault(row["query"], []).append(row)
+    for query in queries:
+        if query["type"] == "CANCEL":
+            continue
+        rows = rows_of.get(query["id"], [])
+        print(f"\n{query['type']} {query['id']}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
+        for row in rows[-3:] if query["type"] in ("CRQ", "CTQ") else rows[-1:]:
+            _print_row(row, texts)
+    sys.stdout.flush()
+
+
+def _print_row(row: dict[str, Any], texts: dict[str, str]) -> None:
+    if "terms" in row:
+        print(f"   {_day(row['t'])}  " + ", ".join(f"{each['term']} {each['count']}" for each in row["terms"]))
+        return
+    objects = [row["object"]] if "object" in row else row["objects"]
+    for each in objects[:5]:
+        away = f"{each['distance_m'] / 1000:8.0f} km  " if "distance_m" in each else ""
+        print(f"   {_day(each['t'])}  {away}{texts[each['id']]}")
+    if len(objects) > 5:
+        print(f"   ... and {len(objects) - 5} more")
+
+
+def _day(t: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(t / 1000, UTC).strftime("%Y-%m-%d %H:%M")

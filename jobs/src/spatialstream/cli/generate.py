@@ -1,0 +1,13 @@
+"""``spatialstream generate``: synthetic streams and query workloads."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    commands.add_parser("generate", help="write a synthetic stream")

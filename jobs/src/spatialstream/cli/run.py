@@ -1,0 +1,189 @@
+"""``spatialstream run``: answer the queries of a file over the objects of files."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
+
+__all__ = ["add_parser", "run_with_progress"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "run",
+        help="answer queries over files of objects",
+        description="Merges objects and queries by time and answers every query exactly. Results are JSON Lines under "
+        "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
+    )
+    shared.add_input(parser, queries_required=True)
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
+    parser.add_argument("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
+    parser.add_argument("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
+    parser.add_argument(
+        "--interval", type=shared.duration, default=300_000, metavar="TIME", help="granularity of retention (default 5m)"
+    )
+    parser.add_argument(
+        "--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (default: everything)"
+    )
+    shared.add_space(parser)
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
+    parser.add_argument("--epoch", type=shared.count, default=100_000, metavar="N", help="records an epoch (default 100000)")
+    parser.add_argument("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
+    parser.add_argument(
+        "--min-term-length", type=shared.count, default=1, metavar="N", help="leave out terms with fewer characters"
+    )
+    parser.add_argument("--strict", action="store_true", help="stop at the first rejected record, with status 1")
+    parser.add_argument("--overwrite", action="store_true", help="forget an earlier run in the same output folder")
+    parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    parser.set_defaults(function=_run)
+
+
+def _stop_words(path: Path | None) -> frozenset[str]:
+    from spatialstream.model.terms import extract_terms
+
+    if path is None:
+        return frozenset()
+    try:
+        return frozenset(term for line in path.read_text("utf-8").splitlines() for term in extract_terms(line))
+    except (FileNotFoundError, IsADirectoryError):
+        raise SettingError(str(path), "there is no such file") from None
+
+
+def _run(options: argparse.Namespace) -> int:
+    from spatialstream.model.terms import TermRule
+    from spatialstream.pipeline.run import RunSettings
+
+    given = {} if options.slots is None else {"slots": options.slots}
+    settings = RunSettings(
+        tuple(options.objects),
+        tuple(options.queries),
+        options.output,
+        leaves=options.leaves,
+        interval=options.interval,
+        retention=options.retention,
+        space=options.space,
+        checkpoint=options.checkpoint,
+        columns=options.columns,
+        rule=TermRule(_stop_words(options.stop_words), options.min_term_length),
+        strict=options.strict,
+        epoch_records=options.epoch,
+        cores=options.cores,
+        overwrite=options.overwrite,
+        **given,
+    )
+    summary = run_with_progress(settings, options.quiet)
+    if not options.quiet:
+        print(_summary_text(summary, options.output), file=sys.stderr)
+    return 0
+
+
+def _summary_text(summary: Any, output: Path) -> str:
+    rows = ", ".join(f"{count:,} {kind}" for kind, count in sorted(summary.results.items())) or "none"
+    lines = [
+        f"objects   {summary.objects:,}",
+        f"queries   {summary.queries:,}",
+        f"results   {rows}  in {output / 'results'}",
+        f"rejected  {summary.rejected:,}" + (f"  in {output / 'rejected'}" if summary.rejected else ""),
+        f"time      {summary.seconds:.1f} s",
+    ]
+    if not summary.complete:
+        lines.append(f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command goes on from there")
+    return "\n".join(lines)
+
+
+def run_with_progress(settings: Any, quiet: bool = False) -> Any:
+    """Run with a progress bar on the terminal; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
+    from spatialstream.pipeline.run import run
+
+    with _Bar(quiet) as bar, _stop_on_signal(quiet) as stopping:
+        return run(settings, report=bar.report, stop=lambda: bool(stopping))
+
+
+@contextmanager
+def _stop_on_signal(quiet: bool) -> Iterator[list[int]]:
+    received: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        if not quiet:
+            print("\nspatialstream: finishing the epoch; once more to stop at once", file=sys.stderr)
+
+    # Spark installs a handler of its own for SIGINT when it starts; ours goes back in place whenever it is lost
+    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        received_view = _Reinstalling(received, handler)
+        yield received_view
+    finally:
+        for each, previous in before.items():
+            signal.signal(each, previous)
+
+
+class _Reinstalling(list[int]):
+    """Truth of "a signal has come", which puts the handler back whenever it is asked."""
+
+    def __init__(self, received: list[int], handler: Any) -> None:
+        super().__init__()
+        self._received = received
+        self._handler = handler
+
+    def __bool__(self) -> bool:
+        if signal.getsignal(signal.SIGINT) is not self._handler:
+            signal.signal(signal.SIGINT, self._handler)
+        return bool(self._received)
+
+
+class _Bar:
+    """Progress on standard error: a bar on a terminal, a line a phase elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._phase = ""
+        self._bar: Any = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def report(self, progress: Any) -> None:
+        """Show a :class:`spatialstream.pipeline.run.Progress`."""
+        if self._quiet:
+            return
+        if progress.phase != self._phase:
+            self._close()
+            self._phase = progress.phase
+            if not sys.stderr.isatty():
+                print(f"{progress.phase} ...", file=sys.stderr)
+                return
+            from tqdm import tqdm
+
+            size = progress.phase == "reading"
+            self._bar = tqdm(
+                total=progress.total,
+                desc=progress.phase,
+                unit="B" if size else "epoch",
+                unit_scale=size,
+                bar_format=None if progress.total > 1 else "{desc}",
+                leave=False,
+            )
+        if self._bar is not None:
+            self._bar.update(progress.done - self._bar.n)

@@ -1,0 +1,81 @@
+"""What every global index can do: say which leaf takes an object, and which leaves a query concerns (SSTD, section 4.2).
+
+An index is immutable. It lives on every router, so it is small, made of flat arrays, and travels as such.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+
+__all__ = ["GlobalIndex", "Leaves"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaves:
+    """The n leaves of an index as columns.
+
+    Attributes:
+        box: float64[n, 4] (west, south, east, north), closed: the objects of a leaf lie in its box.
+        textual: bool[n]; whether other leaves take objects from the same cell too, told apart by their terms.
+        objects: float64[n], objects of the sample that the index was built from.
+        load: float64[n], the workload by Eqn 2 that the index was built for.
+    """
+
+    box: npt.NDArray[np.float64]
+    textual: npt.NDArray[np.bool_]
+    objects: npt.NDArray[np.float64]
+    load: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """Number of leaves."""
+        return len(self.load)
+
+
+class GlobalIndex(ABC):
+    """The contract of a global index.
+
+    Each object goes to exactly one leaf, whose box contains it, and which depends on nothing but the object and the index.
+    Each query goes to every leaf that may hold an object of its region.
+    """
+
+    kind: ClassVar[str]
+    """What the index is called in files."""
+
+    @property
+    @abstractmethod
+    def leaves(self) -> Leaves:
+        """The leaves."""
+
+    @abstractmethod
+    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+        """The leaf of each of n objects, int32[n]."""
+
+    @abstractmethod
+    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.
+
+        Queries without a region, such as SKQs and CKQs, and cancellations concern all leaves. A query concerns at least
+        one leaf, provided that the centre of its circle lies in the space.
+        """
+
+    @abstractmethod
+    def nearest_leaves(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+        """The leaf closest to each of n points float64[n, 2], where an SKQ is sent first (section 6.2): int32[n]."""
+
+    @abstractmethod
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """The whole index as flat arrays and a JSON-able meta."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+        """The index that :meth:`to_arrays` gave; uses the arrays as they are, e.g. memory-mapped."""

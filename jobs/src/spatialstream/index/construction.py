@@ -1,0 +1,363 @@
+"""Algorithm 1 of SSTD (section 4.1.2): build a QT-tree from a sample of objects and the query statistics J.
+
+The leaf with the largest workload is split, by space or by text, whichever leaves the smaller total workload (ties to
+space), until there are θ leaves; each split makes four of one, so there may be up to two more. A leaf is not split if that
+can tell no two of its objects apart, or at depth 20.
+
+Cost: O(objects x terms x depth) for the sample, as each level of the tree visits each object for both kinds of split.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.index.base import Leaves
+from spatialstream.index.cost import CellStatistics, workload
+from spatialstream.index.hashing import find_all, hash_strings, make_table
+from spatialstream.index.qttree import LEAF, SPATIAL, TEXTUAL, UNIT, Nodes, QTTree, TextualNodes, choose, increment, tie_seed
+from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
+from spatialstream.model.space import WGS84
+
+__all__ = ["KEYWORDS", "SPLITS", "build_tree", "prepare"]
+
+SPLITS = frozenset({"spatial", "textual"})
+"""Kinds of split. With only one of them the tree is the paper's baseline "Quadtree" or "Text" (section 7.1)."""
+
+KEYWORDS = 16_384
+"""Default size of the dictionary: the most used query keywords. Others count as never asked for."""
+
+_DEEPEST = 20
+
+
+@dataclass(slots=True, eq=False)
+class _Shares:
+    """What each of the four children of a split would get: objects, arrivals in a ms, H_srq and H_skq in fixed point."""
+
+    child: npt.NDArray[np.int8]
+    objects: npt.NDArray[np.float64]
+    rate: npt.NDArray[np.float64]
+    mass: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A node under construction; its objects are ``order[start:end]``."""
+
+    box: tuple[float, float, float, float]
+    cell: int
+    depth: int
+    textual: bool
+    start: int
+    end: int
+    load: float
+    kind: int = LEAF
+    child: int = -1
+    shares: _Shares | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------- kernels
+
+
+@kernel
+def _split_by_space(
+    order: npt.NDArray[np.int64],
+    start: int,
+    end: int,
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
+    middle: npt.NDArray[np.float64],
+    rates: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.int64],
+    terms: npt.NDArray[np.int32],
+    chance: npt.NDArray[np.uint32],
+    child: npt.NDArray[np.int8],
+    objects: npt.NDArray[np.float64],
+    rate: npt.NDArray[np.float64],
+    mass: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.uint8],
+) -> bool:
+    """Assign objects to quarters, and sum up each; ``chance`` uint32[4, g, 2] is that of the quarters' own cells.
+
+    Returns whether the objects stand in more than one place.
+    """
+    apart = False
+    for i in range(start, end):
+        o = order[i]
+        c = (1 if x[o] >= middle[0] else 0) + (2 if y[o] >= middle[1] else 0)
+        child[i - start] = c
+        objects[c] += 1.0
+        rate[c] += rates[o]
+        apart |= x[o] != x[order[start]] or y[o] != y[order[start]]
+        for k in range(offsets[o], offsets[o + 1]):
+            term = terms[k]
+            if mask[term] & (1 << c) == 0:
+                mask[term] |= 1 << c
+                mass[c, 0] += np.int64(chance[c, term, 0])
+                mass[c, 1] += np.int64(chance[c, term, 1])
+    return apart
+
+
+@kernel
+def _split_by_text(
+    order: npt.NDArray[np.int64],
+    start: int,
+    end: int,
+    node: int,
+    hashes: npt.NDArray[np.uint64],
+    rates: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.int64],
+    terms: npt.NDArray[np.int32],
+    chance: npt.NDArray[np.uint32],
+    weight: npt.NDArray[np.float64],
+    lengths: npt.NDArray[np.float64],
+    child: npt.NDArray[np.int8],
+    objects: npt.NDArray[np.float64],
+    rate: npt.NDArray[np.float64],
+    mass: npt.NDArray[np.int64],
+    mask: npt.NDArray[np.uint8],
+) -> None:
+    """Assign each object to the child with the smallest workload increment; ``chance`` uint32[g, 2] is the node's."""
+    cost = np.empty(4)
+    new = np.empty((4, 2), np.int64)
+    for i in range(start, end):
+        o = order[i]
+        new[:] = 0
+        for k in range(offsets[o], offsets[o + 1]):
+            term = terms[k]
+            for c in range(4):
+                if mask[term] & (1 << c) == 0:
+                    new[c, 0] += np.int64(chance[term, 0])
+                    new[c, 1] += np.int64(chance[term, 1])
+        for c in range(4):
+            cost[c] = increment(objects[c], mass[c, 0], mass[c, 1], new[c, 0], new[c, 1], weight, lengths)
+        c = choose(cost, tie_seed(hashes[o], node))
+        child[i - start] = c
+        objects[c] += 1.0
+        rate[c] += rates[o]
+        mass[c, 0] += new[c, 0]
+        mass[c, 1] += new[c, 1]
+        for k in range(offsets[o], offsets[o + 1]):
+            mask[terms[k]] |= 1 << c
+
+
+# ---------------------------------------------------------------------------------------------------------------- building
+
+
+class _Builder:
+    """The sample, the dictionary and the nodes so far."""
+
+    def __init__(self, objects: ObjectBatch, statistics: Statistics, keywords: int) -> None:
+        self.statistics = statistics
+        self.x, self.y = np.ascontiguousarray(objects.x), np.ascontiguousarray(objects.y)
+        self.rates = statistics.rates(self.x, self.y)
+        self.hashes = hash_strings(objects.ids)
+        self.order = np.arange(len(objects))
+
+        use = statistics.srq.of_cell(0, len(statistics.terms)) + statistics.skq.of_cell(0, len(statistics.terms))
+        self.dictionary = np.lexsort((statistics.terms, -use))[:keywords]
+        self.table = make_table(statistics.terms[self.dictionary])
+        known = find_all(*self.table, hash_strings(objects.terms.vocabulary))[objects.terms.codes]
+        self.terms = known[known >= 0]
+        self.offsets = np.append(0, np.cumsum(known >= 0))[objects.terms.offsets]
+
+        self.cells: dict[int, CellStatistics] = {}
+        self.chances: dict[int, npt.NDArray[np.uint32]] = {}
+        root = _Node(statistics.space.bounds, 0, 0, False, 0, len(objects), 0.0)
+        self.nodes = [root]
+        whole, _ = self._by_space(root, (np.inf, np.inf))
+        root.load = self._load(0, whole, 0)
+
+    def cell(self, cell: int) -> CellStatistics:
+        """Statistics of a cell of J."""
+        if cell not in self.cells:
+            self.cells[cell] = self.statistics.cell(cell)
+        return self.cells[cell]
+
+    def chance(self, cell: int) -> npt.NDArray[np.uint32]:
+        """p_w of the dictionary's terms in a cell's M_srq and M_skq, in fixed point: uint32[g, 2]."""
+        if cell not in self.chances:
+            columns = [self.statistics.keyword_distribution(cell, kind)[self.dictionary] for kind in (SRQ, SKQ)]
+            self.chances[cell] = np.ascontiguousarray(np.rint(np.stack(columns, axis=1) * UNIT).astype(np.uint32))
+        return self.chances[cell]
+
+    def child_cell(self, cell: int, child: int) -> int:
+        """A quarter of a cell of J, or the cell itself where J is not that deep."""
+        below = 4 * cell + 1 + child
+        return below if below < len(self.statistics.objects) else cell
+
+    def _shares(self, node: _Node) -> _Shares:
+        return _Shares(
+            np.empty(node.end - node.start, np.int8),
+            np.zeros(4),
+            np.zeros(4),
+            np.zeros((4, 2), np.int64),
+            np.zeros(len(self.dictionary), np.uint8),
+        )
+
+    def _by_space(self, node: _Node, middle: tuple[float, float]) -> tuple[_Shares, bool]:
+        shares = self._shares(node)
+        chance = np.stack([self.chance(self.child_cell(node.cell, child)) for child in range(4)])
+        if middle[0] == np.inf:
+            chance[:] = self.chance(node.cell)
+        apart = _split_by_space(
+            self.order, node.start, node.end, self.x, self.y, np.array(middle), self.rates, self.offsets, self.terms,
+            chance, shares.child, shares.objects, shares.rate, shares.mass, shares.mask,
+        )  # fmt: skip
+        return shares, apart
+
+    def _by_text(self, number: int) -> _Shares:
+        node = self.nodes[number]
+        shares = self._shares(node)
+        _split_by_text(
+            self.order, node.start, node.end, number, self.hashes, self.rates, self.offsets, self.terms,
+            self.chance(node.cell), self.weight(node.cell), self.cell(node.cell).lengths,
+            shares.child, shares.objects, shares.rate, shares.mass, shares.mask,
+        )  # fmt: skip
+        return shares
+
+    def weight(self, cell: int) -> npt.NDArray[np.float64]:
+        """Pr(srq) p_srq and Pr(skq) p_skq of a cell."""
+        statistics = self.cell(cell)
+        return np.ascontiguousarray((statistics.arrival * statistics.reach)[[SRQ, SKQ]])
+
+    def _load(self, cell: int, shares: _Shares, child: int) -> float:
+        h_srq, h_skq = (shares.mass[child] / UNIT).tolist()
+        return workload(self.cell(cell), float(shares.objects[child]), float(shares.rate[child]), h_srq, h_skq)
+
+    def split(self, number: int, splits: Collection[str]) -> bool:
+        """Split a leaf in the better way, if there is one (lines 6 to 13 of Algorithm 1)."""
+        node = self.nodes[number]
+        if node.depth >= _DEEPEST:
+            return False
+        west, south, east, north = node.box
+        middle = (0.5 * (west + east), 0.5 * (south + north))
+        by_space, apart = self._by_space(node, middle)
+        quarters = [self.child_cell(node.cell, child) for child in range(4)]
+        options = []
+        if "spatial" in splits and apart:
+            loads = [self._load(quarters[child], by_space, child) for child in range(4)]
+            options.append((sum(loads), SPATIAL, by_space, loads))
+        if "textual" in splits:
+            by_text = self._by_text(number)
+            if np.count_nonzero(by_text.objects) > 1:
+                loads = [self._load(node.cell, by_text, child) for child in range(4)]
+                options.append((sum(loads), TEXTUAL, by_text, loads))
+        if not options:
+            return False
+        _, node.kind, shares, loads = min(options, key=lambda option: option[:2])
+        node.child = len(self.nodes)
+        self.order[node.start : node.end] = self.order[node.start : node.end][np.argsort(shares.child, kind="stable")]
+        ends = node.start + np.cumsum(shares.objects).astype(np.int64)
+        for child in range(4):
+            box, cell = node.box, node.cell
+            if node.kind == SPATIAL:
+                cell = quarters[child]
+                box = (
+                    middle[0] if child & 1 else west,
+                    middle[1] if child & 2 else south,
+                    east if child & 1 else middle[0],
+                    north if child & 2 else middle[1],
+                )
+            end = int(ends[child])
+            start = end - int(shares.objects[child])
+            textual = node.textual or node.kind == TEXTUAL
+            self.nodes.append(_Node(box, cell, node.depth + 1, textual, start, end, loads[child]))
+        if node.kind == TEXTUAL:
+            node.shares = shares
+        return True
+
+    def grow(self, leaves: int, splits: Collection[str]) -> None:
+        """Split leaves, the one with the largest workload first, until there are ``leaves`` or none can be split."""
+        heap = [(-self.nodes[0].load, self.nodes[0].start - self.nodes[0].end, 0)]
+        count = 1
+        while heap and count < leaves:
+            number = heapq.heappop(heap)[-1]
+            if self.split(number, splits):
+                count += 3
+                first = self.nodes[number].child
+                for child in range(first, first + 4):
+                    node = self.nodes[child]
+                    if node.end > node.start + 1:
+                        heapq.heappush(heap, (-node.load, node.start - node.end, child))
+
+    def finish(self) -> QTTree:
+        """The nodes as flat arrays, leaves numbered depth first."""
+        n = len(self.nodes)
+        leaf, row = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        stack, in_order = [0], []
+        while stack:
+            number = stack.pop()
+            node = self.nodes[number]
+            if node.kind == LEAF:
+                leaf[number] = len(in_order)
+                in_order.append(node)
+            else:
+                stack.extend(range(node.child + 3, node.child - 1, -1))
+        textual = [number for number, node in enumerate(self.nodes) if node.shares is not None]
+        row[textual] = np.arange(len(textual))
+        nodes = Nodes(
+            np.array([node.kind for node in self.nodes], np.int8),
+            np.array([node.child for node in self.nodes], np.int32),
+            leaf,
+            row,
+            np.array([node.box for node in self.nodes]),
+        )
+        leaves = Leaves(
+            np.array([node.box for node in in_order]),
+            np.array([node.textual for node in in_order]),
+            np.array([node.end - node.start for node in in_order], np.float64),
+            np.array([node.load for node in in_order]),
+        )
+        return QTTree(self.statistics.space, nodes, self._textual_nodes(textual), self.table, leaves)
+
+    def _textual_nodes(self, numbers: list[int]) -> TextualNodes:
+        shares = [share for number in numbers if (share := self.nodes[number].shares) is not None]
+        cells = [self.nodes[number].cell for number in numbers]
+        distinct = sorted(set(cells))
+        g = len(self.dictionary)
+        return TextualNodes(
+            np.array([share.mask for share in shares], np.uint8).reshape(len(numbers), g),
+            np.array([distinct.index(cell) for cell in cells], np.int32),
+            np.array([self.chance(cell) for cell in distinct], np.uint32).reshape(len(distinct), g, 2),
+            np.array([share.objects for share in shares]).reshape(len(numbers), 4),
+            np.array([share.mass for share in shares], np.int64).reshape(len(numbers), 4, 2),
+            np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
+            self.cell(0).lengths,
+        )
+
+
+def build_tree(
+    objects: ObjectBatch,
+    leaves: int,
+    statistics: Statistics,
+    splits: Collection[str] = SPLITS,
+    keywords: int = KEYWORDS,
+) -> QTTree:
+    """A QT-tree with at least ``leaves`` (θ) leaves and at most two more; fewer if the sample has nothing more to split.
+
+    Args:
+        objects: a sample of the stream.
+        leaves: θ.
+        statistics: J; its space is the tree's.
+        splits: the kinds of split to try, of :data:`SPLITS`.
+        keywords: size of the dictionary at most.
+    """
+    builder = _Builder(objects, statistics, keywords)
+    builder.grow(leaves, splits)
+    return builder.finish()
+
+
+def prepare() -> None:
+    """Compile all kernels of this module."""
+    objects = ObjectBatch.of([SpatialObject(str(i), i, float(i), 0.0, ("a", "b")[: i + 1]) for i in range(2)])
+    query = Query("", 0, Predicate(None, ("a",)), Everything(), Lifetime(1))
+    build_tree(objects, 4, Statistics.of(WGS84, objects, QueryBatch.of([query]), 1.0))

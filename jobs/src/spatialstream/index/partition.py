@@ -1,0 +1,51 @@
+"""Multi-way number partitioning by the differencing method of Karmarkar and Karp, which allots leaves to workers.
+
+N. Karmarkar, R. M. Karp: The differencing method of set partitioning, 1982; SSTD, end of section 4.1.2. Cost:
+O(n (k log k + log n)) for n numbers and k subsets.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["karmarkar_karp"]
+
+_Subset = tuple[float, int, list[int]]
+"""Sum, number of items, items."""
+
+
+def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
+    """Split n non-negative loads into k subsets with sums as equal as the heuristic gets them.
+
+    Each load starts as a solution of its own, with k subsets of which one holds it. The two solutions whose largest and
+    smallest sums differ most are merged, largest subset with smallest, until one is left. Between subsets of equal sums the
+    one with fewer items counts as smaller, so loads of 0 spread out as well.
+
+    Returns:
+        The subset of each load, int32[n]. Subsets are numbered by their first load, so the result is a function of the
+        loads alone.
+    """
+    heap: list[tuple[float, int, int, list[_Subset]]] = []
+    for item, load in enumerate(loads.tolist()):
+        solution: list[_Subset] = [(load, 1, [item])] + [(0.0, 0, [])] * (k - 1)
+        heap.append(_entry(solution, item))
+    heapq.heapify(heap)
+    for number in range(len(loads), 2 * len(loads) - 1):
+        one, other = heapq.heappop(heap)[-1], heapq.heappop(heap)[-1]
+        merged = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(one, reversed(other), strict=True)]
+        heapq.heappush(heap, _entry(merged, number))
+    result = np.zeros(len(loads), np.int32)
+    if heap:
+        subsets = sorted(sorted(subset[2]) for subset in heap[0][-1] if subset[2])
+        for i, items in enumerate(subsets):
+            result[items] = i
+    return result
+
+
+def _entry(solution: list[_Subset], number: int) -> tuple[float, int, int, list[_Subset]]:
+    """A solution with its subsets from largest to smallest, ordered by falling difference, then by age."""
+    solution.sort(key=lambda subset: (-subset[0], -subset[1]))
+    return solution[-1][0] - solution[0][0], solution[-1][1] - solution[0][1], number, solution

@@ -1,0 +1,412 @@
+"""The QT-tree: a quadtree whose nodes are split by space or by text (SSTD, section 4.1.2), and routing by it (4.2).
+
+A spatial node sends an object to the child whose quarter covers it; a quarter owns its west and south border. A textual
+node's children all have its box; an object goes to the child whose workload grows least by it, under the keyword lists as
+they were when the tree was built: they stay frozen, so that a replay routes identically. Ties are broken by a stable hash
+of the object's id. :mod:`spatialstream.index.construction` builds trees.
+
+The textual choice needs the sum of p_w over an object's terms that a child does not have yet. The tree has one dictionary
+of its most used query keywords, sorted by use; each textual node has a row of 4-bit masks over it, which tell the children
+whose list has a term, and shares with the nodes of the same cell a row of (p_w in M_srq, p_w in M_skq), in fixed point:
+sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0.
+
+Cost: O(depth) for an object, with O(terms) at textual nodes; O(depth x leaves that it concerns) for a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.index.base import GlobalIndex, Leaves
+from spatialstream.index.cost import keyword_coverage
+from spatialstream.index.covers import region_parts
+from spatialstream.index.hashing import find_all, hash_bytes, hash_strings, make_table, mix
+from spatialstream.model.arrays import string_view
+from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Circle, Regions
+from spatialstream.model.space import WGS84, Space
+
+__all__ = ["LEAF", "SPATIAL", "TEXTUAL", "UNIT", "Nodes", "QTTree", "TextualNodes"]
+
+LEAF, SPATIAL, TEXTUAL = 0, 1, 2
+"""Kinds of node: not split, split into quarters, split by text."""
+
+UNIT = 1 << 31
+"""A probability of 1 in fixed point."""
+
+
+class Nodes(NamedTuple):
+    """All nodes; 0 is the root. The children of a node stand together: (south-west, south-east, north-west, north-east).
+
+    Attributes:
+        kind: int8[n], LEAF, SPATIAL or TEXTUAL.
+        child: int32[n], the first child; -1 for a leaf.
+        leaf: int32[n], number of the leaf, in depth-first order; -1 for others.
+        row: int32[n], position among the textual nodes; -1 for others.
+        box: float64[n, 4], (west, south, east, north).
+    """
+
+    kind: npt.NDArray[np.int8]
+    child: npt.NDArray[np.int32]
+    leaf: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int32]
+    box: npt.NDArray[np.float64]
+
+
+class TextualNodes(NamedTuple):
+    """The r textual nodes, frozen.
+
+    Attributes:
+        mask: uint8[r, g]; bit i of term w says that w is in the keyword list of child i.
+        cell: int32[r], row of ``chance`` that holds the node's M_srq and M_skq.
+        chance: uint32[c, g, 2], p_w in M_srq and in M_skq, as multiples of 1 / UNIT.
+        objects: float64[r, 4], abs(O) of each child.
+        mass: int64[r, 4, 2], H_srq and H_skq of each child, as multiples of 1 / UNIT.
+        weight: float64[r, 2], Pr(srq) p_srq and Pr(skq) p_skq.
+        lengths: float64[2, l], Pr(abs(q.φ) = l) of SRQ and SKQ.
+    """
+
+    mask: npt.NDArray[np.uint8]
+    cell: npt.NDArray[np.int32]
+    chance: npt.NDArray[np.uint32]
+    objects: npt.NDArray[np.float64]
+    mass: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.float64]
+
+
+# ---------------------------------------------------------------------------------------------------------------- kernels
+
+
+@kernel
+def increment(
+    objects: float,
+    srq_mass: int,
+    skq_mass: int,
+    srq_new: int,
+    skq_new: int,
+    weight: npt.NDArray[np.float64],
+    lengths: npt.NDArray[np.float64],
+) -> float:
+    """By how much W_srq and W_skq of a child grow if it takes an object (Eqn 2, weighted; the other terms grow equally).
+
+    Args:
+        objects: abs(O) of the child before.
+        srq_mass: H_srq before, in fixed point.
+        skq_mass: H_skq before.
+        srq_new: what the object's new keywords add to H_srq.
+        skq_new: what they add to H_skq.
+        weight: Pr(srq) p_srq and Pr(skq) p_skq.
+        lengths: of SRQ and SKQ, see :class:`TextualNodes`.
+    """
+    result = 0.0
+    for kind in range(2):
+        if weight[kind] > 0.0:
+            mass, new = (srq_mass, srq_new) if kind == 0 else (skq_mass, skq_new)
+            after = keyword_coverage(lengths[kind], (mass + new) / UNIT)
+            # the objects that are there already pay only if the coverage changes; exactly 0 if not, so that ties are ties
+            grown = 0.0 if new == 0 else objects * (after - keyword_coverage(lengths[kind], mass / UNIT))
+            result += weight[kind] * (grown + after)
+    return result
+
+
+@kernel
+def choose(cost: npt.NDArray[np.float64], seed: Any) -> int:
+    """The child with the smallest cost, of 4; between equal ones the bits of ``seed`` (uint64) decide."""
+    best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
+    ties = 0
+    for i in range(4):
+        ties += cost[i] == best
+    skip = 0 if ties == 1 else int(seed % np.uint64(ties))
+    for i in range(4):
+        if cost[i] == best:
+            if skip == 0:
+                return i
+            skip -= 1
+    return 0
+
+
+@kernel
+def tie_seed(hashed: Any, node: int) -> Any:
+    """Bits (uint64) that decide a tie at a node: other ones at each node, or nested ties would all fall the same way."""
+    return mix(hashed + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15))
+
+
+@kernel
+def _textual_child(
+    nodes: Nodes,
+    texts: TextualNodes,
+    node: int,
+    known: npt.NDArray[np.int32],
+    codes: npt.NDArray[np.int32],
+    start: int,
+    end: int,
+    cost: npt.NDArray[np.float64],
+) -> bool:
+    """Fill ``cost`` with the increments of the four children; whether the smallest one is unique."""
+    row = nodes.row[node]
+    cell = texts.cell[row]
+    srq_new = (0, 0, 0, 0)
+    skq_new = (0, 0, 0, 0)
+    s0, s1, s2, s3 = srq_new
+    k0, k1, k2, k3 = skq_new
+    for i in range(start, end):
+        term = known[codes[i]]
+        if term >= 0:
+            srq = np.int64(texts.chance[cell, term, 0])
+            skq = np.int64(texts.chance[cell, term, 1])
+            mask = texts.mask[row, term]
+            if mask & 1 == 0:
+                s0 += srq
+                k0 += skq
+            if mask & 2 == 0:
+                s1 += srq
+                k1 += skq
+            if mask & 4 == 0:
+                s2 += srq
+                k2 += skq
+            if mask & 8 == 0:
+                s3 += srq
+                k3 += skq
+    weight = texts.weight[row]
+    mass = texts.mass[row]
+    objects = texts.objects[row]
+    lengths = texts.lengths
+    cost[0] = increment(objects[0], mass[0, 0], mass[0, 1], s0, k0, weight, lengths)
+    cost[1] = increment(objects[1], mass[1, 0], mass[1, 1], s1, k1, weight, lengths)
+    cost[2] = increment(objects[2], mass[2, 0], mass[2, 1], s2, k2, weight, lengths)
+    cost[3] = increment(objects[3], mass[3, 0], mass[3, 1], s3, k3, weight, lengths)
+    best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
+    return (cost[0] == best) + (cost[1] == best) + (cost[2] == best) + (cost[3] == best) == 1
+
+
+@kernel
+def _quarter(box: npt.NDArray[np.float64], x: float, y: float) -> int:
+    """The child of a spatial node that covers a point."""
+    return (1 if x >= 0.5 * (box[0] + box[2]) else 0) + (2 if y >= 0.5 * (box[1] + box[3]) else 0)
+
+
+@kernel
+def _route_objects(
+    nodes: Nodes,
+    texts: TextualNodes,
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
+    known: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int32],
+    codes: npt.NDArray[np.int32],
+    id_offsets: npt.NDArray[np.int32],
+    id_bytes: npt.NDArray[np.uint8],
+    out: npt.NDArray[np.int32],
+) -> None:
+    cost = np.empty(4)
+    for i in range(len(out)):
+        node = 0
+        hashed = np.uint64(0)
+        is_hashed = False
+        while nodes.kind[node] != LEAF:
+            if nodes.kind[node] == SPATIAL:
+                child = _quarter(nodes.box[node], x[i], y[i])
+            elif _textual_child(nodes, texts, node, known, codes, offsets[i], offsets[i + 1], cost):
+                child = choose(cost, hashed)
+            else:
+                if not is_hashed:
+                    hashed = hash_bytes(id_bytes, id_offsets[i], id_offsets[i + 1])
+                    is_hashed = True
+                child = choose(cost, tie_seed(hashed, node))
+            node = nodes.child[node] + child
+        out[i] = nodes.leaf[node]
+
+
+@kernel
+def _route_regions(
+    geographic: bool,
+    nodes: Nodes,
+    leaves: int,
+    kind: npt.NDArray[np.uint8],
+    shape: npt.NDArray[np.float64],
+    parts: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int32],
+) -> None:
+    """Leaves that each region meets. With empty ``out`` only counts into ``offsets[1:]``, else fills ``out``."""
+    counting = len(out) == 0
+    stack = np.empty((len(nodes.kind), 2), np.int64)  # node, and which of the two boxes still meet it
+    for q in range(len(kind)):
+        found = 0
+        if kind[q] == EVERYWHERE:
+            if counting:
+                offsets[q + 1] = leaves
+            else:
+                for leaf in range(leaves):
+                    out[offsets[q] + leaf] = leaf
+            continue
+        stack[0, 0] = 0
+        stack[0, 1] = 1 if parts[q, 1, 0] > parts[q, 1, 2] else 3
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            node, alive = stack[depth, 0], stack[depth, 1]
+            box = nodes.box[node]
+            if nodes.kind[node] == LEAF:
+                if kind[q] == CIRCLE:
+                    gap = distance_to_box(geographic, shape[q, 0], shape[q, 1], box[0], box[1], box[2], box[3])
+                    if gap > shape[q, 2]:
+                        continue
+                if not counting:
+                    out[offsets[q] + found] = nodes.leaf[node]
+                found += 1
+            elif nodes.kind[node] == TEXTUAL:
+                for child in range(3, -1, -1):
+                    stack[depth, 0], stack[depth, 1] = nodes.child[node] + child, alive
+                    depth += 1
+            else:
+                x = 0.5 * (box[0] + box[2])
+                y = 0.5 * (box[1] + box[3])
+                for child in range(3, -1, -1):
+                    meets = 0
+                    for part in range(2):
+                        if alive & (1 << part):
+                            in_x = parts[q, part, 2] >= x if child & 1 else parts[q, part, 0] < x
+                            in_y = parts[q, part, 3] >= y if child & 2 else parts[q, part, 1] < y
+                            if in_x and in_y:
+                                meets |= 1 << part
+                    if meets:
+                        stack[depth, 0], stack[depth, 1] = nodes.child[node] + child, meets
+                        depth += 1
+        if counting:
+            offsets[q + 1] = found
+
+
+@kernel
+def _nearest_leaves(
+    nodes: Nodes, texts: TextualNodes, at: npt.NDArray[np.float64], out: npt.NDArray[np.int32]
+) -> None:
+    for i in range(len(out)):
+        node = 0
+        while nodes.kind[node] != LEAF:
+            if nodes.kind[node] == SPATIAL:
+                child = _quarter(nodes.box[node], at[i, 0], at[i, 1])
+            else:
+                child = np.argmax(texts.objects[nodes.row[node]])
+            node = nodes.child[node] + child
+        out[i] = nodes.leaf[node]
+
+
+# -------------------------------------------------------------------------------------------------------------- the index
+
+
+class QTTree(GlobalIndex):
+    """A QT-tree.
+
+    Args:
+        space: the space that the root covers.
+        nodes: the nodes.
+        texts: the textual ones among them.
+        table: the dictionary, a table of :func:`spatialstream.index.hashing.make_table`.
+        leaves: the leaves, in the order of their numbers.
+    """
+
+    kind: ClassVar[str] = "qt-tree"
+
+    def __init__(
+        self,
+        space: Space,
+        nodes: Nodes,
+        texts: TextualNodes,
+        table: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]],
+        leaves: Leaves,
+    ) -> None:
+        self.space = space
+        self.nodes = nodes
+        self.texts = texts
+        self.table = table
+        self._leaves = leaves
+
+    @property
+    def leaves(self) -> Leaves:
+        """See :class:`GlobalIndex`."""
+        return self._leaves
+
+    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+        """See :class:`GlobalIndex`."""
+        terms = objects.terms
+        if len(self.texts.cell):
+            known = find_all(*self.table, hash_strings(terms.vocabulary))
+        else:
+            known = np.empty(0, np.int32)  # never looked at
+        out = np.empty(len(objects), np.int32)
+        _route_objects(
+            self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *string_view(objects.ids), out
+        )
+        return out
+
+    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """See :class:`GlobalIndex`."""
+        return self.route_regions(queries.regions)
+
+    def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The leaves that each region meets: (row int32[m], leaf int32[m]), ascending by (row, leaf)."""
+        parts = region_parts(self.space, regions)
+        offsets = np.zeros(len(regions) + 1, np.int64)
+        arguments = (self.space.geographic, self.nodes, len(self.leaves), regions.kind, regions.shape, parts, offsets)
+        _route_regions(*arguments, np.empty(0, np.int32))
+        lengths = offsets[1:].copy()
+        np.cumsum(offsets, out=offsets)
+        leaf = np.empty(offsets[-1], np.int32)
+        if len(leaf):
+            _route_regions(*arguments, leaf)
+        return np.repeat(np.arange(len(regions), dtype=np.int32), lengths), leaf
+
+    def nearest_leaves(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+        """See :class:`GlobalIndex`. Of textual shares of one cell, the one with the most objects."""
+        out = np.empty(len(at), np.int32)
+        _nearest_leaves(self.nodes, self.texts, at, out)
+        return out
+
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """See :class:`GlobalIndex`."""
+        arrays: dict[str, npt.NDArray[Any]] = {"table.keys": self.table[0], "table.values": self.table[1]}
+        for group, columns in (("nodes", self.nodes._asdict()), ("texts", self.texts._asdict())):
+            arrays |= {f"{group}.{name}": array for name, array in columns.items()}
+        for name in Leaves.__slots__:
+            arrays[f"leaves.{name}"] = getattr(self.leaves, name)
+        return arrays, {"space": str(self.space)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+        """See :class:`GlobalIndex`."""
+        return cls(
+            Space.parse(meta["space"]),
+            Nodes(*(arrays[f"nodes.{name}"] for name in Nodes._fields)),
+            TextualNodes(*(arrays[f"texts.{name}"] for name in TextualNodes._fields)),
+            (arrays["table.keys"], arrays["table.values"]),
+            Leaves(*(arrays[f"leaves.{name}"] for name in Leaves.__slots__)),
+        )
+
+
+def prepare() -> None:
+    """Compile all kernels of this module."""
+    box = np.array([WGS84.bounds])
+    nodes = Nodes(np.zeros(1, np.int8), *(np.full(1, value, np.int32) for value in (-1, 0, -1)), box)
+    texts = TextualNodes(
+        np.empty((0, 0), np.uint8),
+        np.empty(0, np.int32),
+        np.empty((0, 0, 2), np.uint32),
+        np.empty((0, 4)),
+        np.empty((0, 4, 2), np.int64),
+        np.empty((0, 2)),
+        np.zeros((2, 1)),
+    )
+    leaves = Leaves(box, np.zeros(1, np.bool_), np.zeros(1), np.zeros(1))
+    tree = QTTree(WGS84, nodes, texts, make_table(np.empty(0, np.uint64)), leaves)
+    tree.route_objects(ObjectBatch.of([SpatialObject("", 0, 0.0, 0.0, ())]))
+    tree.route_regions(Regions.of([Circle(0.0, 0.0, 1.0)]))
+    tree.nearest_leaves(np.zeros((1, 2)))

@@ -1,0 +1,425 @@
+"""J: the statistics of where queries go, what they ask and how long they last (SSTD, section 4.1.1 and figure 5).
+
+J is a complete quadtree of fixed depth over the space, all levels kept. Cell 0 is the space, and the children of cell c
+are 4c + 1 + j with j = (east half) + 2 (north half). A :class:`Statistics` holds counts only: how many queries of each
+type reach each cell, how often their keywords do, how many objects each cell got in how much time. Probabilities and
+rates are quotients of counts, taken when they are asked for, so that statistics of two periods are added by adding
+counts, and old ones fade by being multiplied.
+
+Cost: O(cells that the query's border crosses + depth) for each query, O(1) for each object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.index.cost import CellStatistics
+from spatialstream.index.covers import NOWHERE, region_parts
+from spatialstream.index.hashing import hash_strings
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import CANCEL, TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
+from spatialstream.model.space import WGS84, Space
+
+__all__ = ["LEVELS", "KeywordCounts", "Statistics", "prepare"]
+
+LEVELS = 5
+"""Default depth: 4^5 = 1024 cells on the finest level."""
+
+SRQ, SKQ, CKQ = (TYPES.index(kind) for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
+
+_LONGEST = 16
+"""Queries with more keywords than this count as if they had this many."""
+
+_BUCKETS = 64
+"""Durations are counted by powers of two of a ms."""
+
+
+def cell_count(levels: int) -> int:
+    """Cells of all levels from 0 to ``levels``."""
+    return int((4 ** (levels + 1) - 1) // 3)
+
+
+def _scatter(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The owner of each entry of a CSR structure."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+# --------------------------------------------------------------------------------------------- which cells a query reaches
+
+
+@kernel
+def _visit(
+    levels: int,
+    first: npt.NDArray[np.int64],
+    second: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+) -> None:
+    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets c in part, 2 c + 1 where it covers c.
+
+    Cells below a covered one are left out. With empty ``rows`` only counts into ``offsets[1:]``, else fills ``rows``.
+    """
+    counting = len(rows) == 0
+    stack = np.empty((4 * levels + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
+    for q in range(len(first)):
+        found = 0
+        stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << levels, 0, 0
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            cell, width, x, y = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
+            meets = False
+            covered = width == 1
+            for part in (first, second):
+                w, s, e, n = part[q, 0], part[q, 1], part[q, 2], part[q, 3]
+                if w < x + width and e >= x and s < y + width and n >= y:
+                    meets = True
+                    covered |= w <= x and e >= x + width - 1 and s <= y and n >= y + width - 1
+            if not meets:
+                continue
+            if not counting:
+                rows[offsets[q] + found] = 2 * cell + (1 if covered else 0)
+            found += 1
+            if covered:
+                continue
+            half = width // 2
+            for child in range(4):
+                stack[depth, 0], stack[depth, 1] = 4 * cell + 1 + child, half
+                stack[depth, 2], stack[depth, 3] = x + half * (child & 1), y + half * (child >> 1)
+                depth += 1
+        if counting:
+            offsets[q + 1] = found
+
+
+@kernel
+def _pair_keys(
+    queries: npt.NDArray[np.int64],
+    visit_offsets: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    term_offsets: npt.NDArray[np.int32],
+    codes: npt.NDArray[np.int32],
+    ranks: npt.NDArray[np.int32],
+    terms: int,
+    keys: npt.NDArray[np.int64],
+) -> None:
+    """``keys``: row * terms + rank for each row that a query visits and each of its keywords."""
+    k = 0
+    for q in queries:
+        for v in range(visit_offsets[q], visit_offsets[q + 1]):
+            for i in range(term_offsets[q], term_offsets[q + 1]):
+                keys[k] = rows[v] * terms + ranks[codes[i]]
+                k += 1
+
+
+def _finest_ranges(space: Space, parts: npt.NDArray[np.float64], levels: int) -> npt.NDArray[np.int64]:
+    """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells; an empty one stays empty."""
+    side = 1 << levels
+    west, south, east, north = space.bounds
+    scaled = (parts - (west, south, west, south)) * (np.array([side, side, side, side]) / ([east - west, north - south] * 2))
+    ranges = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
+    ranges[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
+    return ranges
+
+
+def _finest_cells(
+    space: Space, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], levels: int
+) -> npt.NDArray[np.int64]:
+    """The finest cell of each point."""
+    side = 1 << levels
+    west, south, east, north = space.bounds
+    column = np.clip((x - west) * (side / (east - west)), 0, side - 1).astype(np.int64)
+    row = np.clip((y - south) * (side / (north - south)), 0, side - 1).astype(np.int64)
+    cell = np.zeros(len(x), np.int64)
+    for bit in range(levels - 1, -1, -1):
+        cell = 4 * cell + 1 + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)
+    return cell
+
+
+def _add_up(counts: npt.NDArray[np.float64], levels: int) -> None:
+    """Give every cell the sum of its children, from the finest level (already counted) up."""
+    for level in range(levels - 1, -1, -1):
+        first, last = cell_count(level - 1) if level else 0, cell_count(level)
+        counts[first:last] = counts[4 * first + 1 : 4 * last + 1].reshape(-1, 4).sum(axis=1)
+
+
+# ------------------------------------------------------------------------------------------------------- how far a kNN reaches
+
+
+def _nearest_boxes(
+    space: Space, objects: ObjectBatch, counts: npt.NDArray[np.float64], span: float, levels: int, queries: QueryBatch
+) -> npt.NDArray[np.float64]:
+    """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
+
+    A search region is the circle around ρ that holds k objects with all the keywords and of the right time. Take keywords
+    and time as independent: of the sampled objects one in ``1 / selectivity`` qualifies, where the selectivity is the product
+    of the keywords' document frequencies and of min(1, duration / span). So the circle has to hold m = k / selectivity
+    objects. The density around ρ is that of the smallest cell of J that covers ρ and holds m objects; the radius
+    follows from m = density π r². If there are not m objects at all, every cell is reached.
+    """
+    n = len(objects)
+    frequency = np.bincount(objects.terms.codes, minlength=len(objects.terms.vocabulary))
+    where = pc.index_in(queries.keywords.vocabulary, value_set=objects.terms.vocabulary)
+    known = np.asarray(where.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    share = np.append(np.maximum(frequency, 0.5), 0.5)[known] / max(n, 1)
+    logs = np.append(0.0, np.cumsum(np.log(share)[queries.keywords.codes]))
+    selectivity = np.exp(logs[queries.keywords.offsets[1:]] - logs[queries.keywords.offsets[:-1]])
+    lasts = np.where(queries.window >= 0, np.minimum(queries.window, queries.duration), queries.duration)
+    selectivity *= np.clip(lasts / max(span, 1.0), 1e-12, 1.0)
+    needed = queries.k / np.maximum(selectivity, 1e-300)
+
+    x, y = queries.at.T
+    west, south, east, north = space.bounds
+    shrink = np.maximum(np.cos(np.radians(y)), 1e-3) if space.geographic else np.ones(len(queries))
+    area = (east - west) * shrink * (north - south)
+    cell = _finest_cells(space, x, y, levels)
+    radius = np.full(len(queries), np.inf)
+    for level in range(levels, -1, -1):
+        enough = np.isinf(radius) & (counts[cell] >= needed)
+        density = counts[cell[enough]] * 4.0**level / area[enough]
+        radius[enough] = np.sqrt(needed[enough] / (np.pi * density))
+        cell = (cell - 1) // 4
+    wide = radius / shrink
+    parts = np.empty((len(queries), 2, 4))
+    parts[:, 0] = np.stack([x - wide, y - radius, x + wide, y + radius], axis=1)
+    parts[:, 1] = NOWHERE
+    if space.geographic:
+        for crossing, shift in ((parts[:, 0, 0] < west, 360.0), (parts[:, 0, 2] > east, -360.0)):
+            parts[crossing, 1] = parts[crossing, 0] + (shift, 0.0, shift, 0.0)
+    return parts
+
+
+# -------------------------------------------------------------------------------------------------------------- the counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeywordCounts:
+    """How often the queries of a type that reach a cell have each keyword, sparse.
+
+    Row 2 c counts queries that reach cell c and not all of it, row 2 c + 1 those that cover c: they concern every cell below
+    it too, and are written down once.
+
+    Attributes:
+        offsets: int64[2 cells + 1]; row r is the entries from ``offsets[r]`` to ``offsets[r + 1]``.
+        term: int32[m], positions in :attr:`Statistics.terms`, ascending in a row.
+        count: float64[m].
+    """
+
+    offsets: npt.NDArray[np.int64]
+    term: npt.NDArray[np.int32]
+    count: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, keys: npt.NDArray[np.int64], weights: npt.NDArray[np.float64] | None, rows: int, terms: int) -> KeywordCounts:
+        """From keys row * terms + term, each of weight 1 unless ``weights`` are given; equal keys are added up."""
+        if weights is None:
+            keys = np.sort(keys)
+            weights = np.ones(len(keys))
+        else:
+            order = np.argsort(keys, kind="stable")
+            keys, weights = keys[order], weights[order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
+        distinct = keys[starts]
+        count = np.add.reduceat(weights, starts) if len(keys) else np.empty(0)
+        offsets = np.searchsorted(distinct, np.arange(rows + 1) * max(terms, 1))
+        return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count)
+
+    def keys(self, ranks: npt.NDArray[np.int64], terms: int) -> npt.NDArray[np.int64]:
+        """Keys of the entries in a dictionary of ``terms`` terms, where term i has rank ``ranks[i]``."""
+        return _scatter(self.offsets) * terms + ranks[self.term]
+
+    def of_cell(self, cell: int, terms: int) -> npt.NDArray[np.float64]:
+        """How often each of ``terms`` terms is a keyword of a query that reaches the cell: float64[terms]."""
+        result = np.zeros(terms)
+        row = 2 * cell
+        while row >= 0:
+            first, last = self.offsets[row], self.offsets[row + 1]
+            result[self.term[first:last]] += self.count[first:last]
+            if row % 2 == 0:
+                row += 1
+            else:
+                cell = (cell - 1) // 4 if cell else -1
+                row = 2 * cell + 1
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The counts of J; all of them float64, because old ones may have faded.
+
+    Attributes:
+        space: what cell 0 is.
+        levels: the finest level.
+        queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.queries.TYPES`.
+        reached: float64[6, cells], those that reach each cell.
+        lengths: float64[6, l], those with l keywords.
+        durations: float64[6, b], those with a duration of b bits (in ms).
+        duration_sums: float64[6, b], the sum of these durations in ms.
+        terms: uint64[v], hashes of the keywords, ascending.
+        srq, skq: M_srq and M_skq.
+        objects: float64[cells], objects in each cell.
+        span: the time in ms in which they came.
+    """
+
+    space: Space
+    levels: int
+    queries: npt.NDArray[np.float64]
+    reached: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.float64]
+    durations: npt.NDArray[np.float64]
+    duration_sums: npt.NDArray[np.float64]
+    terms: npt.NDArray[np.uint64]
+    srq: KeywordCounts
+    skq: KeywordCounts
+    objects: npt.NDArray[np.float64]
+    span: float
+
+    @classmethod
+    def of(
+        cls, space: Space, objects: ObjectBatch, queries: QueryBatch, span: float, levels: int = LEVELS
+    ) -> Statistics:
+        """Statistics of a period of history, or of a sample of it.
+
+        Args:
+            space: the stream's space.
+            objects: the objects that came in the period. The search regions of SKQs and CKQs are estimated from them, see
+                :func:`_nearest_boxes`.
+            queries: the queries that came; cancellations are passed over.
+            span: its length in ms.
+            levels: the finest level of J.
+        """
+        if not len(queries) or (queries.code == CANCEL).any():
+            queries = queries.take(np.flatnonzero(queries.code != CANCEL))
+        cells = cell_count(levels)
+        counts = np.bincount(_finest_cells(space, objects.x, objects.y, levels), minlength=cells).astype(np.float64)
+        _add_up(counts, levels)
+
+        parts = region_parts(space, queries.regions)
+        nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
+        if len(nearest):
+            parts[nearest] = _nearest_boxes(space, objects, counts, span, levels, queries.take(nearest))
+        first, second = (_finest_ranges(space, parts[:, part], levels) for part in (0, 1))
+        visits = np.zeros(len(queries) + 1, np.int64)
+        _visit(levels, first, second, visits, np.empty(0, np.int64))
+        np.cumsum(visits, out=visits)
+        rows = np.empty(visits[-1], np.int64)
+        if len(rows):
+            _visit(levels, first, second, visits, rows)
+
+        code = queries.code.astype(np.int64)
+        hit = np.bincount(code[_scatter(visits)] * 2 * cells + rows, minlength=len(TYPES) * 2 * cells)
+        partly, wholly = np.moveaxis(hit.reshape(len(TYPES), cells, 2).astype(np.float64), 2, 0)
+        for level in range(1, levels + 1):
+            above, start, end = cell_count(level - 2) if level > 1 else 0, cell_count(level - 1), cell_count(level)
+            wholly[:, start:end] += np.repeat(wholly[:, above:start], 4, axis=1)
+
+        lengths = np.minimum(np.diff(queries.keywords.offsets), _LONGEST).astype(np.int64)
+        buckets = np.frexp(queries.duration.astype(np.float64))[1].astype(np.int64)
+        hashes = hash_strings(queries.keywords.vocabulary)
+        terms, ranks = np.unique(hashes, return_inverse=True)
+
+        def keyword_counts(kind: int) -> KeywordCounts:
+            chosen = np.flatnonzero(code == kind)
+            size = int((np.diff(visits)[chosen] * np.diff(queries.keywords.offsets)[chosen]).sum())
+            keys = np.empty(size, np.int64)
+            words = queries.keywords
+            _pair_keys(chosen, visits, rows, words.offsets, words.codes, ranks.astype(np.int32), len(terms), keys)
+            return KeywordCounts.of(keys, None, 2 * cells, len(terms))
+
+        def table(column: npt.NDArray[np.int64], width: int, weights: Any = None) -> npt.NDArray[np.float64]:
+            flat = np.bincount(code * width + column, weights, minlength=len(TYPES) * width)
+            return flat.reshape(len(TYPES), width).astype(np.float64)
+
+        return cls(
+            space,
+            levels,
+            np.bincount(code, minlength=len(TYPES)).astype(np.float64),
+            partly + wholly,
+            table(lengths, _LONGEST + 1),
+            table(buckets, _BUCKETS),
+            table(buckets, _BUCKETS, queries.duration.astype(np.float64)),
+            terms,
+            keyword_counts(SRQ),
+            keyword_counts(SKQ),
+            counts,
+            float(span),
+        )
+
+    def updated(self, recent: Statistics, keep: float = 1.0) -> Statistics:
+        """These statistics and those of a later period, over the same space and levels.
+
+        Args:
+            recent: the later period's.
+            keep: what is left of a count of these, e.g. exp(-elapsed / memory) for an exponential decay; 1 forgets nothing.
+        """
+        terms = np.union1d(self.terms, recent.terms)
+        ranks = [np.searchsorted(terms, each.terms) for each in (self, recent)]
+
+        def keyword_counts(old: KeywordCounts, new: KeywordCounts) -> KeywordCounts:
+            keys = [each.keys(rank, len(terms)) for each, rank in zip((old, new), ranks, strict=True)]
+            weights = np.concatenate([keep * old.count, new.count])
+            return KeywordCounts.of(np.concatenate(keys), weights, len(old.offsets) - 1, len(terms))
+
+        return Statistics(
+            self.space,
+            self.levels,
+            keep * self.queries + recent.queries,
+            keep * self.reached + recent.reached,
+            keep * self.lengths + recent.lengths,
+            keep * self.durations + recent.durations,
+            keep * self.duration_sums + recent.duration_sums,
+            terms,
+            keyword_counts(self.srq, recent.srq),
+            keyword_counts(self.skq, recent.skq),
+            keep * self.objects + recent.objects,
+            keep * self.span + recent.span,
+        )
+
+    # ------------------------------------------------------------------------------------------------- probabilities, rates
+
+    def cell(self, cell: int) -> CellStatistics:
+        """What the cost model wants to know of a cell. A type that no query has has probability 0."""
+        lengths = self.lengths[[SRQ, SKQ]]
+        lifetime = np.array([chance @ duration for chance, duration in map(self.duration_distribution, range(len(TYPES)))])
+        return CellStatistics(
+            self.queries / max(float(self.queries.sum()), 1e-300),
+            self.reached[:, cell] / np.maximum(self.queries, 1e-300),
+            lengths / np.maximum(lengths.sum(axis=1, keepdims=True), 1e-300),
+            lifetime,
+        )
+
+    def duration_distribution(self, kind: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""
+        count = self.durations[kind]
+        return count / max(float(count.sum()), 1e-300), self.duration_sums[kind] / np.maximum(count, 1e-300)
+
+    def keyword_distribution(self, cell: int, kind: int) -> npt.NDArray[np.float64]:
+        """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 if there is no keyword."""
+        counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
+        return counts / max(float(counts.sum()), 1e-300)
+
+    def object_rate(self, cell: int) -> float:
+        """E_obj: objects that arrive in a cell in a ms."""
+        return float(self.objects[cell]) / max(self.span, 1.0)
+
+    def rates(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared among the sample's there.
+
+        So the rates of the objects of any partition add up to its E_P, also of a textual share of a cell.
+        """
+        cells = _finest_cells(self.space, x, y, self.levels)
+        sampled = np.bincount(cells, minlength=len(self.objects))
+        result: npt.NDArray[np.float64] = self.objects[cells] / (sampled[cells] * max(self.span, 1.0))
+        return result
+
+
+def prepare() -> None:
+    """Compile all kernels of this module."""
+    query = Query("", 0, Predicate(None, ("a",)), Everything(), Lifetime(1))
+    Statistics.of(WGS84, ObjectBatch.of([]), QueryBatch.of([query]), 1.0)

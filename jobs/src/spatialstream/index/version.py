@@ -1,0 +1,169 @@
+"""Routing versions: a global index and the mapping table that says which slot has which leaf (SSTD, sections 4.1.2, 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.index import construction, cost, hashing, qttree, statistics
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.qttree import QTTree
+from spatialstream.index.statistics import LEVELS, Statistics
+from spatialstream.model.arrays import map_arrays, write_arrays
+from spatialstream.model.errors import StateError
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Cancellation, Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["RoutingVersion", "build", "prepare"]
+
+_KINDS: dict[str, type[GlobalIndex]] = {QTTree.kind: QTTree}
+
+_UNIFORM_SIDE = 64
+"""Side of the grid of places that stands for the objects of a stream of which nothing is known."""
+
+
+@kernel
+def _distinct_slots(
+    rows: npt.NDArray[np.int32],
+    leaves: npt.NDArray[np.int32],
+    mapping: npt.NDArray[np.int32],
+    last_row: npt.NDArray[np.int64],
+    row_out: npt.NDArray[np.int32],
+    slot_out: npt.NDArray[np.int32],
+) -> int:
+    """One entry for each row and slot; ``last_row`` int64[slots] starts as -1. Returns their number."""
+    found = 0
+    for i in range(len(rows)):
+        slot = mapping[leaves[i]]
+        if last_row[slot] != rows[i]:
+            last_row[slot] = rows[i]
+            row_out[found] = rows[i]
+            slot_out[found] = slot
+            found += 1
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingVersion:
+    """An immutable pair of global index and mapping table.
+
+    Attributes:
+        number: the version's number.
+        index: the global index.
+        mapping: int32[leaves], the slot of each leaf.
+        slots: number of slots, whether or not they have a leaf.
+    """
+
+    number: int
+    index: GlobalIndex
+    mapping: npt.NDArray[np.int32]
+    slots: int
+
+    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+        """The slot of each object, int32[n]."""
+        return self.mapping[self.index.route_objects(objects)]
+
+    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The slots of each query: (row int32[m], slot int32[m]), by row, each slot once for a row."""
+        rows, leaves = self.index.route_queries(queries)
+        row, slot = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+        last_row = np.full(self.slots, -1, np.int64)
+        found = _distinct_slots(rows, leaves, self.mapping, last_row, row, slot)
+        return row[:found], slot[:found]
+
+    @property
+    def loads(self) -> npt.NDArray[np.float64]:
+        """The workload of each slot by Eqn 2, as estimated when the index was built: float64[slots]."""
+        return np.bincount(self.mapping, self.index.leaves.load, minlength=self.slots)
+
+    @property
+    def imbalance(self) -> float:
+        """Lmax / Lmin (definition 4); infinite if a slot has no load, 1 if none has."""
+        loads = self.loads
+        if loads.max() == 0.0:
+            return 1.0
+        return float(loads.max() / loads.min()) if loads.min() > 0.0 else float("inf")
+
+    def save(self, path: Path) -> None:
+        """Write the version to one file, whole or not at all."""
+        arrays, meta = self.index.to_arrays()
+        arrays = {f"index.{name}": array for name, array in arrays.items()} | {"mapping": self.mapping}
+        write_arrays(path, arrays, {"number": self.number, "slots": self.slots, "kind": self.index.kind, "index": meta})
+
+    @classmethod
+    def load(cls, path: Path) -> RoutingVersion:
+        """The version in a file of :meth:`save`, memory-mapped.
+
+        Raises:
+            StateError: the file is not one, or its kind of index is unknown.
+        """
+        arrays, meta = map_arrays(path)
+        if meta.get("kind") not in _KINDS:
+            raise StateError(f"{path} is not a routing version: its kind of index is {meta.get('kind')!r}")
+        parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
+        index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
+        return cls(meta["number"], index, arrays["mapping"], meta["slots"])
+
+
+def build(
+    space: Space,
+    objects: ObjectBatch,
+    queries: QueryBatch,
+    leaves: int,
+    slots: int,
+    *,
+    number: int = 0,
+    splits: Collection[str] = SPLITS,
+    levels: int = LEVELS,
+) -> RoutingVersion:
+    """A routing version for a stream that goes on as its sample: statistics, QT-tree, allocation of leaves to slots.
+
+    To the sampled queries one STQ over the whole space is added. Where there are many it changes nothing; where there are
+    few or none, it makes leaves that no query concerns count by their objects. Without sampled objects they are
+    taken to be spread evenly.
+
+    Args:
+        space: the stream's space.
+        objects: a sample of the objects, with timestamps that span the time it was taken in.
+        queries: a sample of the queries of the same time.
+        leaves: θ, see :func:`spatialstream.index.construction.build_tree`.
+        slots: number of slots.
+        number: the version's number.
+        splits: kinds of split to try.
+        levels: depth of J.
+    """
+    if not len(objects):
+        objects = _uniform_objects(space)
+    span = max(float(objects.t.max() - objects.t.min()), 1.0)
+    everywhere = Query("", 0, Predicate(), TopTerms(1), Lifetime(0))
+    history = Statistics.of(space, objects, QueryBatch.concat([queries, QueryBatch.of([everywhere])]), span, levels)
+    tree = build_tree(objects, leaves, history, splits)
+    return RoutingVersion(number, tree, karmarkar_karp(tree.leaves.load, slots), slots)
+
+
+def _uniform_objects(space: Space) -> ObjectBatch:
+    """Objects without terms, evenly spread over the space."""
+    west, south, east, north = space.bounds
+    steps = (np.arange(_UNIFORM_SIDE) + 0.5) / _UNIFORM_SIDE
+    x, y = (each.reshape(-1) for each in np.meshgrid(west + (east - west) * steps, south + (north - south) * steps))
+    n = len(x)
+    ids = pa.array([str(i) for i in range(n)], pa.string())
+    return ObjectBatch(ids, np.zeros(n, np.int64), x, y, TermLists.empty(n))
+
+
+def prepare() -> None:
+    """Compile all kernels of the global index."""
+    for module in (hashing, cost, statistics, construction, qttree):
+        module.prepare()
+    queries = QueryBatch.of([Cancellation("", 0)])
+    build(WGS84, ObjectBatch.of([]), queries, 1, 1).route_queries(queries)

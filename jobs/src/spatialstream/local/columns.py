@@ -1,0 +1,176 @@
+"""Rows that grow: a table of numpy columns, and a column of strings.
+
+Kernels work on plain arrays, standing queries come one at a time or by the million. Both classes keep their columns in
+buffers that double when full, so appending costs O(rows appended), amortised, and every column is one contiguous array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.kernels import kernel
+
+__all__ = ["Strings", "Table", "compare_strings", "earliest", "gather_strings", "prepare", "rank_strings"]
+
+_LEAST = 16
+
+
+def _room(buffer: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
+    """The buffer, or one of at least twice its size with the same content, that has room for ``more`` elements."""
+    if used + more <= len(buffer):
+        return buffer
+    larger = np.empty(max(used + more, 2 * len(buffer), _LEAST), buffer.dtype)
+    larger[:used] = buffer[:used]
+    return larger
+
+
+class Table:
+    """Rows of named columns of one dtype each.
+
+    Args:
+        dtypes: dtype of each column, by name.
+    """
+
+    def __init__(self, dtypes: Mapping[str, npt.DTypeLike]) -> None:
+        self._rows = 0
+        self._columns = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._rows
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """A column: a view, valid (and writable) until rows are appended or dropped."""
+        return self._columns[name][: self._rows]
+
+    def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> int:
+        """Append rows, given by all their columns; returns the position of the first."""
+        first, more = self._rows, len(next(iter(columns.values())))
+        for name, buffer in self._columns.items():
+            buffer = _room(buffer, first, more)
+            buffer[first : first + more] = columns[name]
+            self._columns[name] = buffer
+        self._rows += more
+        return first
+
+    def take(self, rows: npt.NDArray[Any]) -> None:
+        """Keep only the given rows (positions or a mask), in the given order."""
+        for name in self._columns:
+            self._columns[name] = self[name][rows]
+        self._rows = len(next(iter(self._columns.values())))
+
+
+@kernel
+def gather_strings(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """The strings at ``rows``, as Arrow keeps them: (offsets, bytes)."""
+    out_offsets = np.zeros(len(rows) + 1, np.int32)
+    for i in range(len(rows)):
+        out_offsets[i + 1] = out_offsets[i] + (offsets[rows[i] + 1] - offsets[rows[i]])
+    out = np.empty(out_offsets[-1], np.uint8)
+    for i in range(len(rows)):
+        at, first = out_offsets[i], offsets[rows[i]]
+        for j in range(offsets[rows[i] + 1] - first):
+            out[at + j] = data[first + j]
+    return out_offsets, out
+
+
+@kernel
+def compare_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], a: int, b: int) -> int:
+    """Order of strings a and b by their bytes, which for UTF-8 is the order of code points: -1, 0 or 1."""
+    first, second = offsets[a], offsets[b]
+    length, other = offsets[a + 1] - first, offsets[b + 1] - second
+    for i in range(min(length, other)):
+        if data[first + i] != data[second + i]:
+            return -1 if data[first + i] < data[second + i] else 1
+    if length == other:
+        return 0
+    return -1 if length < other else 1
+
+
+class Strings:
+    """A growing column of strings."""
+
+    def __init__(self) -> None:
+        self._ends = Table({"end": np.int64})
+        self._ends.append({"end": np.zeros(1, np.int64)})
+        self._data = np.empty(0, np.uint8)
+
+    def __len__(self) -> int:
+        """Number of strings."""
+        return len(self._ends) - 1
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """int64[n + 1]; string i is ``data[offsets[i]:offsets[i + 1]]``."""
+        return self._ends["end"]
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all strings."""
+        return self._data[: self.offsets[-1]]
+
+    def append(self, strings: pa.StringArray) -> None:
+        """Append an Arrow array without nulls."""
+        offsets, data = string_view(strings)
+        self.extend(offsets.astype(np.int64), data)
+
+    def extend(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None:
+        """Append strings given as offsets into bytes."""
+        first, last = int(offsets[0]), int(offsets[-1])
+        used = int(self.offsets[-1])
+        self._data = _room(self._data, used, last - first)
+        self._data[used : used + last - first] = data[first:last]
+        self._ends.append({"end": offsets[1:] - first + used})
+
+    def arrow(self, rows: npt.NDArray[np.int64]) -> pa.StringArray:
+        """The strings at ``rows`` as an Arrow array."""
+        offsets, data = gather_strings(self.offsets, self.data, rows)
+        return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(data))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> None:
+        """Keep only the strings at ``rows``, in the given order."""
+        offsets, data = gather_strings(self.offsets, self.data, rows)
+        self.__init__()  # type: ignore[misc]
+        self.extend(offsets.astype(np.int64), data)
+
+    def part(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+        """Offsets (from 0) and bytes of the strings from position ``first`` on, to be given to :meth:`extend`."""
+        offsets = self.offsets[first:]
+        return offsets - offsets[0], self.data[offsets[0] :]
+
+
+def earliest(
+    column: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64], t: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows of a column that hold a wanted number, and for each the position in ``wanted`` of that with the least t."""
+    if not len(wanted):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    order = np.lexsort((t, wanted))
+    rows = np.flatnonzero(np.isin(column, wanted))
+    return rows, order[np.searchsorted(wanted[order], column[rows])]
+
+
+def rank_strings(strings: pa.StringArray) -> npt.NDArray[np.int64]:
+    """For each string, how many distinct smaller ones there are."""
+    encoded = strings.dictionary_encode()
+    order = numpy_view(pc.array_sort_indices(encoded.dictionary))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[numpy_view(encoded.indices)]
+
+
+def prepare() -> None:
+    """Compile the kernels of this module."""
+    strings = Strings()
+    strings.append(pa.array(["a", "b"], pa.string()))
+    strings.arrow(np.array([0, 1], np.int64))
+    compare_strings(strings.offsets, strings.data, 0, 1)

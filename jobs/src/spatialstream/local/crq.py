@@ -1,0 +1,450 @@
+"""ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire all the time.
+
+A log-structured merge of :class:`~spatialstream.local.grid.KeywordGrid` (O'Neil et al., "The log-structured merge-tree", 1996):
+registrations gather in a small tail; the tail becomes a tier, and a tier is merged with the next older one as long as that
+is at most 4 times as large, up to a largest size of 524,288 queries. Tiers are immutable but for the ends of lifetimes. A query
+that has expired is skipped at once, leaves at the next merge of its tier, and a tier of which more than half is dead is
+rebuilt by itself.
+
+Cost, for n queries: O(log n) rewrites each, about 1 us apiece, in registrations. The longest pause is the rebuild of one full
+tier, about half a second; at most one merge above 65,536 rows is begun by any one call. Matching visits n / 524,288 full tiers and at
+most five smaller ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local import grid as grid_module
+from spatialstream.local.frequencies import TermFrequencies
+from spatialstream.local.grid import KeywordGrid, ProbeBatch
+from spatialstream.local.state import Manifest, MemoryFiles, ReadFile, WriteFile
+from spatialstream.model.arrays import string_view
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["ContinuousRangeIndex", "Matches", "prepare"]
+
+_TAIL = 4096
+_RATIO = 4
+_FULL = 1 << 19
+_LARGE = 1 << 16
+_OVERLAYS = 8
+_NEVER = -(2**63)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Pairs of object and query, ordered by object, then number of the query.
+
+    Attributes:
+        object: int32[m], position in the batch.
+        number: int64[m], number of the query.
+        tier, position: int32[m], where the query is kept.
+        ids: the ids of each tier, so that matches stay readable whatever happens to the index.
+        candidates: postings looked at, the measure of the work done.
+    """
+
+    object: npt.NDArray[np.int32]
+    number: npt.NDArray[np.int64]
+    tier: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
+    ids: tuple[pa.StringArray, ...]
+    candidates: int
+
+    def __len__(self) -> int:
+        """Number of pairs."""
+        return len(self.number)
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """Queries as columns: what a tier is built from, and what it can be turned back into."""
+
+    numbers: npt.NDArray[np.int64]
+    ids: pa.StringArray
+    regions: Regions
+    keywords: TermLists
+    life: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, indices: npt.NDArray[np.int64]) -> _Rows:
+        return _Rows(
+            self.numbers[indices],
+            self.ids.take(pa.array(indices)),
+            self.regions.take(indices),
+            self.keywords.take(indices),
+            self.life[indices],
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[_Rows]) -> _Rows:
+        if len(parts) == 1:
+            return parts[0]
+        return _Rows(
+            np.concatenate([part.numbers for part in parts]),
+            pa.concat_arrays([part.ids for part in parts]),
+            Regions(
+                np.concatenate([part.regions.kind for part in parts]),
+                np.concatenate([part.regions.shape for part in parts]),
+            ),
+            TermLists.concat([part.keywords for part in parts]),
+            np.concatenate([part.life for part in parts]),
+        )
+
+
+def _dead(life: npt.NDArray[np.int64], horizon: int) -> npt.NDArray[np.bool_]:
+    return life[:, 1] <= np.maximum(life[:, 0], horizon)
+
+
+def _half_dead_at(life: npt.NDArray[np.int64]) -> int:
+    """The time at which more than half are dead."""
+    deaths = np.where(life[:, 1] <= life[:, 0], _NEVER, life[:, 1])
+    middle = len(deaths) // 2
+    return int(np.partition(deaths, middle)[middle])
+
+
+@dataclass(slots=True, eq=False)
+class _Tier:
+    """An immutable grid and what goes with its queries, in ascending order of their numbers.
+
+    Attributes:
+        grid: the queries' regions and keywords.
+        numbers: int64[n], ascending.
+        life: int64[n, 2], first and end; the one thing that changes.
+        ids: Arrow utf8[n].
+        half: when more than half of the tier is dead, as last computed.
+        stale: ends that have changed since ``half`` was computed.
+        file: the file that holds the tier, once written.
+        changed: positions whose end is not the one in the file.
+    """
+
+    grid: KeywordGrid
+    numbers: npt.NDArray[np.int64]
+    life: npt.NDArray[np.int64]
+    ids: pa.StringArray
+    half: int
+    stale: int = 0
+    file: str | None = None
+    changed: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @classmethod
+    def build(cls, space: Space, rows: _Rows, frequencies: TermFrequencies) -> _Tier:
+        grid = KeywordGrid.build(space, rows.regions, rows.keywords, frequencies.of)
+        return cls(grid, rows.numbers, rows.life, rows.ids, _half_dead_at(rows.life))
+
+    def rows(self, horizon: int) -> _Rows:
+        """The queries that are not dead."""
+        rows = _Rows(self.numbers, self.ids, self.grid.regions, self.grid.keywords, self.life)
+        dead = _dead(self.life, horizon)
+        return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
+
+    def end_at(self, numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Bring ends forward; returns which numbers are here."""
+        positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
+        here = self.numbers[positions] == numbers
+        positions, ends = positions[here], ends[here]
+        before = self.life[positions, 1]
+        earlier = ends < before
+        if earlier.any():
+            np.minimum.at(self.life[:, 1], positions[earlier], ends[earlier])
+            self.changed.append(positions[earlier])
+            self.stale += int(earlier.sum())
+            if self.stale > len(self) // 16:
+                self.half, self.stale = _half_dead_at(self.life), 0
+        return here
+
+    def changes(self) -> npt.NDArray[np.int64]:
+        """Positions whose end is not the one in the file, ascending."""
+        return np.unique(np.concatenate(self.changed)) if self.changed else np.empty(0, np.int64)
+
+    def save(self, write: WriteFile) -> str:
+        if self.file is None:
+            arrays, meta = self.grid.to_arrays()
+            offsets, data = string_view(self.ids)
+            arrays |= {
+                "numbers": self.numbers,
+                "life": self.life,
+                "id_offsets": offsets - offsets[0],
+                "id_data": data[offsets[0] : offsets[-1]],
+            }
+            self.file, self.changed = write("crq", arrays, meta), []
+        return self.file
+
+    @classmethod
+    def load(cls, space: Space, entry: Manifest, read: ReadFile) -> _Tier:
+        arrays, meta = read(entry["file"])
+        grid = KeywordGrid.from_arrays(space, arrays, meta)
+        buffers = [None, pa.py_buffer(arrays["id_offsets"]), pa.py_buffer(arrays["id_data"])]
+        ids = pa.Array.from_buffers(pa.string(), len(grid), buffers)
+        return cls(grid, arrays["numbers"], arrays["life"], ids, entry["half"], entry["stale"], entry["file"])
+
+
+@kernel
+def _gather(
+    starts: npt.NDArray[np.int64],
+    queries: npt.NDArray[np.int32],
+    numbers: npt.NDArray[np.int64],
+    tier: int,
+    cursor: npt.NDArray[np.int64],
+    object_: npt.NDArray[np.int32],
+    number: npt.NDArray[np.int64],
+    tiers: npt.NDArray[np.int32],
+    position: npt.NDArray[np.int32],
+) -> bool:
+    """Append one tier's matches to those of each object; returns whether the numbers still ascend."""
+    ascending = True
+    for o in range(len(starts) - 1):
+        at = cursor[o]
+        for i in range(starts[o], starts[o + 1]):
+            value = numbers[queries[i]]
+            object_[at], number[at], tiers[at], position[at] = o, value, tier, queries[i]
+            if at > 0 and object_[at - 1] == o and number[at - 1] > value:
+                ascending = False
+            at += 1
+        cursor[o] = at
+    return ascending
+
+
+class ContinuousRangeIndex:
+    """Standing range-keyword queries with lifetimes; see the module's text.
+
+    Args:
+        space: of objects and regions.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._tiers: list[_Tier] = []
+        self._tail: list[_Rows] = []
+        self._tail_size = 0
+        self._tail_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self._horizon = _NEVER
+        self._frequencies = TermFrequencies()
+        self._new_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self._overlays: list[str] = []
+
+    def __len__(self) -> int:
+        """Number of queries that are alive or will be: end later than start and than the last :meth:`expire`. O(n)."""
+        self._flush()
+        return sum(int((~_dead(tier.life, self._horizon)).sum()) for tier in self._tiers)
+
+    @property
+    def tiers(self) -> list[int]:
+        """Sizes of the tiers, oldest first, dead queries included."""
+        return [len(tier) for tier in self._tiers]
+
+    def register(
+        self,
+        numbers: npt.NDArray[np.int64],
+        ids: pa.StringArray,
+        regions: Regions,
+        keywords: TermLists,
+        start: npt.NDArray[np.int64],
+        end: npt.NDArray[np.int64],
+    ) -> None:
+        """Add queries: one or a million, O(log n) amortised each.
+
+        Args:
+            numbers: int64[n], each used once only; fastest when they increase over time.
+            ids: utf8[n], what the queries are called in results.
+            regions: n regions.
+            keywords: n sets of keywords.
+            start, end: int64[n], ms: objects with ``start <= o.t < end`` count.
+
+        Raises:
+            ValueError: the columns differ in length.
+        """
+        if {len(ids), len(regions), len(keywords), len(start), len(end)} != {len(numbers)}:
+            raise ValueError("the columns of a registration must be of one length")
+        rows = _Rows(numbers, ids, regions, keywords, np.column_stack([start, end]))
+        if len(rows) > _FULL:
+            for first in range(0, len(rows), _FULL):
+                self._add(rows.take(np.arange(first, min(first + _FULL, len(rows)))))
+        else:
+            self._add(rows)
+
+    def end_at(self, numbers: npt.NDArray[np.int64], t: npt.NDArray[np.int64] | int) -> None:
+        """Cancel: the end of each query becomes ``min(end, t)``. Unknown numbers are ignored.
+
+        Args:
+            numbers: int64[n].
+            t: one time for all, or int64[n], ms.
+        """
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        ends = np.ascontiguousarray(np.broadcast_to(np.asarray(t, np.int64), numbers.shape))
+        unknown = np.ones(len(numbers), np.bool_)
+        for tier in self._tiers:
+            here = tier.end_at(numbers, ends)
+            if tier.file is not None and here.any():
+                self._new_ends.append((numbers[here], ends[here]))
+            unknown &= ~here
+        if self._tail and unknown.any():
+            self._tail_ends.append((numbers[unknown], ends[unknown]))
+
+    def expire(self, now: int) -> None:
+        """Forget queries with ``end <= now``: they match nothing any more, not even an object older than that."""
+        self._horizon = max(self._horizon, now)
+        self._flush()
+        self._tidy()
+
+    def observe(self, objects: ObjectBatch) -> None:
+        """Learn which terms are frequent; what is built later prunes by it. It never changes what matches."""
+        self._frequencies.observe(objects)
+
+    def match(self, objects: ObjectBatch) -> Matches:
+        """All pairs of object and query: o in the region, with all keywords, ``start <= o.t < end``."""
+        self._flush()
+        if not self._tiers or len(objects) == 0:
+            none = np.empty(0, np.int32)
+            return Matches(none, np.empty(0, np.int64), none, none, (), 0)
+        batch = ProbeBatch.of(self.space, objects)
+        found = [tier.grid.probe(batch, tier.life, self._horizon) for tier in self._tiers]
+        cursor = np.zeros(len(objects), np.int64)
+        np.cumsum(sum(np.diff(each.starts) for each in found)[:-1], out=cursor[1:])
+        m = sum(len(each.queries) for each in found)
+        object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
+        number = np.empty(m, np.int64)
+        ascending = True
+        for i, (tier, each) in enumerate(zip(self._tiers, found, strict=True)):
+            ascending &= _gather(each.starts, each.queries, tier.numbers, i, cursor, object_, number, tiers, position)
+        if not ascending:
+            order = np.lexsort((number, object_))
+            object_, number, tiers, position = (column[order] for column in (object_, number, tiers, position))
+        ids = tuple(tier.ids for tier in self._tiers)
+        return Matches(object_, number, tiers, position, ids, sum(each.candidates for each in found))
+
+    def ids_of(self, matches: Matches) -> pa.StringArray:
+        """The query's id of each match."""
+        parts, places = [], []
+        for tier, ids in enumerate(matches.ids):
+            place = np.flatnonzero(matches.tier == tier)
+            parts.append(ids.take(pa.array(matches.position[place])))
+            places.append(place)
+        if len(parts) <= 1:
+            return parts[0] if parts else pa.array([], pa.string())
+        order = np.empty(len(matches), np.int64)
+        order[np.concatenate(places)] = np.arange(len(matches))
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        self._flush()
+        tiers = [{"file": tier.save(write), "half": tier.half, "stale": tier.stale} for tier in self._tiers]
+        if self._new_ends:
+            if len(self._overlays) >= _OVERLAYS:
+                self._overlays.clear()
+                changes = [(tier, tier.changes()) for tier in self._tiers]
+                self._new_ends = [(tier.numbers[at], tier.life[at, 1]) for tier, at in changes if len(at)]
+            if self._new_ends:
+                numbers, ends = (np.concatenate(columns) for columns in zip(*self._new_ends, strict=True))
+                self._overlays.append(write("crq-ends", {"numbers": numbers, "ends": ends}))
+            self._new_ends = []
+        return {
+            "tiers": tiers,
+            "overlays": list(self._overlays),
+            "horizon": self._horizon,
+            "frequencies": self._frequencies.checkpoint(write),
+        }
+
+    @classmethod
+    def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> ContinuousRangeIndex:
+        """See :mod:`spatialstream.local.state`."""
+        result = cls(space)
+        result._horizon = manifest["horizon"]
+        result._frequencies = TermFrequencies.restore(manifest["frequencies"], read)
+        result._overlays = list(manifest["overlays"])
+        result._tiers = [_Tier.load(space, entry, read) for entry in manifest["tiers"]]
+        for name in result._overlays:
+            overlay = read(name)[0]
+            for tier in result._tiers:
+                tier.end_at(overlay["numbers"], overlay["ends"])
+        for tier, entry in zip(result._tiers, manifest["tiers"], strict=True):
+            tier.half, tier.stale = entry["half"], entry["stale"]
+        return result
+
+    # ------------------------------------------------------------------------------------------------- tail and tiers
+
+    def _add(self, rows: _Rows) -> None:
+        if len(rows) == 0:
+            return
+        self._tail.append(rows)
+        self._tail_size += len(rows)
+        if self._tail_size >= _TAIL:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Turn the tail into a tier."""
+        if not self._tail:
+            return
+        rows = _Rows.concat(self._tail)
+        if (np.diff(rows.numbers) < 0).any():
+            rows = rows.take(np.argsort(rows.numbers, kind="stable"))
+        tier = _Tier.build(self.space, rows, self._frequencies)
+        for numbers, ends in self._tail_ends:
+            tier.end_at(numbers, ends)
+        self._tail, self._tail_size, self._tail_ends = [], 0, []
+        self._tiers.append(tier)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Merge and rebuild as the rules ask for, at most one large piece of work."""
+        self._tiers = [tier for tier in self._tiers if len(tier)]
+        at = len(self._tiers) - 1
+        while at >= 0:
+            merged = self._group_to_merge(at)
+            at -= 1
+            if merged is None:
+                continue
+            first, last = merged
+            size = self._rebuild(first, last)
+            if size > _LARGE:
+                return
+            at = min(first, len(self._tiers) - 1)
+
+    def _group_to_merge(self, at: int) -> tuple[int, int] | None:
+        """The tiers [first, last] to become one, among them ``at``; None if it may stay as it is."""
+        size = len(self._tiers[at])
+        if at > 0:
+            older = len(self._tiers[at - 1])
+            if older + size <= _FULL and older <= max(_RATIO * size, _TAIL):
+                return at - 1, at
+        if self._tiers[at].half <= self._horizon:
+            return at, at
+        return None
+
+    def _rebuild(self, first: int, last: int) -> int:
+        rows = _Rows.concat([tier.rows(self._horizon) for tier in self._tiers[first : last + 1]])
+        if (np.diff(rows.numbers) < 0).any():
+            rows = rows.take(np.argsort(rows.numbers, kind="stable"))
+        built = [_Tier.build(self.space, rows, self._frequencies)] if len(rows) else []
+        self._tiers[first : last + 1] = built
+        return len(rows)
+
+
+def prepare() -> None:
+    """Compile the kernels of this module and of those it uses."""
+    grid_module.prepare()
+    index = ContinuousRangeIndex(Space.planar(0.0, 0.0, 1.0, 1.0))
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    index.register(zero, pa.array(["q"], pa.string()), Regions.of([None]), TermLists.of([["a"]]), zero, one)
+    half = np.full(1, 0.5)
+    objects = ObjectBatch(pa.array(["o"], pa.string()), zero, half, half, TermLists.of([["a", "b"]]))
+    index.observe(objects)
+    index.match(objects)
+    files = MemoryFiles()
+    ContinuousRangeIndex.restore(index.space, index.checkpoint(files.write), files.read).match(objects)

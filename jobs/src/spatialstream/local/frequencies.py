@@ -1,0 +1,79 @@
+"""Approximate term frequencies of a stream in bounded memory: which keyword of a query is the rarest in objects.
+
+A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of depth 1.
+Frequent words, on which everything depends, are told apart; two rare words may share a counter, which does no harm. The
+stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before each such window the counts are halved, so
+old habits fade and a checkpoint seldom has anything new to write. Deterministic: a function of the batches it was given.
+
+Cost: nothing outside the windows, O(terms) inside them; 64 KB.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.keywords import TermKeys
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.objects import ObjectBatch
+
+__all__ = ["TermFrequencies"]
+
+_COUNTERS_LOG2 = 14
+_PERIOD = 1 << 20
+_WINDOW = 1 << 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class TermFrequencies:
+    """Counts of the words of a stream; see the module's text."""
+
+    def __init__(self) -> None:
+        self._counters = np.zeros(1 << _COUNTERS_LOG2, np.uint32)
+        self._seen = 0
+        self._windows = 0
+        self._file: str | None = None
+
+    def observe(self, objects: ObjectBatch) -> None:
+        """Take the next objects of the stream into account. A batch is counted as a whole or not at all."""
+        period, phase = divmod(self._seen, _PERIOD)
+        self._seen += len(objects)
+        if phase >= _WINDOW or len(objects) == 0:
+            return
+        if period >= self._windows:
+            self._windows = period + 1
+            self._counters >>= np.uint32(1)
+        codes = objects.terms.codes
+        counts = np.bincount(codes, minlength=len(objects.terms.vocabulary))
+        keys = TermKeys.of(objects.terms)
+        np.add.at(self._counters, _counter(keys), counts[keys.used].astype(np.uint32))
+        self._file = None
+
+    def of(self, vocabulary: pa.StringArray) -> npt.NDArray[np.float64]:
+        """The count of each word of a vocabulary; never below the true one of the objects counted and not faded."""
+        return self._counters[_counter(TermKeys.of_vocabulary(vocabulary))].astype(np.float64)
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        if self._file is None and self._counters.any():
+            self._file = write("frequencies", {"counters": self._counters})
+        return {"file": self._file, "seen": self._seen, "windows": self._windows}
+
+    @classmethod
+    def restore(cls, manifest: Manifest, read: ReadFile) -> TermFrequencies:
+        """See :mod:`spatialstream.local.state`."""
+        result = cls()
+        result._seen, result._windows, result._file = manifest["seen"], manifest["windows"], manifest["file"]
+        if result._file is not None:
+            result._counters = read(result._file)[0]["counters"]
+        return result
+
+
+def _counter(keys: TermKeys) -> npt.NDArray[Any]:
+    lengths = np.diff(keys.offsets)[keys.used].astype(np.uint64)
+    mixed = keys.keys.view(np.uint64) ^ (lengths << np.uint64(56))
+    mixed ^= mixed >> np.uint64(32)
+    return (mixed * _MIX) >> np.uint64(64 - _COUNTERS_LOG2)

@@ -1,0 +1,222 @@
+"""Exact keyword lookup for whole vocabularies: from the words of a batch to the numbers that an index knows them by.
+
+Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once (a word of up to 8
+bytes *is* its key, a longer one gets a 64-bit hash); :class:`KeywordTable`, an open-addressing hash table, then finds each
+in an index's own vocabulary and verifies it, by length and key or by its bytes. So equal hashes of different words never
+lead to a wrong answer, whatever the words are.
+
+Cost: O(bytes) for the keys of the words that a batch uses, one or two cache lines per word and table for the lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import string_view
+from spatialstream.model.kernels import kernel
+from spatialstream.model.terms import TermLists
+
+__all__ = ["KeywordTable", "TermKeys", "prepare"]
+
+_MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
+_INLINE = 8  # words of so many bytes are their own key
+
+
+@kernel
+def _key(data: npt.NDArray[np.uint8], first: int, last: int) -> int:
+    if last - first <= _INLINE:
+        key = np.int64(0)
+        for i in range(first, last):
+            key = (key << 8) | np.int64(data[i])
+        return key
+    key = np.int64(last - first)
+    for i in range(first, last):
+        key = (key ^ np.int64(data[i])) * _MIX
+        key ^= (key >> 29) & 0x7FFFFFFFF
+    return key
+
+
+@kernel
+def _bucket(key: int, length: int, bits: int) -> int:
+    mixed = (key ^ (key >> 32) ^ length) * _MIX
+    return (mixed >> (64 - bits)) & ((np.int64(1) << bits) - 1)
+
+
+@kernel
+def _used_codes(codes: npt.NDArray[np.int32], words: int) -> npt.NDArray[np.int32]:
+    used = np.zeros(words, np.uint8)
+    for code in codes:
+        used[code] = 1
+    count = 0
+    for word in range(words):
+        count += used[word]
+    result = np.empty(count, np.int32)
+    count = 0
+    for word in range(words):
+        if used[word]:
+            result[count] = word
+            count += 1
+    return result
+
+
+@kernel
+def _keys(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], used: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int64]:
+    keys = np.empty(len(used), np.int64)
+    for i in range(len(used)):
+        keys[i] = _key(data, offsets[used[i]], offsets[used[i] + 1])
+    return keys
+
+
+@kernel
+def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    words = len(offsets) - 1
+    bits = 2
+    while (1 << bits) < 2 * words:
+        bits += 1
+    slots = np.zeros((1 << bits, 2), np.int64)
+    for word in range(words):
+        length = np.int64(offsets[word + 1] - offsets[word])
+        key = _key(data, offsets[word], offsets[word + 1])
+        slot = _bucket(key, length, bits)
+        while slots[slot, 1] != 0:
+            slot = (slot + 1) & ((1 << bits) - 1)
+        slots[slot, 0] = key
+        slots[slot, 1] = (length << 32) | (word + 1)
+    return slots
+
+
+@kernel
+def _same_bytes(left: npt.NDArray[np.uint8], at: int, right: npt.NDArray[np.uint8], other: int, length: int) -> bool:
+    for i in range(length):
+        if left[at + i] != right[other + i]:
+            return False
+    return True
+
+
+@kernel
+def _translate(
+    slots: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int32],
+    data: npt.NDArray[np.uint8],
+    tags: npt.NDArray[np.int64],
+    batch_offsets: npt.NDArray[np.int32],
+    batch_data: npt.NDArray[np.uint8],
+    used: npt.NDArray[np.int32],
+    keys: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    result = np.empty(len(batch_offsets) - 1, np.int64)
+    bits = 2
+    while (1 << bits) < len(slots):
+        bits += 1
+    for i in range(len(used)):
+        first = batch_offsets[used[i]]
+        length = np.int64(batch_offsets[used[i] + 1] - first)
+        key = keys[i]
+        slot = _bucket(key, length, bits)
+        value = np.int64(0)
+        while slots[slot, 1] != 0:
+            entry = slots[slot, 1]
+            if slots[slot, 0] == key and entry >> 32 == length:
+                word = (entry & 0xFFFFFFFF) - 1
+                if length <= _INLINE or _same_bytes(batch_data, first, data, offsets[word], length):
+                    value = tags[word]
+                    break
+            slot = (slot + 1) & (len(slots) - 1)
+        result[used[i]] = value
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermKeys:
+    """The words that a batch uses, digested for any number of tables.
+
+    Attributes:
+        offsets, data: the batch's vocabulary.
+        used: int32[m], codes of the words in use, ascending.
+        keys: int64[m], their keys.
+    """
+
+    offsets: npt.NDArray[np.int32]
+    data: npt.NDArray[np.uint8]
+    used: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, terms: TermLists) -> TermKeys:
+        """Digest the words that occur in ``terms``."""
+        offsets, data = string_view(terms.vocabulary)
+        used = _used_codes(terms.codes, len(terms.vocabulary))
+        return cls(offsets, data, used, _keys(offsets, data, used))
+
+    @classmethod
+    def of_vocabulary(cls, vocabulary: pa.StringArray) -> TermKeys:
+        """Digest every word of a vocabulary."""
+        offsets, data = string_view(vocabulary)
+        used = np.arange(len(vocabulary), dtype=np.int32)
+        return cls(offsets, data, used, _keys(offsets, data, used))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeywordTable:
+    """An index's vocabulary as a hash table in flat arrays; word i of the vocabulary has number i.
+
+    Attributes:
+        slots: int64[2^b, 2], open addressing: key; length << 32 | number + 1.
+        offsets, data: the words.
+    """
+
+    slots: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int32]
+    data: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return len(self.offsets) - 1
+
+    @classmethod
+    def build(cls, vocabulary: pa.StringArray) -> KeywordTable:
+        """Table of distinct words."""
+        offsets, data = string_view(vocabulary)
+        first, last = int(offsets[0]), int(offsets[-1])
+        offsets, data = offsets - np.int32(first), data[first:last].copy()
+        return cls(_build_table(offsets, data), offsets, data)
+
+    @property
+    def vocabulary(self) -> pa.StringArray:
+        """The words, as a view."""
+        return pa.StringArray.from_buffers(len(self), pa.py_buffer(self.offsets), pa.py_buffer(self.data))
+
+    def translate(self, keys: TermKeys, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """For each word of a batch the tag of the same word here, or 0.
+
+        Args:
+            keys: the batch's words.
+            tags: int64[len(self)], what to return for each word of the table.
+
+        Returns:
+            int64 by code of the batch's vocabulary; undefined for words that are not in use.
+        """
+        return _translate(self.slots, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Flat arrays, see :meth:`from_arrays`."""
+        return {"keyword_slots": self.slots, "keyword_offsets": self.offsets, "keyword_data": self.data}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> KeywordTable:
+        """From :meth:`to_arrays`; nothing is rebuilt."""
+        return cls(arrays["keyword_slots"], arrays["keyword_offsets"], arrays["keyword_data"])
+
+
+def prepare() -> None:
+    """Compile the kernels of this module."""
+    table = KeywordTable.build(pa.array(["a", "a long word"], pa.string()))
+    table.translate(TermKeys.of(TermLists.of([["a"], ["a long word", "b"]])), np.ones(2, np.int64))

@@ -1,0 +1,210 @@
+"""The query registry: which ids are in use, and until when.
+
+Every query gets a *number*, by which all structures know it from then on; numbers grow in the order of registration. An id
+is in use from the query's t until its lifetime ends: a CRQ or CKQ while now < min(t + τ, cancellation), a CTQ while
+now <= t + τ and now < cancellation (its last step may fall on t + τ), a snapshot query at its own t only.
+
+The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until), each four times smaller
+than the one before, and a table of the lifetimes that cancellations have shortened. Looking up a batch of n ids costs a
+vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. Ids that are no longer in use
+are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites of an entry over its life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.arrays import string_view
+from spatialstream.model.kernels import kernel
+from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
+
+__all__ = ["Admission", "QueryRegistry", "last_instant", "prepare"]
+
+_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
+_CTQ = TYPES.index(QueryType.CTQ)
+_TIER_RATIO = 4
+_SHORTENED_LIMIT = 4096
+
+
+@kernel
+def _hash_strings(offsets: Any, data: Any) -> Any:
+    """64-bit FNV-1a of each string, finished with a multiply-xorshift mix; never 0."""
+    n = len(offsets) - 1
+    out = np.empty(n, np.uint64)
+    for i in range(n):
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(offsets[i], offsets[i + 1]):
+            h = (h ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
+        h ^= h >> np.uint64(32)
+        h *= np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+        out[i] = h | np.uint64(1)
+    return out
+
+
+def prepare() -> None:
+    """Compile the kernels of this module."""
+    _hash_strings(*string_view(pa.array(["q"])))
+
+
+def last_instant(queries: QueryBatch) -> npt.NDArray[np.int64]:
+    """The last ms at which each query's id is in use, without cancellation."""
+    end = queries.t + queries.duration
+    snapshot = queries.code < _FIRST_CONTINUOUS
+    return np.where(snapshot, queries.t, np.where(queries.code == _CTQ, end, end - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tier:
+    name: str | None  # of its file; None while it is only in memory
+    hashes: npt.NDArray[np.uint64]
+    ids: pa.StringArray
+    number: npt.NDArray[np.int64]
+    until: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, hashes: npt.NDArray[np.uint64], ids: pa.StringArray, number: Any, until: Any) -> _Tier:
+        order = np.lexsort((number, hashes))
+        return cls(None, hashes[order], ids.take(pa.array(order)), number[order], until[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What became of a batch of queries and cancellations.
+
+    Attributes:
+        number: int64[n]: the number of each row: its own if it is a query, the ended query's if it is a cancellation;
+            -1 where the row is rejected.
+        reasons: the reason of each rejected row, by row.
+    """
+
+    number: npt.NDArray[np.int64]
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+class QueryRegistry:
+    """Admits queries and cancellations in stream order and numbers them."""
+
+    def __init__(self) -> None:
+        self._tiers: list[_Tier] = []
+        self._shortened: dict[int, int] = {}  # number -> last instant of a cancelled query
+
+    def admit(self, queries: QueryBatch, base: int) -> Admission:
+        """Admit a batch, in order (t must not decrease over the registry's life); row i gets the number ``base + i``.
+
+        Args:
+            queries: queries and cancellations.
+            base: above every number given before.
+        """
+        n = len(queries)
+        number = base + np.arange(n, dtype=np.int64)
+        until = last_instant(queries)
+        reasons: dict[int, str] = {}
+        if n == 0:
+            return Admission(number)
+        hashes = _hash_strings(*string_view(queries.ids))
+        known = self._find(hashes, queries.ids)
+        _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+        del first
+        # rows that meet a known id, another row of the batch, or are cancellations go one by one; all others are new
+        special = (counts[inverse] > 1) | (queries.code == CANCEL)
+        special[list(known)] = True
+        current: dict[str, tuple[int, int, bool]] = {}  # id -> (number, last instant, continuous), of this batch
+        for i in np.flatnonzero(special).tolist():
+            name = queries.ids[i].as_py()
+            t, code = int(queries.t[i]), int(queries.code[i])
+            holder = current.get(name) or known.get(i)
+            if holder is not None and holder[0] in self._shortened:
+                holder = (holder[0], min(holder[1], self._shortened[holder[0]]), holder[2])
+            active = holder is not None and t <= holder[1]
+            if code == CANCEL:
+                if holder is None or not active or not holder[2]:
+                    reasons[i] = f"id: no continuous query {name!r} is active"
+                    number[i] = -1
+                    continue
+                number[i] = holder[0]
+                self._shortened[holder[0]] = t - 1
+            elif holder is not None and active:
+                reasons[i] = f"id: {name!r} is in use until {holder[1]}; give another id, or cancel that query first"
+                number[i] = -1
+            else:
+                current[name] = (base + i, int(until[i]), code >= _FIRST_CONTINUOUS)
+        admitted = np.flatnonzero((number >= 0) & (queries.code != CANCEL))
+        if len(admitted):
+            kind = (queries.code[admitted] >= _FIRST_CONTINUOUS).astype(np.int64)
+            ids = queries.ids.take(pa.array(admitted))
+            # the last bit of the stored number tells continuous queries, which alone can be cancelled
+            self._tiers.append(_Tier.of(hashes[admitted], ids, number[admitted] * 2 + kind, until[admitted]))
+        self._merge(int(queries.t[-1]))
+        return Admission(number, reasons)
+
+    def _find(self, hashes: npt.NDArray[np.uint64], ids: pa.StringArray) -> dict[int, tuple[int, int, bool]]:
+        """The latest holder of each id that is known: row -> (number, last instant, continuous)."""
+        found: dict[int, tuple[int, int, bool]] = {}
+        for tier in self._tiers:
+            low = np.searchsorted(tier.hashes, hashes, "left")
+            high = np.searchsorted(tier.hashes, hashes, "right")
+            for i in np.flatnonzero(high > low).tolist():
+                name = ids[i].as_py()
+                for j in range(int(low[i]), int(high[i])):
+                    if tier.ids[j].as_py() == name:
+                        stored = int(tier.number[j])
+                        if i not in found or stored >> 1 > found[i][0]:
+                            found[i] = (stored >> 1, int(tier.until[j]), bool(stored & 1))
+        return found
+
+    def _merge(self, now: int) -> None:
+        """Merge small tiers into larger ones, leaving out ids whose use ended before ``now``."""
+        total = sum(len(tier.hashes) for tier in self._tiers)
+        # the table of shortened lifetimes is written with every manifest, so it must stay small beside the tiers
+        everything = len(self._shortened) > _SHORTENED_LIMIT + total // 16
+        while len(self._tiers) > 1 and (
+            everything or len(self._tiers[-1].hashes) * _TIER_RATIO >= len(self._tiers[-2].hashes)
+        ):
+            b, a = self._tiers.pop(), self._tiers.pop()
+            hashes, number = np.concatenate([a.hashes, b.hashes]), np.concatenate([a.number, b.number])
+            until, ids = np.concatenate([a.until, b.until]), pa.concat_arrays([a.ids, b.ids])
+            if self._shortened:
+                for i in np.flatnonzero(np.isin(number >> 1, np.fromiter(self._shortened, np.int64))).tolist():
+                    until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
+            live = np.flatnonzero(until >= now)
+            self._tiers.append(_Tier.of(hashes[live], ids.take(pa.array(live)), number[live], until[live]))
+        if everything:
+            self._shortened.clear()  # whatever is left belongs to ids that were dropped
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        for i, tier in enumerate(self._tiers):
+            if tier.name is None:
+                offsets, data = string_view(tier.ids)
+                arrays = {
+                    "hashes": tier.hashes,
+                    "offsets": offsets - offsets[0],
+                    "data": data[int(offsets[0]) : int(offsets[-1])],
+                    "number": tier.number,
+                    "until": tier.until,
+                }
+                name = write("registry", arrays)
+                self._tiers[i] = _Tier(name, tier.hashes, tier.ids, tier.number, tier.until)
+        return {"tiers": [tier.name for tier in self._tiers], "shortened": sorted(self._shortened.items())}
+
+    @classmethod
+    def restore(cls, manifest: Manifest, read: ReadFile) -> QueryRegistry:
+        """See :mod:`spatialstream.local.state`."""
+        self = cls()
+        for name in manifest["tiers"]:
+            arrays, _ = read(name)
+            ids = pa.Array.from_buffers(
+                pa.string(),
+                len(arrays["hashes"]),
+                [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["data"])],
+            )
+            self._tiers.append(_Tier(name, arrays["hashes"], ids, arrays["number"], arrays["until"]))
+        self._shortened = {int(number): int(t) for number, t in manifest["shortened"]}
+        return self

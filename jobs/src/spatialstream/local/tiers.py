@@ -1,0 +1,122 @@
+"""Grids that grow: standing queries in tiers of immutable grids, merged now and then (Bentley and Saxe, "Decomposable
+searching problems I", 1980).
+
+What is registered forms a small grid of its own; while the last grid is not much smaller than the one before, the two are
+built anew as one. An entry is rebuilt O(log n) times, there are O(log n) grids, and no registration stops the stream to
+build everything. The owner of the rows says what regions they have *now*, so a grid that is built anew (after a merge, or
+because its owner asks) has the current ones: the radii of nearest-neighbour queries shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.local.grid import KeywordGrid
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["Tier", "Tiers"]
+
+_RATIO = 4
+
+Rows = npt.NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class Tier:
+    """One grid.
+
+    Attributes:
+        rows: the owner's row of each entry of the grid.
+        grid: over the regions that the rows had when it was built.
+        wasted: how many of its matches were of no use to the owner since it was built.
+        name: its file; None until it is written.
+    """
+
+    rows: Rows
+    grid: KeywordGrid
+    wasted: int = 0
+    name: str | None = field(default=None)
+
+
+class Tiers:
+    """Entries (an owner's row, keywords) in tiers of grids.
+
+    Args:
+        space: of the regions.
+        regions: gives the current regions of rows.
+        alive: tells (as a mask) which rows are still of use.
+    """
+
+    def __init__(
+        self, space: Space, regions: Callable[[Rows], Regions], alive: Callable[[Rows], npt.NDArray[np.bool_]]
+    ) -> None:
+        self._space = space
+        self._regions = regions
+        self._alive = alive
+        self.tiers: list[Tier] = []
+
+    def add(self, rows: Rows, keywords: TermLists) -> None:
+        """Add entries."""
+        if not len(rows):
+            return
+        parts = [(rows, keywords)]
+        size = len(rows)
+        while self.tiers and len(self.tiers[-1].rows) < _RATIO * size:
+            last = self.tiers.pop()
+            parts.insert(0, (last.rows, last.grid.keywords))
+            size += len(last.rows)
+        tier = self._build(parts)
+        if tier is not None:
+            self.tiers.append(tier)
+
+    def rebuild(self, position: int) -> bool:
+        """Build one tier anew over current regions, without the rows that are of no more use; False: it is gone."""
+        tier = self.tiers[position]
+        anew = self._build([(tier.rows, tier.grid.keywords)])
+        if anew is None:
+            del self.tiers[position]
+            return False
+        self.tiers[position] = anew
+        return True
+
+    def compact(self, position: npt.NDArray[np.int32]) -> None:
+        """Merge all tiers into one, after the owner has moved row i to ``position[i]`` (-1: dropped)."""
+        parts = []
+        for tier in self.tiers:
+            kept = position[tier.rows] >= 0
+            parts.append((position[tier.rows[kept]], tier.grid.keywords.take(kept)))
+        tier_of_all = self._build(parts) if parts else None
+        self.tiers = [] if tier_of_all is None else [tier_of_all]
+
+    def _build(self, parts: Sequence[tuple[Rows, TermLists]]) -> Tier | None:
+        rows = np.concatenate([rows for rows, _ in parts])
+        keywords = TermLists.concat([keywords for _, keywords in parts])
+        alive = self._alive(rows)
+        if not alive.all():
+            rows, keywords = rows[alive], keywords.take(alive)
+        if not len(rows):
+            return None
+        return Tier(rows, KeywordGrid.build(self._space, self._regions(rows), keywords))
+
+    def checkpoint(self, write: WriteFile, kind: str) -> list[Manifest]:
+        """Write the tiers that are new; returns a manifest of each."""
+        for tier in self.tiers:
+            if tier.name is None:
+                arrays, meta = tier.grid.to_arrays()
+                tier.name = write(kind, {**arrays, "rows": tier.rows}, meta)
+        return [{"name": tier.name, "wasted": tier.wasted} for tier in self.tiers]
+
+    def restore(self, manifests: Sequence[Manifest], read: ReadFile) -> None:
+        """Map the tiers of a checkpoint."""
+        self.tiers = []
+        for manifest in manifests:
+            arrays, meta = read(manifest["name"])
+            grid = KeywordGrid.from_arrays(self._space, arrays, meta)
+            self.tiers.append(Tier(arrays["rows"], grid, manifest["wasted"], manifest["name"]))

@@ -1,0 +1,17 @@
+"""Spark's Python daemon, with the package and its kernels loaded before it forks a worker.
+
+Set as ``spark.python.daemon.module``. Every worker process is a fork of this one, so none of them imports or compiles
+anything when its first task comes, however late in the life of the stream that is.
+"""
+
+from __future__ import annotations
+
+from pyspark import daemon
+
+from spatialstream.pipeline import stages
+from spatialstream.pipeline.kernels import prepare
+
+if __name__ == "__main__":
+    assert stages  # imported for the forks
+    prepare()
+    daemon.manager()

@@ -1,0 +1,61 @@
+"""The pipeline without Spark: the same stages in one process, for tests of exactness and for measuring the stages alone.
+
+What Spark adds (shuffles, scheduling, checkpoints) is replaced by plain loops; ROUTE, WORK, MERGE and their state on disk are the very same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from spatialstream.pipeline import merge as merging
+from spatialstream.pipeline import work as working
+from spatialstream.pipeline.merge import EpochResults, merge, publish
+from spatialstream.pipeline.order import EpochPlan
+from spatialstream.pipeline.route import Row
+from spatialstream.pipeline.stages import Paths, RouteStage
+from spatialstream.pipeline.work import WorkSettings, work
+
+__all__ = ["forget", "run_epoch", "run_inline"]
+
+
+def forget() -> None:
+    """Drop what this process has in memory, as if it had died: the next epoch restores from disk."""
+    working.forget()
+    merging.forget()
+
+
+def run_epoch(paths: Paths, settings: WorkSettings, epoch: int, partitions: int, slots: int) -> EpochResults:
+    """One epoch: route its shares, let every slot work, merge and publish."""
+    route = RouteStage(paths, partitions)
+    inbox: dict[int, list[Row]] = {slot: [] for slot in range(slots)}
+    for partition in range(partitions):
+        for row in route.rows(epoch, partition):
+            inbox[row[0]].append(row)
+    partials = [row for slot in range(slots) for row in work(slot, inbox[slot], settings, paths.checkpoint)]
+    results = merge(partials, settings.space, paths.checkpoint)
+    publish(results, paths.results, paths.rejected)
+    return results
+
+
+def run_inline(
+    paths: Paths,
+    plan: EpochPlan,
+    settings: WorkSettings,
+    partitions: int = 1,
+    slots: int = 1,
+    between: Callable[[int], None] = lambda epoch: None,
+) -> Iterator[EpochResults]:
+    """All epochs of a plan, in order.
+
+    Args:
+        paths: of the run; ``paths.input`` holds the plan's runs, ``paths.version`` the routing version.
+        plan: the epochs.
+        settings: of the slots.
+        partitions: router partitions.
+        slots: worker slots.
+        between: called after each epoch, for tests that lose processes or replay epochs.
+    """
+    for epoch in range(plan.epochs):
+        yield run_epoch(paths, settings, epoch, partitions, slots)
+        between(epoch)
+

@@ -1,0 +1,108 @@
+"""What travels between the stages: rows of (slot, kind, data), where data is an Arrow IPC stream of one record batch.
+
+One row is one block, whatever number of objects is in it, so that the cost of crossing from process to process is per block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import numpy_view
+
+__all__ = [
+    "ARRIVALS",
+    "BLOCK_TYPE",
+    "ENDED",
+    "LINES",
+    "MARKER",
+    "OBJECTS",
+    "REGISTERED",
+    "REJECTED",
+    "SNAPSHOT_OBJECTS",
+    "SNAPSHOT_QUERIES",
+    "SNAPSHOT_TERMS",
+    "STEPS",
+    "blocks",
+    "columns",
+    "message",
+    "numbers",
+    "pack",
+    "unpack",
+]
+
+BLOCK_TYPE = "slot int, kind string, data binary"
+"""The Spark schema of all three stages' rows."""
+
+# ROUTE -> WORK
+OBJECTS = "objects"
+"""Objects of one router partition for one slot, in (t, id, x, y) order."""
+REGISTERED = "registered"
+"""Admitted queries with their numbers, in stream order."""
+ENDED = "ended"
+"""Cancellations: numbers of queries and the times at which they end."""
+MARKER = "marker"
+"""End of the epoch from one router partition: (epoch, upto, router partitions)."""
+
+# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of CKQs)
+LINES = "lines"
+"""Finished result lines (CRQ): (t, seq, line)."""
+ARRIVALS = "arrivals"
+"""Objects that entered a slot's answer to a CKQ."""
+SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
+"""A slot's partials of snapshot queries: heads, objects, term counts."""
+STEPS = "steps"
+"""A slot's partial term counts of CTQ steps."""
+
+# ROUTE -> MERGE
+REJECTED = "rejected"
+"""Dead letters."""
+
+
+def pack(batch: pa.RecordBatch) -> bytes:
+    """A record batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()  # type: ignore[no-any-return]
+
+
+def unpack(data: Any) -> pa.RecordBatch:
+    """The record batch of :func:`pack`."""
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+def columns(**arrays: Any) -> pa.RecordBatch:
+    """A record batch of named numpy or Arrow arrays."""
+    return pa.RecordBatch.from_arrays(
+        [array if isinstance(array, pa.Array) else pa.array(array) for array in arrays.values()], names=list(arrays)
+    )
+
+
+def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
+    """A numeric column as a numpy view."""
+    return numpy_view(batch.column(name))
+
+
+def message(slot: int, kind: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One row of a stage's output."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array([slot], pa.int32()), pa.array([kind]), pa.array([pack(batch)], pa.binary())],
+        names=["slot", "kind", "data"],
+    )
+
+
+def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
+    """The rows of a stage's input as (slot, kind, batch)."""
+    slot, kind, data = rows.columns
+    return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
+
+
+def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:
+    """The content of a :data:`MARKER`."""
+    return columns(
+        epoch=np.array([epoch], np.int64), upto=np.array([upto], np.int64), partitions=np.array([partitions], np.int64)
+    )

@@ -1,0 +1,268 @@
+"""ORDER: input files, in any order, become a plan of epochs in time order.
+
+Every chunk of the input is decoded once, in parallel, into *runs*: Arrow files sorted by time. A plan cuts time into epochs
+of about the same number of records; an epoch then reads its share of every run that reaches into it, memory-mapped, and
+sorts just that. So ordering costs one pass, and memory is bounded by the size of an epoch, whatever the size of the input.
+
+An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver sees
+a run's name, size, range and a thinned-out list of its timestamps, never its records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.decode import Decoded, decode_chunk, rejected_line
+from spatialstream.model.files import Chunk
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.pipeline.files import write_whole
+
+__all__ = ["EpochPlan", "QueryShare", "Run", "cut_epochs", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
+
+_TIMES_PER_RUN = 128
+"""Timestamps of a run that the driver sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One sorted Arrow file of decoded records.
+
+    Attributes:
+        name: file name under the checkpoint's ``input`` folder; names sort in input order.
+        kind: ``"objects"`` or ``"queries"``.
+        rows: number of records.
+        times: every so-many-th timestamp, first and last included, ascending.
+        source: the input file.
+        rejected: number of records of this block that were rejected.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    source: str
+    times: tuple[int, ...]
+    rejected: int
+
+    @property
+    def first(self) -> int:
+        """Smallest timestamp."""
+        return self.times[0]
+
+    @property
+    def last(self) -> int:
+        """Largest timestamp."""
+        return self.times[-1]
+
+
+def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
+    """Write a run, sorted by time (stable); returns the thinned-out timestamps.
+
+    A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
+    """
+    if np.any(batch.t[1:] < batch.t[:-1]):
+        order = np.argsort(batch.t, kind="stable")
+        batch, line = batch.take(order), line[order]
+    record = batch.to_arrow()
+    if isinstance(batch, QueryBatch):
+        record = record.append_column("line", pa.array(line))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, record.schema) as writer:
+        writer.write_batch(record)
+    write_whole(path, sink.getvalue())
+    picks = np.unique(np.linspace(0, len(batch) - 1, _TIMES_PER_RUN).astype(np.int64))
+    return tuple(batch.t[picks].tolist())
+
+
+def _read_run(path: Path) -> pa.RecordBatch:
+    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+
+
+def read_records(path: Path, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Some records of a run."""
+    return _read_run(path).take(pa.array(rows))
+
+
+def order_chunk(
+    number: int,
+    chunk: Chunk,
+    kind: str,
+    space: Space,
+    rule: TermRule,
+    columns: Mapping[str, str],
+    folder: Path,
+    rejected_folder: Path,
+) -> Iterator[Run]:
+    """Decode one chunk of the input into runs under ``folder`` and dead letters under ``rejected_folder``.
+
+    Everything is named after the chunk's number, so doing it again overwrites the same files.
+    """
+    decoded: Decoded[Any]
+    for block, decoded in enumerate(decode_chunk(chunk, kind, space, rule, columns)):
+        name = f"{kind}-{number:06d}-{block:06d}"
+        rejected = len(decoded.rejected)
+        if rejected:
+            lines = (
+                rejected_line(chunk.source, *row)
+                for row in zip(*(column.to_pylist() for column in decoded.rejected.columns), strict=True)
+            )
+            write_whole(rejected_folder / f"input-{name}.jsonl", "".join(line + "\n" for line in lines).encode())
+        if len(decoded.batch):
+            times = write_run(folder / f"{name}.arrow", decoded.batch, decoded.line)
+            yield Run(f"{name}.arrow", kind, len(decoded.batch), chunk.source, times, rejected)
+        elif rejected:
+            yield Run("", kind, 0, chunk.source, (), rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """How the input is cut into epochs.
+
+    Attributes:
+        upto: last timestamp of each epoch, ascending; empty when there is no input.
+        runs: all runs that hold records.
+        rejected: records that were rejected while decoding.
+    """
+
+    upto: tuple[int, ...]
+    runs: tuple[Run, ...]
+    rejected: int
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.upto)
+
+    def bounds(self, epoch: int) -> tuple[int, int]:
+        """The epoch's range of time (after, upto]."""
+        after = self.upto[epoch - 1] if epoch else -(2**62)
+        return after, self.upto[epoch]
+
+    def runs_of(self, epoch: int, kind: str) -> list[Run]:
+        """The runs that reach into an epoch, in input order."""
+        after, upto = self.bounds(epoch)
+        return [run for run in self.runs if run.kind == kind and run.first <= upto and run.last > after]
+
+    def save(self, path: Path) -> None:
+        """Write as JSON, whole or not at all."""
+        write_whole(path, json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> EpochPlan:
+        """Read what :meth:`save` wrote."""
+        plan = json.loads(path.read_bytes())
+        runs = tuple(Run(**(run | {"times": tuple(run["times"])})) for run in plan["runs"])
+        return cls(tuple(plan["upto"]), runs, plan["rejected"])
+
+
+def cut_epochs(runs: Sequence[Run], epoch_records: int) -> EpochPlan:
+    """Cut time into epochs of about ``epoch_records`` records (more where many records share one timestamp)."""
+    rejected = sum(run.rejected for run in runs)
+    kept = tuple(run for run in runs if run.rows)
+    if not kept:
+        return EpochPlan((), (), rejected)
+    times = np.concatenate([np.array(run.times, np.int64) for run in kept])
+    # a thinned-out timestamp stands for the records since the one before it
+    weights = np.concatenate([np.full(len(run.times), run.rows / len(run.times)) for run in kept])
+    order = np.argsort(times, kind="stable")
+    times, filled = times[order], np.cumsum(weights[order])
+    goals = np.arange(epoch_records, filled[-1] - epoch_records / 2, epoch_records)
+    cuts = times[np.searchsorted(filled, goals)]
+    return EpochPlan(tuple(np.unique(np.append(cuts, times[-1])).tolist()), kept, rejected)
+
+
+def _slices(plan: EpochPlan, epoch: int, kind: str, folder: Path) -> list[tuple[Run, pa.RecordBatch]]:
+    """The part of every run that belongs to an epoch, in input order, without a copy."""
+    after, upto = plan.bounds(epoch)
+    slices = []
+    for run in plan.runs_of(epoch, kind):
+        record = _read_run(folder / run.name)
+        low, high = np.searchsorted(numpy_view(record.column("t")), [after, upto], side="right")
+        if high > low:
+            slices.append((run, record.slice(int(low), int(high - low))))
+    return slices
+
+
+@dataclass(frozen=True, slots=True)
+class QueryShare:
+    """An epoch's queries in stream order (by t, ties in input order), and where each was read.
+
+    Attributes:
+        queries: n queries and cancellations.
+        source: int64[n]: position in ``sources``.
+        line: int64[n].
+        sources: names of the input files.
+    """
+
+    queries: QueryBatch
+    source: npt.NDArray[np.int64]
+    line: npt.NDArray[np.int64]
+    sources: tuple[str, ...]
+
+
+def queries_of_epoch(plan: EpochPlan, epoch: int, folder: Path) -> QueryShare | None:
+    """An epoch's queries; None when there are none."""
+    slices = _slices(plan, epoch, "queries", folder)
+    if not slices:
+        return None
+    queries = QueryBatch.concat([QueryBatch.from_arrow(part.drop_columns(["line"])) for _, part in slices])
+    order = np.argsort(queries.t, kind="stable")
+    source = np.repeat(np.arange(len(slices)), [part.num_rows for _, part in slices])
+    line = np.concatenate([numpy_view(part.column("line")) for _, part in slices])
+    return QueryShare(queries.take(order), source[order], line[order], tuple(run.source for run, _ in slices))
+
+
+def route_share(plan: EpochPlan, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
+    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order. None when there are none.
+
+    Partitions divide the epoch by time, so the partitions' shares follow one another in order.
+    """
+    slices = [part for _, part in _slices(plan, epoch, "objects", folder)]
+    if not slices:
+        return None
+    times = np.sort(np.concatenate([numpy_view(part.column("t")) for part in slices]))
+    edges = [times[len(times) * p // partitions] for p in range(1, partitions)]
+    low = edges[partition - 1] if partition else None
+    high = edges[partition] if partition < partitions - 1 else None
+    parts = []
+    for part in slices:
+        t = numpy_view(part.column("t"))
+        start = 0 if low is None else int(np.searchsorted(t, low))
+        stop = len(t) if high is None else int(np.searchsorted(t, high))
+        if stop > start:
+            piece = ObjectBatch.from_arrow(part.slice(start, stop - start))
+            parts.append(piece)
+    return in_order(ObjectBatch.concat(parts)) if parts else None
+
+
+def in_order(objects: ObjectBatch) -> ObjectBatch:
+    """Objects in (t, id, x, y) order: by time first; only where timestamps are equal are ids looked at."""
+    t = objects.t
+    order: npt.NDArray[np.int64] | None = None
+    if np.any(t[1:] < t[:-1]):
+        order = np.argsort(t, kind="stable")
+        t = t[order]
+    equal = t[1:] == t[:-1]
+    if equal.any():
+        tied = np.append(equal, False) | np.append(False, equal)
+        places = np.flatnonzero(tied)
+        rows = places if order is None else order[places]
+        table = pa.table(
+            [pa.array(t[places]), objects.ids.take(pa.array(rows)), pa.array(objects.x[rows]), pa.array(objects.y[rows])],
+            names=["t", "id", "x", "y"],
+        )
+        ranks = pa.compute.sort_indices(table, [(name, "ascending") for name in ("t", "id", "x", "y")])
+        order = np.arange(len(t)) if order is None else order
+        order[places] = rows[ranks.to_numpy()]
+    return objects if order is None else objects.take(order)

@@ -1,0 +1,130 @@
+"""ROUTE: objects and queries of an epoch become blocks, one per slot and router partition.
+
+Objects go to the slot of their leaf. Queries are first admitted by the registry (is the id free? does the cancelled query
+exist?), numbered, and then go to every slot that has a leaf which their region meets: by space only (paper, section 4.2).
+Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen everything.
+
+Router partition 0 alone handles queries, because admission is sequential; objects are divided between all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.local.registry import QueryRegistry
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.decode import rejected_line
+from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.pipeline import messages
+from spatialstream.pipeline.files import StateFolder
+from spatialstream.pipeline.order import QueryShare
+
+__all__ = ["Share", "queries_with_numbers", "query_number_base", "route"]
+
+NUMBERS_PER_EPOCH = 2**32
+"""Query numbers of epoch e start at e times this."""
+
+SEQUENCE_PER_EPOCH = 2**40
+"""Object sequence numbers of epoch e start at e times this; those of router partition p at p * 2**32 above."""
+
+Row = tuple[int, str, pa.RecordBatch]
+"""One block: (slot, kind, content)."""
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one router partition has to route in one epoch."""
+
+    epoch: int
+    upto: int
+    partition: int
+    partitions: int
+    objects: ObjectBatch | None
+    queries: QueryShare | None
+
+
+def query_number_base(epoch: int) -> int:
+    """The number of the first query of an epoch."""
+    return epoch * NUMBERS_PER_EPOCH
+
+
+def route(share: Share, version: RoutingVersion, state: StateFolder | None) -> Iterator[Row]:
+    """Route one share.
+
+    Args:
+        share: objects and (partition 0 only) queries, each in stream order.
+        version: the routing version of the epoch.
+        state: the registry's state folder at this epoch; partition 0 only.
+    """
+    if state is not None:
+        yield from _route_queries(share, version, state)
+    if share.objects is not None and len(share.objects):
+        yield from _route_objects(share, version)
+    for slot in range(version.slots):
+        yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
+
+
+def _route_objects(share: Share, version: RoutingVersion) -> Iterator[Row]:
+    objects = share.objects
+    assert objects is not None
+    slots = version.route_objects(objects)
+    base = share.epoch * SEQUENCE_PER_EPOCH + share.partition * 2**32
+    for slot in np.unique(slots).tolist():
+        rows = np.flatnonzero(slots == slot)
+        mine = objects if len(rows) == len(objects) else objects.take(rows)
+        block = ObjectBatch(mine.ids, mine.t, mine.x, mine.y, mine.terms.compact()).to_arrow()
+        yield slot, messages.OBJECTS, block.append_column("seq", pa.array(base + rows))
+
+
+def _route_queries(share: Share, version: RoutingVersion, state: StateFolder) -> Iterator[Row]:
+    manifest = state.previous()
+    registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, state.read)
+    if share.queries is not None:
+        queries = share.queries.queries
+        admission = registry.admit(queries, query_number_base(share.epoch))
+        if admission.reasons:
+            yield 0, messages.REJECTED, _rejections(share.queries, admission.reasons)
+        ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
+        if len(ended):
+            content = messages.columns(number=admission.number[ended], t=queries.t[ended])
+            for slot in range(version.slots):
+                yield slot, messages.ENDED, content
+        rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
+        if len(rows):
+            yield from _blocks_of_queries(queries.take(rows), admission.number[rows], version)
+    state.commit(registry.checkpoint(state.write))
+
+
+def _blocks_of_queries(queries: QueryBatch, number: np.ndarray, version: RoutingVersion) -> Iterator[Row]:
+    row, slot = version.route_queries(queries)
+    for each in np.unique(slot).tolist():
+        mine = np.sort(row[slot == each])
+        yield each, messages.REGISTERED, queries_with_numbers(queries.take(mine), number[mine])
+
+
+def queries_with_numbers(queries: QueryBatch, number: np.ndarray) -> pa.RecordBatch:
+    """The content of a :data:`~spatialstream.pipeline.messages.REGISTERED` block."""
+    compact = QueryBatch(
+        *(getattr(queries, name) for name in QueryBatch.__slots__ if name != "keywords"), queries.keywords.compact()
+    )
+    return compact.to_arrow().append_column("number", pa.array(number))
+
+
+def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:
+    """Dead letters of queries that were not admitted; the record is echoed as it was understood."""
+    rows = sorted(reasons)
+    lines = [
+        rejected_line(
+            share.sources[int(share.source[row])],
+            int(share.line[row]),
+            reasons[row],
+            json.dumps(share.queries[row].to_record(), ensure_ascii=False),
+        )
+        for row in rows
+    ]
+    return messages.columns(t=share.queries.t[rows], line=pa.array(lines))

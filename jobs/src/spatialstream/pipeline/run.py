@@ -1,0 +1,424 @@
+"""The embedded run: input files through ORDER, ROUTE, WORK and MERGE to result files, in one Spark application.
+
+A run is a function of its files. It can be killed at any moment and started again with the same settings: everything it
+leaves on disk is either whole or invisible, epochs are numbered by the plan, and Spark's checkpoint says which is next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, StateError
+from spatialstream.model.files import Chunk, plan
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
+from spatialstream.pipeline import stages
+from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.merge import counts_after
+from spatialstream.pipeline.order import EpochPlan, Run, cut_epochs, order_chunk, read_records
+from spatialstream.pipeline.session import embedded_session
+from spatialstream.pipeline.source import PLAN_FILE, STOP_FILE, PlanSource
+from spatialstream.pipeline.work import WorkSettings
+
+__all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
+
+_SAMPLE_OBJECTS = 50_000
+_SAMPLE_QUERIES = 50_000
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Everything that an embedded run is told.
+
+    Attributes:
+        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). The order of files decides
+            between queries of one timestamp.
+        output: folder for ``results/`` and ``rejected/``.
+        slots: worker slots. Results do not depend on it, nor on ``leaves`` or ``epoch_records``.
+        leaves: least number of leaves of the QT-tree (θ).
+        interval: Δ, ms: granularity in which old objects are dropped.
+        retention: ms that snapshot queries can look back; None keeps everything.
+        space: WGS84 or planar.
+        checkpoint: folder of the run's state; default ``output/.checkpoint``.
+        columns: our field name -> name in the input, for objects.
+        rule: term extraction.
+        strict: stop at the first rejected record.
+        epoch_records: records an epoch, about.
+        cores: cores to use; default all.
+        overwrite: forget an earlier run in ``output``.
+    """
+
+    objects: tuple[Path, ...]
+    queries: tuple[Path, ...]
+    output: Path
+    slots: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    leaves: int = 64
+    interval: int = 300_000
+    retention: int | None = None
+    space: Space = WGS84
+    checkpoint: Path | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rule: TermRule = field(default_factory=TermRule)
+    strict: bool = False
+    epoch_records: int = 100_000
+    cores: int | None = None
+    overwrite: bool = False
+
+    def validate(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            SettingError: names the setting and says what would be right.
+        """
+        for name, value, low, high in (
+            ("slots", self.slots, 1, 1024),
+            ("leaves", self.leaves, 1, 65_536),
+            ("epoch_records", self.epoch_records, 1, 2**31),
+            ("interval", self.interval, 1, None),
+        ):
+            if value < low or (high is not None and value > high):
+                allowed = f"at least {low}" if high is None else f"{low} to {high}"
+                raise SettingError(name, f"{value} is out of range; give {allowed}")
+        if self.retention is not None and self.retention < self.interval:
+            raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
+        if not self.objects:
+            raise SettingError("objects", "give at least one file")
+
+    @property
+    def paths(self) -> stages.Paths:
+        """Where the run keeps its things."""
+        checkpoint = self.checkpoint or self.output / ".checkpoint"
+        return stages.Paths(checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute())
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint belongs to: two runs with equal identities give equal results and can share one."""
+        return {
+            "objects": [_file_identity(path) for path in self.objects],
+            "queries": [_file_identity(path) for path in self.queries],
+            "slots": self.slots,
+            "leaves": self.leaves,
+            "interval": self.interval,
+            "retention": self.retention,
+            "space": str(self.space),
+            "columns": dict(sorted(self.columns.items())),
+            "stop_words": sorted(self.rule.stop_words),
+            "minimum_length": self.rule.minimum_length,
+            "epoch_records": self.epoch_records,
+        }
+
+
+def _file_identity(path: Path) -> list[Any]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise SettingError(str(path), "there is no such file") from None
+    return [str(path.absolute()), status.st_size, status.st_mtime_ns]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: which phase, and how much of it is done, in the phase's unit."""
+
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        objects, queries: records that were accepted while decoding.
+        results: rows by query type.
+        rejected: records that were rejected, while decoding or by the registry.
+        epochs, epochs_done: of the plan; they differ only after a stop.
+        seconds: from the start of this invocation.
+    """
+
+    objects: int
+    queries: int
+    results: dict[str, int]
+    rejected: int
+    epochs: int
+    epochs_done: int
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every epoch has been answered."""
+        return self.epochs_done == self.epochs
+
+
+@contextmanager
+def _locked(checkpoint: Path) -> Iterator[None]:
+    """Hold the checkpoint for this process."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with (checkpoint / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingError("checkpoint", f"{checkpoint} is in use by another run") from None
+        yield
+
+
+def open_run(settings: RunSettings) -> None:
+    """Take possession of the checkpoint: a new one, or one of the same run.
+
+    Raises:
+        StateError: it belongs to a run with other settings or files, or results of an unknown run are in the way.
+    """
+    paths = settings.paths
+    record = paths.checkpoint / "run.json"
+    if settings.overwrite:
+        for name in ("input", "state", "spark"):
+            shutil.rmtree(paths.checkpoint / name, ignore_errors=True)
+        for path in (record, paths.checkpoint / PLAN_FILE, paths.version):
+            path.unlink(missing_ok=True)
+        for folder in (paths.results, paths.rejected):
+            shutil.rmtree(folder, ignore_errors=True)
+    (paths.checkpoint / STOP_FILE).unlink(missing_ok=True)
+    identity = settings.identity()
+    if record.exists():
+        earlier = json.loads(record.read_bytes())
+        for name, value in identity.items():
+            if earlier.get(name) != value:
+                raise StateError(
+                    f"{paths.checkpoint} belongs to a run with other {name}; give another --output, or --overwrite"
+                )
+        return
+    for folder in (paths.results, paths.rejected):
+        if folder.exists() and any(folder.iterdir()):
+            raise StateError(f"{folder} holds files of another run; give another --output, or --overwrite")
+    write_whole(record, json.dumps(identity).encode())
+
+
+def run(
+    settings: RunSettings,
+    spark: SparkSession | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> RunSummary:
+    """Run, or continue a run that was stopped or killed.
+
+    Args:
+        settings: what to run.
+        spark: a session to use; default: one for this run, which is stopped at its end.
+        report: is told the progress now and then.
+        stop: is asked now and then; once true, the epoch under way is finished and the run ends, to be continued later.
+
+    Raises:
+        SettingError: a setting is unusable.
+        StateError: the checkpoint or the output belongs to another run.
+        RecordError: with ``strict``, the first rejected record.
+    """
+    settings.validate()
+    started = time.monotonic()
+    with _locked(settings.paths.checkpoint):
+        open_run(settings)
+        chunks = [(kind, chunk) for kind, chunk in _chunks(settings)]
+        own = spark is None
+        report(Progress("starting Spark", 0, 1))
+        session = spark or embedded_session("spatialstream", settings.cores)
+        report(Progress("starting Spark", 1, 1))
+        try:
+            epochs = _ordered(settings, chunks, session, report)
+            if settings.strict and epochs.rejected:
+                raise _first_rejection(settings.paths.rejected)
+            _versioned(settings, epochs)
+            done = _answer(settings, epochs, session, report, stop)
+        finally:
+            if own:
+                session.stop()
+        return _summary(settings, epochs, done, time.monotonic() - started)
+
+
+def _chunks(settings: RunSettings) -> Iterator[tuple[str, Chunk]]:
+    for kind, files in (("objects", settings.objects), ("queries", settings.queries)):
+        for chunk in plan(files):
+            yield kind, chunk
+
+
+def _ordered(
+    settings: RunSettings,
+    chunks: Sequence[tuple[str, Chunk]],
+    session: SparkSession,
+    report: Callable[[Progress], None],
+) -> EpochPlan:
+    """ORDER, unless an earlier start of this run has done it."""
+    path = settings.paths.checkpoint / PLAN_FILE
+    if path.exists():
+        return EpochPlan.load(path)
+    task = OrderTask(settings.paths, tuple(chunks), settings.space, settings.rule, dict(settings.columns))
+    total = sum(chunk.size for _, chunk in chunks)
+    report(Progress("reading", 0, total))
+    numbers = session.range(0, len(chunks), 1, max(1, len(chunks)))
+    runs, read = [], 0
+    # toLocalIterator would run one job a partition; collect gets a few numbers a chunk, never records
+    for row in numbers.mapInArrow(task, _RUN_TYPE).collect():
+        runs.append(Run(**json.loads(row.run) | {"times": tuple(json.loads(row.run)["times"])}))
+    read = total
+    report(Progress("reading", read, total))
+    runs.sort(key=lambda each: each.name)
+    epochs = cut_epochs(runs, settings.epoch_records)
+    epochs.save(path)
+    return epochs
+
+
+_RUN_TYPE = "run string"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask:
+    """Rows (chunk number) to runs, as ``mapInArrow`` takes it."""
+
+    paths: stages.Paths
+    chunks: tuple[tuple[str, Chunk], ...]
+    space: Space
+    rule: TermRule
+    columns: dict[str, str]
+
+    def runs(self, number: int) -> Iterator[Run]:
+        """Decode one chunk."""
+        kind, chunk = self.chunks[number]
+        columns = self.columns if kind == "objects" else {}
+        yield from order_chunk(
+            number, chunk, kind, self.space, self.rule, columns, self.paths.input, self.paths.rejected
+        )
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """As ``mapInArrow`` takes it."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                runs = [json.dumps(asdict(each)) for each in self.runs(number)]
+                yield pa.RecordBatch.from_pydict({"run": pa.array(runs, pa.string())})
+
+
+def _first_rejection(folder: Path) -> SpatialStreamError:
+    """The first dead letter, in the order of files and lines, as an error."""
+    first = min(folder.glob("*.jsonl"))
+    letter = json.loads(first.read_text().splitlines()[0])
+    return RecordError(f"{letter['source']} line {letter['line']}", letter["reason"])
+
+
+def _versioned(settings: RunSettings, epochs: EpochPlan) -> RoutingVersion:
+    """The routing version, built from a sample of the input, unless an earlier start of this run has built it."""
+    path = settings.paths.version
+    if path.exists():
+        return RoutingVersion.load(path)
+    objects = _sample(settings.paths.input, epochs, "objects", _SAMPLE_OBJECTS)
+    queries = _sample(settings.paths.input, epochs, "queries", _SAMPLE_QUERIES)
+    version = build(
+        settings.space,
+        ObjectBatch.of([]) if objects is None else ObjectBatch.from_arrow(objects),
+        QueryBatch.of([]) if queries is None else QueryBatch.from_arrow(queries.drop_columns(["line"])),
+        settings.leaves,
+        settings.slots,
+    )
+    version.save(path)
+    return version
+
+
+def _sample(folder: Path, epochs: EpochPlan, kind: str, size: int) -> pa.RecordBatch | None:
+    """Every so-many-th record of all runs of a kind."""
+    runs = [each for each in epochs.runs if each.kind == kind]
+    stride = max(1, -(-sum(each.rows for each in runs) // size))
+    parts = [read_records(folder / each.name, np.arange(0, each.rows, stride)) for each in runs]
+    if not parts:
+        return None
+    table = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+    return table.to_batches()[0]
+
+
+def answers(settings: RunSettings, session: SparkSession) -> DataFrame:
+    """The streaming DataFrame of published epochs: merge(work(route(source)))."""
+    paths = settings.paths
+    partitions = session.sparkContext.defaultParallelism
+    work_settings = WorkSettings(settings.space, settings.interval, settings.retention)
+    session.dataSource.register(PlanSource)
+    source = (
+        session.readStream.format(PlanSource.name())
+        .option("checkpoint", str(paths.checkpoint))
+        .option("partitions", str(partitions))
+        .load()
+    )
+    routed = stages.route_stage(source, stages.RouteStage(paths, partitions))
+    worked = stages.work_stage(routed, stages.WorkStage(paths, work_settings), settings.slots)
+    return stages.merge_stage(worked, stages.MergeStage(paths, work_settings))
+
+
+def epochs_done(checkpoint: Path) -> int:
+    """Epochs that Spark has committed."""
+    commits = checkpoint / "spark" / "commits"
+    if not commits.is_dir():
+        return 0
+    return max((int(path.name) + 1 for path in commits.iterdir() if path.name.isdigit()), default=0)
+
+
+def _answer(
+    settings: RunSettings,
+    epochs: EpochPlan,
+    session: SparkSession,
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> int:
+    """The streaming query, to the end of the plan or until asked to stop; returns the epochs done."""
+    paths = settings.paths
+    paths.results.mkdir(parents=True, exist_ok=True)
+    paths.rejected.mkdir(parents=True, exist_ok=True)
+    done = epochs_done(paths.checkpoint)
+    report(Progress("answering", done, epochs.epochs))
+    if done == epochs.epochs:
+        return done
+    query = (
+        answers(settings, session)
+        .writeStream.format("noop")
+        .queryName("spatialstream")
+        .option("checkpointLocation", str(paths.checkpoint / "spark"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        while not query.awaitTermination(_POLL_SECONDS):
+            report(Progress("answering", epochs_done(paths.checkpoint), epochs.epochs))
+            if stop() or (settings.strict and counts_rejected(paths, settings)):
+                (paths.checkpoint / STOP_FILE).touch()
+    except StreamingQueryException as error:
+        raise SpatialStreamError(f"the streaming query failed: {error}") from error
+    finally:
+        query.stop()
+    done = epochs_done(paths.checkpoint)
+    report(Progress("answering", done, epochs.epochs))
+    if settings.strict and counts_rejected(paths, settings):
+        raise _first_rejection(paths.rejected)
+    return done
+
+
+def counts_rejected(paths: stages.Paths, settings: RunSettings) -> bool:
+    """Whether any record has been rejected."""
+    return any(paths.rejected.glob("*.jsonl"))
+
+
+def _summary(settings: RunSettings, epochs: EpochPlan, done: int, seconds: float) -> RunSummary:
+    counts = counts_after(settings.paths.checkpoint, done - 1)
+    rows = {kind: sum(each.rows for each in epochs.runs if each.kind == kind) for kind in ("objects", "queries")}
+    refused = counts.pop("rejected", 0)
+    return RunSummary(rows["objects"], rows["queries"], counts, epochs.rejected + refused, epochs.epochs, done, seconds)

@@ -1,0 +1,78 @@
+"""The Spark session of the embedded mode, and what its Python processes start with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spatialstream.model.errors import SettingError
+
+__all__ = ["embedded_session", "java_home"]
+
+_JAVA_WANTED = 17
+
+
+def java_home() -> str | None:
+    """Where Java is: ``JAVA_HOME``, else what ``make`` has set up for this environment, else None (java on the PATH).
+
+    Raises:
+        SettingError: there is no Java at all.
+    """
+    if home := os.environ.get("JAVA_HOME"):
+        return home
+    remembered = Path(sys.prefix) / "java_home"
+    if remembered.is_file():
+        return remembered.read_text().strip()
+    if shutil.which("java") is None:
+        raise SettingError("java", f"Spark needs Java {_JAVA_WANTED} or newer; install a JDK, or set JAVA_HOME to one")
+    return None
+
+
+def _quiet_logging() -> str:
+    return str(Path(__file__).with_name("log4j2.properties"))
+
+
+def embedded_session(name: str, cores: int | None = None) -> SparkSession:
+    """A Spark session in this process, for ``cores`` cores (default: all), that listens on loopback only.
+
+    Python processes are forked from a daemon that has the package and its compiled kernels loaded, so a new one costs
+    nothing; see :mod:`spatialstream.pipeline.daemon`.
+    """
+    if home := java_home():
+        os.environ["JAVA_HOME"] = home
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_quiet_logging()}",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        # an epoch without input makes no micro-batch: the epoch's number and the micro-batch's are one
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+        "spark.python.daemon.module": "spatialstream.pipeline.daemon",
+        "spark.python.worker.reuse": "true",
+        "spark.task.maxFailures": "1",
+    }
+    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def java_version(home: str | None) -> int:
+    """Major version of a Java installation."""
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    return int(text.split('"')[1].split(".")[0])

@@ -1,0 +1,31 @@
+"""Outlines of land, for orientation on maps: Natural Earth at 1:50 million, simplified, 53 KB.
+
+``land.json`` is made by ``scripts/coastline.py`` and states its source.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from itertools import accumulate
+
+__all__ = ["land_rings", "packed_land"]
+
+_UNIT = 10
+"""Units of the file in one degree."""
+
+
+@cache
+def packed_land() -> list[list[int]]:
+    """The rings as stored: tenths of a degree, x0, y0, then differences. Cost: one read of the file in a process."""
+    rings: list[list[int]] = json.loads(files(__package__).joinpath("land.json").read_text("utf-8"))["rings"]
+    return rings
+
+
+def land_rings() -> list[list[tuple[float, float]]]:
+    """The rings as points (longitude, latitude) in degrees. None crosses the antimeridian; some run along it."""
+    return [
+        [(x / _UNIT, y / _UNIT) for x, y in zip(accumulate(ring[0::2]), accumulate(ring[1::2]), strict=True)]
+        for ring in packed_land()
+    ]

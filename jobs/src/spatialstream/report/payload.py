@@ -1,0 +1,315 @@
+"""What the page shows, as one JSON value: queries with their answers, places, counts over time.
+
+Results arrive as a stream of rows. Of each query at most ``MOST_ROWS`` rows are kept (the latest), of the objects at most
+``MOST_PLACES`` that match nothing are (evenly picked); every total is counted over everything, and the page says where it
+shows a part. Cost: O(rows + objects), memory O(what is kept).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from spatialstream.model.errors import RecordError
+from spatialstream.model.queries import TYPES, Cancellation, Nearest, Predicate, Query, QueryType, parse_query
+from spatialstream.model.regions import Box, Region, Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import extract_terms
+from spatialstream.model.times import format_duration, parse_time
+from spatialstream.report.shapes import outline
+
+__all__ = ["MOST_PLACES", "MOST_QUERIES", "MOST_ROWS", "payload"]
+
+MOST_QUERIES, MOST_ROWS, MOST_PLACES = 300, 2_000, 4_000
+_BINS = 160
+_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
+
+Record = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A query as it was asked, with the rows that answered it."""
+
+    query: Query
+    record: Record
+    end: int
+    rows: deque[Record] = field(default_factory=lambda: deque(maxlen=MOST_ROWS))
+    total: int = 0
+
+
+def payload(
+    space: Space, queries: Sequence[Record], objects: Sequence[Record], results: Iterable[Record]
+) -> dict[str, Any]:
+    """The JSON value that the page's script reads.
+
+    Args:
+        space: the space of the stream.
+        queries: records as in a query file; the ones that do not parse are left out.
+        objects: records as in an object file; the ones without a usable time or place are left out.
+        results: result rows, in any order between queries and in order of time within each.
+    """
+    asked, by_id = _asked(queries, space)
+    totals = _collect(results, by_id)
+    shown = _choose(asked)
+    places = _Places(space, objects)
+    answered = [_query_value(each, space, places) for each in shown]
+    places.sample()
+    for value, each in zip(answered, shown, strict=True):
+        if each.query.type in (QueryType.STQ, QueryType.CTQ):
+            value["counted"] = places.inside(each.query.predicate)
+    moments = [places.span, *((row["t"], row["t"]) for value in answered for row in value["rows"])]
+    known = [moment for moment in moments if moment is not None]
+    first = min((low for low, _ in known), default=0)
+    last = max((high for _, high in known), default=0)
+    return {
+        "space": {"geographic": space.geographic, "bounds": _bounds(space, places), "axes": space.axes},
+        "distance": space.distance_field,
+        "time": _histogram(places.times, first, last),
+        "places": places.columns(),
+        "objects": len(places.times),
+        "queries": answered,
+        "asked": len(asked),
+        "totals": totals,
+    }
+
+
+def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[str, list[_Asked]]]:
+    """The queries that parse, in their order, and the same by id; cancellations end those that they name."""
+    asked: list[_Asked] = []
+    by_id: dict[str, list[_Asked]] = {}
+    cancelled: dict[str, list[int]] = {}
+    for record in records:
+        try:
+            query = parse_query(record, space)
+        except RecordError:
+            continue
+        if isinstance(query, Cancellation):
+            cancelled.setdefault(query.id, []).append(query.t)
+            continue
+        end = query.t + query.lifetime.duration if query.lifetime.continuous else query.t
+        one = _Asked(query, record, end)
+        asked.append(one)
+        by_id.setdefault(query.id, []).append(one)
+    for name, moments in cancelled.items():
+        for one in by_id.get(name, ()):
+            one.end = min([one.end, *(t for t in moments if one.query.t <= t)])
+    return asked, by_id
+
+
+def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> dict[str, int]:
+    """Hand every row to its query: of several with one id, to the last that had been asked by then."""
+    totals: Counter[str] = Counter()
+    for row in results:
+        totals[row["type"]] += 1
+        candidates = by_id.get(row["query"])
+        if not candidates:
+            continue
+        earlier = [one for one in candidates if one.query.t <= row["t"] and one.query.type == row["type"]]
+        one = max(earlier, key=lambda one: one.query.t, default=candidates[0])
+        one.rows.append(row)
+        one.total += 1
+    return {kind.value: totals[kind.value] for kind in TYPES if totals[kind.value]}
+
+
+def _choose(asked: list[_Asked]) -> list[_Asked]:
+    """At most ``MOST_QUERIES``, by type and then as asked; of each type those with the most rows."""
+    by_type: dict[QueryType, list[_Asked]] = {}
+    for one in asked:
+        by_type.setdefault(one.query.type, []).append(one)
+    most = MOST_QUERIES // max(1, len(by_type))
+    chosen: list[_Asked] = []
+    for kind in TYPES:
+        several = by_type.get(kind, [])
+        kept = {id(one) for one in sorted(several, key=lambda one: -one.total)[:most]}
+        chosen += [one for one in several if id(one) in kept]
+    return chosen
+
+
+class _Places:
+    """The objects that the page draws: all that a result names, and a sample of the others."""
+
+    def __init__(self, space: Space, objects: Sequence[Record]) -> None:
+        self._space = space
+        self._x, self._y = space.axes
+        self._index: dict[tuple[str, int], int] = {}
+        self._rows: list[tuple[str, int, float, float, str]] = []
+        self._others: dict[tuple[str, int], tuple[str, int, float, float, str]] = {}
+        self.times: list[int] = []
+        for record in objects:
+            try:
+                t = parse_time(record.get("t"))
+                x, y = space.check_point(record.get(self._x), record.get(self._y), space.axes)
+            except RecordError:
+                continue
+            self.times.append(t)
+            name, text = str(record.get("id")), record.get("text")
+            if text is None:
+                text = " ".join(map(str, record.get("terms") or ()))
+            self._others[name, t] = (name, t, x, y, str(text))
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First and last time of an object."""
+        return (min(self.times), max(self.times)) if self.times else None
+
+    def add(self, item: Record) -> int:
+        """The number of an object that a result row names."""
+        key = item["id"], item["t"]
+        if key not in self._index:
+            self._index[key] = len(self._rows)
+            known = self._others.pop(key, None)
+            self._rows.append(known or (item["id"], item["t"], item[self._x], item[self._y], ""))
+        return self._index[key]
+
+    def sample(self) -> None:
+        """Take a sample of the objects that no result names."""
+        others = list(self._others.values())
+        if len(others) > MOST_PLACES:
+            others = [others[i] for i in np.linspace(0, len(others) - 1, MOST_PLACES).astype(np.int64)]
+        self._rows += others
+
+    def inside(self, predicate: Predicate) -> list[int]:
+        """Numbers of the places that a predicate holds for."""
+        region, wanted = Regions.of([predicate.region]), set(predicate.keywords)
+        return [
+            i
+            for i, (_, _, x, y, text) in enumerate(self._rows)
+            if region.contain(self._space, 0, x, y) and wanted.issubset(extract_terms(text) if wanted else ())
+        ]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The places as columns."""
+        names = ("id", "t", "x", "y", "text")
+        return {name: [row[i] for row in self._rows] for i, name in enumerate(names)}
+
+
+def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
+    query = one.query
+    lifetime = query.lifetime
+    start = query.t if lifetime.continuous else query.t - lifetime.duration
+    at = query.selection
+    return {
+        "id": query.id,
+        "type": query.type.value,
+        "t": query.t,
+        "span": [start, one.end],
+        "window": lifetime.window if lifetime.continuous else lifetime.duration,
+        "rings": [] if query.predicate.region is None else _rounded(outline(space, query.predicate.region)),
+        "at": [at.x, at.y] if isinstance(at, Nearest) else None,
+        "says": _sentence(query, one.end, space),
+        "record": dict(one.record),
+        "total": one.total,
+        "rows": [_row_value(row, places, space.distance_field) for row in one.rows],
+    }
+
+
+def _row_value(row: Record, places: _Places, distance: str) -> dict[str, Any]:
+    if "terms" in row:
+        return {"t": row["t"], "terms": [[term["term"], term["count"]] for term in row["terms"]]}
+    if "object" in row:
+        return {"t": row["t"], "o": [places.add(row["object"])]}
+    value: dict[str, Any] = {"t": row["t"], "o": [places.add(item) for item in row["objects"]]}
+    if row["objects"] and distance in row["objects"][0]:
+        value["d"] = [item[distance] for item in row["objects"]]
+    return value
+
+
+def _rounded(rings: list[list[tuple[float, float]]]) -> list[list[float]]:
+    """Rings as flat lists x0, y0, x1, y1, ..., to nine significant digits."""
+    return [[float(f"{number:.9g}") for point in ring for number in point] for ring in rings]
+
+
+def _bounds(space: Space, places: _Places) -> list[float]:
+    """What the map shows at first: the world, or the part of a plane that holds the objects."""
+    columns = places.columns()
+    if space.geographic or not columns["x"]:
+        return list(space.bounds)
+    west, east = min(columns["x"]), max(columns["x"])
+    south, north = min(columns["y"]), max(columns["y"])
+    if (east - west) * (north - south) > 0.05 * (space.east - space.west) * (space.north - space.south):
+        return list(space.bounds)
+    margin = 0.05 * max(east - west, north - south) or 0.01 * (space.east - space.west)
+    return [west - margin, south - margin, east + margin, north + margin]
+
+
+def _histogram(times: list[int], first: int, last: int) -> dict[str, Any]:
+    """Counts of all objects in at most ``_BINS`` bins of a round width, aligned to it."""
+    width = _bin_width(max(1, last - first))
+    start = first // width * width
+    counts = np.bincount((np.array(times, np.int64) - start) // width, minlength=(last - start) // width + 1)
+    return {"first": first, "last": last, "start": start, "width": width, "counts": counts.tolist()}
+
+
+def _bin_width(extent: int) -> int:
+    """The smallest round number of ms of which ``_BINS`` cover ``extent``."""
+    widths = [*_STEPS, *(1_000 * seconds for seconds in _SECONDS)]
+    for width in widths:
+        if width * (_BINS - 1) >= extent:
+            return width
+    days = 1
+    while 86_400_000 * days * (_BINS - 1) < extent:
+        days *= 2
+    return 86_400_000 * days
+
+
+def _sentence(query: Query, end: int, space: Space) -> str:
+    """What a query asks, in words."""
+    region = _region_words(query.predicate.region, space)
+    keywords = query.predicate.keywords
+    having = " with " + " and ".join(f"“{keyword}”" for keyword in keywords) if keywords else ""
+    lifetime, k = query.lifetime, query.k
+    back = f"in the {format_duration(lifetime.duration)} up to {_moment(query.t)}"
+    life = f"from {_moment(query.t)} to {_moment(end)}"
+    at = query.selection
+    near = _point_words(at.x, at.y, space) if isinstance(at, Nearest) else ""
+    over = f" of the last {format_duration(lifetime.window)}" if lifetime.window is not None else ""
+    match query.type:
+        case QueryType.SRQ:
+            return f"Objects {region}{having}, {back}."
+        case QueryType.SKQ:
+            return f"The {k} objects nearest to {near}{having}, {back}."
+        case QueryType.STQ:
+            return f"The {k} terms found in most objects {region}{having}, {back}."
+        case QueryType.CRQ:
+            return f"Each object {region}{having}, as it arrives, {life}."
+        case QueryType.CKQ:
+            return f"The {k} objects{over} nearest to {near}{having}, at each change, {life}."
+        case QueryType.CTQ:
+            every = format_duration(lifetime.step or 0)
+            return f"The {k} terms found in most objects{over} {region}{having}, every {every}, {life}."
+
+
+def _region_words(region: Region | None, space: Space) -> str:
+    if region is None:
+        return "anywhere"
+    if isinstance(region, Box):
+        corners = _point_words(region.west, region.south, space), _point_words(region.east, region.north, space)
+        return f"in the box from {corners[0]} to {corners[1]}"
+    radius = f"{region.radius:g}"
+    if space.geographic:
+        radius = f"{region.radius / 1000:g} km" if region.radius >= 1_000 else f"{region.radius:g} m"
+    return f"within {radius} of {_point_words(region.x, region.y, space)}"
+
+
+def _point_words(x: float, y: float, space: Space) -> str:
+    if not space.geographic:
+        return f"({x:g}, {y:g})"
+    return f"{abs(y):.4g}°{'N' if y >= 0 else 'S'} {abs(x):.5g}°{'E' if x >= 0 else 'W'}"
+
+
+def _moment(t: int) -> str:
+    """A time for people: UTC, seconds and milliseconds only where they are not zero."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=t)
+    except OverflowError:
+        return f"{t} ms"
+    if t % 60_000 == 0:
+        return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{t % 1000:03}" if t % 1000 else "")

@@ -1,0 +1,37 @@
+# Functions that the scripts of this folder share; to be sourced. All messages go to standard error.
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, and shows
+# the command's output only if it fails.
+step() {
+    local message=$1 log beat status=0 began=$SECONDS
+    shift
+    log=$(mktemp)
+    say "$message"
+    (
+        while sleep 30 </dev/null >/dev/null 2>&1; do
+            printf '    ... still at it, %d s\n' $((SECONDS - began)) >&2
+        done
+    ) &
+    beat=$!
+    "$@" </dev/null >"$log" 2>&1 || status=$?
+    kill "$beat" 2>/dev/null || true
+    wait "$beat" 2>/dev/null || true
+    if ((status != 0)); then
+        tail -n 60 "$log" >&2
+        printf 'error: failed with status %d: %s\n' "$status" "$*" >&2
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# apt COMMAND...: apt-get that asks nothing and waits for another one to finish.
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120 "$@"; }

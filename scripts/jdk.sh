@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Prints the JAVA_HOME of a Java that Spark can run on: version 17 or newer, with the module jdk.incubator.vector.
+#
+# Takes the first of: $JAVA_HOME; java on the PATH; what is under /usr/lib/jvm; the private copy under .jdk/. If there is none,
+# it gets one from the distribution's packages (Debian, Ubuntu): as root by installing it, otherwise by unpacking the package
+# into .jdk/, which needs no rights.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+oldest=17
+wanted=(17 21 25) # the first of these that the distribution has
+copy=$PWD/.jdk
+
+# probe JAVA: prints "VERSION HOME" of a Java that will do; otherwise fails.
+probe() {
+    local settings version home modules
+    settings=$("$1" -XshowSettings:properties -version 2>&1 </dev/null) || return 1
+    version=$(sed -n 's/^ *java\.specification\.version = //p' <<<"$settings")
+    home=$(sed -n 's/^ *java\.home = //p' <<<"$settings")
+    [[ $version =~ ^[0-9]+$ ]] && ((version >= oldest)) || return 1 # the versions before 9 call themselves 1.8 and the like
+    modules=$("$home/bin/java" --list-modules 2>/dev/null </dev/null) || return 1
+    [[ $modules == *jdk.incubator.vector@* ]] || return 1
+    printf '%s %s\n' "$version" "$home"
+}
+
+# home_of JAVA: as probe, the home alone.
+home_of() {
+    local found
+    found=$(probe "$1") || return 1
+    printf '%s\n' "${found#* }"
+}
+
+# among FOLDER...: the home of the oldest version that will do, for it is the one that Spark knows longest.
+among() {
+    local folder found=""
+    found=$(for folder in "$@"; do
+        [ -x "$folder/bin/java" ] && probe "$folder/bin/java" || true
+    done | sort -n | head -n 1)
+    [ -n "$found" ] || return 1
+    printf '%s\n' "${found#* }"
+}
+
+installed() {
+    if [ -n "${JAVA_HOME:-}" ]; then
+        if home_of "$JAVA_HOME/bin/java"; then return; fi
+        say "the Java of JAVA_HOME ($JAVA_HOME) is not used: Spark needs version $oldest or newer, with the module jdk.incubator.vector"
+    fi
+    if command -v java >/dev/null && home_of java; then return; fi
+    among /usr/lib/jvm/* "$copy"/usr/lib/jvm/*
+}
+
+# first_package APT-CACHE...: the name of the first wanted package that the distribution has.
+first_package() {
+    local version
+    for version in "${wanted[@]}"; do
+        if "$@" show "openjdk-$version-jre-headless" >/dev/null 2>&1; then
+            echo "openjdk-$version-jre-headless"
+            return
+        fi
+    done
+    die "the distribution has no package openjdk-N-jre-headless for N = ${wanted[*]}." \
+        "Install a Java $oldest or newer with the module jdk.incubator.vector, and set JAVA_HOME."
+}
+
+install_as_root() {
+    local package
+    step "looking for a Java among the distribution's packages" apt update
+    package=$(first_package apt-cache)
+    step "installing $package" apt install --no-install-recommends "$package"
+}
+
+# The libraries that the Java machine itself needs (C, C++, zlib) are there wherever apt is, which needs them too; the others on
+# the package's list serve fonts, sound, printers and smart cards.
+unpack_as_user() {
+    local package work
+    work=$(mktemp -d)
+    # A list of packages of its own: the system's may be absent (in container images it is) and only root can renew it.
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true")
+    step "looking for a Java among the distribution's packages" apt "${own[@]}" update
+    package=$(first_package apt-cache "${own[@]}")
+    (cd "$work" && step "downloading $package" apt "${own[@]}" download "$package")
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    step "unpacking $package into .jdk" unpack "$work"/*.deb
+    rm -rf "$work"
+}
+
+# unpack DEB: into .jdk; its links to files of its own by absolute path (the settings under /etc) are turned to the copy.
+unpack() {
+    local link target
+    dpkg-deb -x "$1" "$copy"
+    find "$copy" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
+        target=$(readlink "$link")
+        if [ -e "$copy$target" ]; then ln -sfn "$copy$target" "$link"; fi
+    done
+}
+
+if installed; then exit; fi
+command -v apt-get >/dev/null || die "Spark needs a Java, version $oldest or newer, with the module jdk.incubator.vector." \
+    "None was found, and there is no apt-get to get one with: install one and set JAVA_HOME."
+say "no Java that Spark can run on was found"
+if is_root; then
+    install_as_root
+    home=$(among /usr/lib/jvm/*) || die "the Java that was installed does not start, or lacks the module jdk.incubator.vector."
+else
+    unpack_as_user
+    home=$(among "$copy"/usr/lib/jvm/*) || die "the Java under $copy does not start, or lacks the module jdk.incubator.vector."
+fi
+say "Java is in $home"
+printf '%s\n' "$home"

@@ -1,0 +1,14 @@
+"""Settings for all tests."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Deadlines and the check for slow generation measure the machine and its other work, not the code.
+UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+# The same cases in every run, so that a change is what breaks a test.
+settings.register_profile("ci", derandomize=True, print_blob=True, **UNHURRIED)
+# New cases in every run, and more of them: HYPOTHESIS_PROFILE=explore, as `make test-all` does.
+settings.register_profile("explore", max_examples=500, print_blob=True, **UNHURRIED)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

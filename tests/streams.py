@@ -1,0 +1,366 @@
+"""Whole streams for tests: hypothesis strategies that look for trouble, a seeded generator for volume, and their files.
+
+The strategies draw few distinct places, times, words and ids, so that ties, duplicates and border cases are the rule:
+poles, both sides of the antimeridian, corners of the space and borders of its cells, regions of no area, circles whose
+border runs through an object, durations and windows of zero, k beyond the matches, ids that are taken or taken again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from spatialstream.model.objects import SpatialObject
+from spatialstream.model.queries import (
+    Cancellation,
+    Everything,
+    Lifetime,
+    Nearest,
+    Predicate,
+    Query,
+    QueryType,
+    TopTerms,
+)
+from spatialstream.model.regions import Box, Circle, Region
+from spatialstream.model.space import WGS84, Space
+
+PLANE = Space.planar(-8.0, -8.0, 8.0, 8.0)
+"""Its halves, quarters, ... are exact, and so are the borders of a quadtree's cells."""
+
+TERMS = ("a", "b", "c", "fire", "strasse", "水")
+"""The whole vocabulary of the strategies."""
+
+_WGS84_PLACES = [
+    (0.0, 0.0),
+    (180.0, 0.0),
+    (-180.0, 0.0),
+    (179.5, -17.25),
+    (-179.5, -17.25),
+    (0.0, 90.0),
+    (123.0, 90.0),
+    (0.0, -90.0),
+    (-180.0, -90.0),
+    (180.0, 90.0),
+    (-45.0, 89.5),
+    (135.0, 89.5),
+    (90.0, 45.0),
+    (-90.0, 22.5),
+    (-149.9, 61.2),
+    (139.7, 35.7),
+]
+_PLANAR_PLACES = [(x, y) for x in (-8.0, -4.0, 0.0, 2.0, 8.0) for y in (-8.0, 0.0, 1.0, 8.0)]
+_BASES = [0, -7, 1_517_966_773_840]
+_DURATIONS = [0, 1, 2, 5, 10, 25, 1_000, 1_000_000_000_000]
+_WINDOWS = [0, 1, 2, 3, 5, 10, 100]
+_STEPS = [1, 2, 3, 5, 7, 100]
+_NAMES = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A space, objects and queries, both in input order, which need not be that of time."""
+
+    space: Space
+    objects: list[SpatialObject]
+    queries: list[Query | Cancellation]
+
+
+# ----------------------------------------------------------------------------------------------------------- strategies
+
+
+@st.composite
+def streams(
+    draw: st.DrawFn,
+    spaces: Sequence[Space] = (WGS84, PLANE),
+    types: Sequence[QueryType] = tuple(QueryType),
+    max_objects: int = 24,
+    max_queries: int = 10,
+    cancellations: bool = True,
+) -> Stream:
+    """Small streams of objects and of queries of the given types, with cancellations unless they are unwanted."""
+    space = draw(st.sampled_from(spaces))
+    pool = draw(st.lists(places(space), min_size=1, max_size=6))
+    base = draw(st.sampled_from(_BASES))
+    times = st.integers(0, 20).map(lambda t: base + t)
+    found = draw(st.lists(objects(pool, times), max_size=max_objects))
+    asked: st.SearchStrategy[Query | Cancellation] = queries(space, pool, times, types)
+    if cancellations:
+        ends = st.builds(Cancellation, st.sampled_from(_NAMES[:6]), times)
+        asked = st.one_of(asked, asked, asked, ends)
+    return Stream(space, found, draw(st.lists(asked, max_size=max_queries)))
+
+
+def places(space: Space) -> st.SearchStrategy[tuple[float, float]]:
+    """Points of the space, most of them awkward ones."""
+    special = _WGS84_PLACES if space.geographic else _PLANAR_PLACES
+    inside = [
+        point for point in special if space.west <= point[0] <= space.east and space.south <= point[1] <= space.north
+    ]
+    anywhere = st.tuples(
+        st.floats(space.west, space.east, allow_subnormal=False),
+        st.floats(space.south, space.north, allow_subnormal=False),
+    )
+    return st.one_of(st.sampled_from(inside), anywhere) if inside else anywhere
+
+
+@st.composite
+def objects(draw: st.DrawFn, pool: Sequence[tuple[float, float]], times: st.SearchStrategy[int]) -> SpatialObject:
+    """Objects at the places of the pool; ids repeat, and a text may be empty."""
+    x, y = draw(st.sampled_from(pool))
+    terms = draw(st.lists(st.sampled_from(TERMS), max_size=4, unique=True))
+    return SpatialObject(f"o{draw(st.integers(0, 9))}", draw(times), x, y, tuple(terms))
+
+
+@st.composite
+def regions(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]]) -> Region:
+    """Boxes and circles through and around the places of the pool: of no area, over a pole, across the antimeridian."""
+    place = st.one_of(st.sampled_from(pool), places(space))
+    x, y = draw(place)
+    if draw(st.booleans()):
+        return Circle(x, y, draw(st.one_of(st.sampled_from(_radii(space)), _radius_to(space, pool, x, y))))
+    if draw(st.integers(0, 5)) == 0:
+        return Box(*space.bounds)
+    other_x, other_y = draw(place)
+    if not space.geographic and x > other_x:
+        x, other_x = other_x, x
+    return Box(x, min(y, other_y), other_x, max(y, other_y))
+
+
+def _radii(space: Space) -> list[float]:
+    return [0.0, 1.0, 30_000.0, 1e6, 1.2e7, 3e7] if space.geographic else [0.0, 0.5, 2.0, 5.0, 30.0]
+
+
+def _radius_to(space: Space, pool: Sequence[tuple[float, float]], x: float, y: float) -> st.SearchStrategy[float]:
+    """The distance from (x, y) to a place of the pool: it lies exactly on the circle's border."""
+    return st.sampled_from(pool).map(lambda place: space.distance(x, y, *place))
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn,
+    space: Space,
+    pool: Sequence[tuple[float, float]],
+    times: st.SearchStrategy[int],
+    types: Sequence[QueryType] = tuple(QueryType),
+) -> Query:
+    """Queries of the given types, of a few ids."""
+    kind = draw(st.sampled_from(types))
+    keywords = draw(st.lists(st.sampled_from(TERMS), max_size=2, unique=True))
+    k = draw(st.sampled_from([1, 1, 2, 3, 100]))
+    window = step = None
+    if kind is QueryType.CTQ or (kind is QueryType.CKQ and draw(st.booleans())):
+        window = draw(st.sampled_from(_WINDOWS))
+    if kind is QueryType.CTQ:
+        step = draw(st.sampled_from(_STEPS))
+    if kind in (QueryType.SKQ, QueryType.CKQ):
+        x, y = draw(st.one_of(st.sampled_from(pool), places(space)))
+        selection: Everything | Nearest | TopTerms = Nearest(x, y, k)
+        region = None
+    else:
+        region = draw(regions(space, pool))
+        selection = Everything() if kind in (QueryType.SRQ, QueryType.CRQ) else TopTerms(k)
+    return Query(
+        draw(st.sampled_from(_NAMES)),
+        draw(times),
+        Predicate(region, tuple(keywords)),
+        selection,
+        Lifetime(draw(st.sampled_from(_DURATIONS)), kind.value.startswith("C"), window, step),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- volume
+
+
+def random_stream(
+    seed: int,
+    objects: int,
+    queries_per_type: int,
+    space: Space = WGS84,
+    *,
+    types: Sequence[QueryType] = tuple(QueryType),
+    span: int = 3_600_000,
+    start: int = 1_517_966_773_840,
+    vocabulary: int = 500,
+    cancelled: float = 0.05,
+) -> Stream:
+    """A stream of ``objects`` objects over ``span`` ms, and queries that look for what is there.
+
+    Two thirds of the objects gather round a few centres; words follow Zipf's law; one object in twenty repeats the time
+    of the one before it, one in fifty the place. Queries are centred on objects and take keywords from them; a share
+    ``cancelled`` of the continuous ones is cancelled.
+    """
+    rng = random.Random(seed)
+    width, height = space.east - space.west, space.north - space.south
+    centres = [_anywhere(rng, space) for _ in range(12)]
+    words = [f"w{rank}" for rank in range(vocabulary)]
+    weights = [1.0 / (rank + 1) for rank in range(vocabulary)]
+    found: list[SpatialObject] = []
+    for i in range(objects):
+        x, y = _anywhere(rng, space)
+        if rng.random() < 2 / 3:
+            x, y = rng.choice(centres)
+            x = min(max(rng.gauss(x, 0.01 * width), space.west), space.east)
+            y = min(max(rng.gauss(y, 0.01 * height), space.south), space.north)
+        t = start + span * i // objects
+        if found and rng.random() < 0.05:
+            t = found[-1].t
+        if found and rng.random() < 0.02:
+            x, y = found[-1].x, found[-1].y
+        terms = tuple(dict.fromkeys(rng.choices(words, weights, k=rng.randrange(9))))
+        found.append(SpatialObject(f"o{i}", t, x, y, terms))
+    asked: list[Query | Cancellation] = []
+    for kind in types:
+        for i in range(queries_per_type):
+            query = _random_query(rng, f"{kind.value.lower()}{i}", kind, rng.choice(found), space, span)
+            asked.append(query)
+            if query.lifetime.continuous and rng.random() < cancelled:
+                asked.append(Cancellation(query.id, query.t + rng.randrange(span)))
+    rng.shuffle(asked)
+    return Stream(space, found, asked)
+
+
+def _anywhere(rng: random.Random, space: Space) -> tuple[float, float]:
+    return rng.uniform(space.west, space.east), rng.uniform(space.south, space.north)
+
+
+def _random_query(
+    rng: random.Random, name: str, kind: QueryType, focus: SpatialObject, space: Space, span: int
+) -> Query:
+    keywords = tuple(rng.sample(focus.terms, min(len(focus.terms), rng.randrange(4))))
+    width, height = space.east - space.west, space.north - space.south
+    side = rng.choice([0.01, 0.05, 0.3])
+    region: Region | None = None
+    selection: Everything | Nearest | TopTerms = Everything()
+    if kind in (QueryType.SKQ, QueryType.CKQ):
+        selection = Nearest(focus.x, focus.y, rng.choice([1, 5, 10]))
+    else:
+        region = _random_region(rng, focus, space, side * width / 2, side * height / 2)
+    if kind in (QueryType.STQ, QueryType.CTQ):
+        selection = TopTerms(rng.choice([1, 5, 10]))
+        keywords = keywords[:1]
+    continuous = kind.value.startswith("C")
+    window = step = None
+    if kind is QueryType.CTQ:
+        window, step = rng.choice([span // 60, span // 6]), span // 40
+    elif kind is QueryType.CKQ and rng.random() < 0.5:
+        window = span // rng.choice([200, 10])
+    distance = rng.randrange(span // 4)
+    return Query(
+        name,
+        focus.t - distance if continuous else focus.t + distance,
+        Predicate(region, keywords),
+        selection,
+        Lifetime(rng.randrange(span), continuous, window, step),
+    )
+
+
+def _random_region(rng: random.Random, focus: SpatialObject, space: Space, dx: float, dy: float) -> Region:
+    if rng.random() < 0.5:
+        return Circle(focus.x, focus.y, 111_000.0 * dy if space.geographic else dy)
+    west, east = focus.x - dx, focus.x + dx
+    south, north = max(focus.y - dy, space.south), min(focus.y + dy, space.north)
+    if not space.geographic:
+        return Box(west, south, east, north)
+    return Box(west + 360.0 if west < -180.0 else west, south, east - 360.0 if east > 180.0 else east, north)
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+
+def object_record(o: SpatialObject, space: Space) -> dict[str, Any]:
+    """The JSON form of an object, with its terms as a text."""
+    x, y = space.axes
+    return {"id": o.id, "t": o.t, x: o.x, y: o.y, "text": " ".join(o.terms)}
+
+
+def query_record(query: Query | Cancellation) -> dict[str, Any]:
+    """The JSON form of a query or cancellation."""
+    if isinstance(query, Cancellation):
+        return {"id": query.id, "type": "CANCEL", "t": query.t}
+    record: dict[str, Any] = {"id": query.id, "type": query.type.value, "t": query.t}
+    match query.predicate.region:
+        case Box(west, south, east, north):
+            record["region"] = {"box": [west, south, east, north]}
+        case Circle(x, y, radius):
+            record["region"] = {"circle": [x, y, radius]}
+    if isinstance(query.selection, Nearest):
+        record["at"] = [query.selection.x, query.selection.y]
+    if query.k:
+        record["k"] = query.k
+    if query.predicate.keywords:
+        record["keywords"] = list(query.predicate.keywords)
+    lifetime = query.lifetime
+    record["duration"] = lifetime.duration
+    return record | {
+        name: value for name, value in (("window", lifetime.window), ("step", lifetime.step)) if value is not None
+    }
+
+
+def write_lines(path: Path, records: Iterable[object]) -> Path:
+    """Write records as JSON Lines; a ``str`` goes in as it is, as a line that need not be JSON. Returns the path."""
+    lines = (record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def write_stream(folder: Path, stream: Stream) -> tuple[Path, Path]:
+    """Write ``objects.jsonl`` and ``queries.jsonl`` into the folder, in input order; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return (
+        write_lines(folder / "objects.jsonl", [object_record(o, stream.space) for o in stream.objects]),
+        write_lines(folder / "queries.jsonl", [query_record(query) for query in stream.queries]),
+    )
+
+
+UNUSABLE_OBJECTS = [
+    "not json",
+    "[1, 2]",
+    '{"id": "x", "t": 5, "lon": 0, "lat": 0, "text": "cut off',
+    '{"t": 5, "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": 7, "t": 5, "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": "x", "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": "yesterday", "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5.5, "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": true, "lon": 0, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5, "lon": 180.5, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5, "lon": 0, "lat": -90.01, "text": "a"}',
+    '{"id": "x", "t": 5, "lon": "0", "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5, "lon": 1e999, "lat": 0, "text": "a"}',
+    '{"id": "x", "t": 5, "lon": 0, "lat": 0}',
+    '{"id": "x", "t": 5, "lon": 0, "lat": 0, "text": 3}',
+    '{"id": "x", "t": 5, "lon": 0, "lat": 0, "text": "a", "terms": ["a"]}',
+    '{"id": "x", "t": 5, "lon": 0, "lat": 0, "terms": "a"}',
+]
+"""Lines of a file of WGS84 objects, each to be rejected."""
+
+UNUSABLE_QUERIES = [
+    "not json",
+    "17",
+    '{"type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5}',
+    '{"id": "x", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5}',
+    '{"id": "x", "type": "XYZ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 1, 1, 0]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 91]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"circle": [0, 0, -1]}, "duration": 5}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": -1}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": "soon"}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "keywords": ["a", "?!"]}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "keywords": "a"}',
+    '{"id": "x", "type": "SRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "k": 3}',
+    '{"id": "x", "type": "STQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 5, "k": 0}',
+    '{"id": "x", "type": "SKQ", "t": 5, "at": [0], "k": 3, "duration": 5}',
+    '{"id": "x", "type": "SKQ", "t": 5, "at": [0, 0], "duration": 5}',
+    '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5}',
+    '{"id": "x", "type": "CTQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "k": 3, "duration": 5, "window": 5, "step":0}',
+]
+"""Lines of a file of WGS84 queries, each to be rejected by the parser."""
