@@ -5,9 +5,9 @@ Use::
     npm pack world-atlas@2.0.2 && tar xzf world-atlas-2.0.2.tgz
     .venv/bin/python scripts/coastline.py package/land-50m.json jobs/src/spatialstream/report/land.json
 
-The arcs of the TopoJSON are decoded, cut at the antimeridian, simplified (Douglas-Peucker, 0.12 degrees), rounded to
-0.1 degrees and written as rings of integers in tenths of a degree: the first point, then differences. Islands that
-would be a dot are dropped.
+The arcs of the TopoJSON are decoded, cut at the antimeridian, simplified (Douglas-Peucker, 0.06 degrees), rounded to
+0.05 degrees and written as rings of integers in that unit: the first point, then differences. Islands that would be a
+dot are dropped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from pathlib import Path
 
 from spatialstream.report.shapes import fold
 
-TOLERANCE = 0.12
+UNIT = 20
+"""Units of the result in one degree."""
+
+TOLERANCE = 0.06
 """Degrees that an outline may move."""
 
-SMALLEST = 0.06
+SMALLEST = 0.03
 """Square degrees: islands that enclose less are dropped."""
 
 Point = tuple[float, float]
@@ -104,11 +107,11 @@ def area(ring: list[Point]) -> float:
 
 
 def pack(ring: list[Point]) -> list[int]:
-    """A ring as integers in tenths of a degree: x0, y0, then differences; points that repeat are dropped."""
+    """A ring as integers in the result's unit: x0, y0, then differences; points that repeat are dropped."""
     numbers: list[int] = []
     x = y = 0
     for px, py in ring:
-        step_x, step_y = round(px * 10) - x, round(py * 10) - y
+        step_x, step_y = round(px * UNIT) - x, round(py * UNIT) - y
         if numbers and step_x == step_y == 0:
             continue
         numbers += [step_x, step_y]
@@ -125,7 +128,7 @@ def main() -> None:
     packed = sorted((ring for ring in packed if len(ring) >= 8), key=len, reverse=True)
     land = {
         "source": f"Natural Earth {source.stem} (public domain), by way of the npm package world-atlas (ISC)",
-        "unit": "tenths of a degree; each ring is x0, y0, then differences",
+        "unit": f"1/{UNIT} degree; each ring is x0, y0, then differences",
         "rings": packed,
     }
     target.write_text(json.dumps(land, separators=(",", ":")) + "\n")

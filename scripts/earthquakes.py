@@ -1,6 +1,6 @@
-"""Make demo/earthquakes.jsonl from the USGS feed that vega-datasets carries; see demo/README.md.
+"""Make the earthquakes of `spatialstream demo` from the USGS feed that vega-datasets carries; see the README beside them.
 
-Usage: python scripts/earthquakes.py path/to/earthquakes.json demo/earthquakes.jsonl
+Usage: python scripts/earthquakes.py path/to/earthquakes.json jobs/src/spatialstream/cli/demo/earthquakes.jsonl
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BEARING = re.compile(r"\d+(\.\d+)?\s?km [NESW]{1,3} of ")
 
 
 def convert(feature: dict[str, Any]) -> dict[str, Any]:
-    """One event of the feed as an object: what its text is made of is told in demo/README.md."""
+    """One event of the feed as an object: what its text is made of is told in the README beside it."""
     event = feature["properties"]
     longitude, latitude, depth = feature["geometry"]["coordinates"]
     place = BEARING.sub("", event["place"], count=1)

@@ -5,6 +5,8 @@ import gzip
 import itertools
 import json
 import math
+from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +24,7 @@ from spatialstream.oracle import answers, check, check_files, read_objects, read
 from spatialstream.oracle.semantics import _containment, _distance
 from tests import streams
 
+DEMO = Path(__file__).parents[2] / "jobs/src/spatialstream/cli/demo"
 PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)
 ALL = {"box": [0, 0, 100, 100]}
 
@@ -76,6 +79,16 @@ def test_srq_gives_the_objects_of_the_half_open_past_with_all_keywords_in_order(
 
 def test_a_snapshot_of_zero_duration_answers_with_nothing():
     assert rows([thing(10)], [ask("SRQ", 10, duration=0)]) == [{"query": "q", "type": "SRQ", "t": 10, "objects": []}]
+
+
+def test_snapshots_look_no_further_back_than_what_is_retained():
+    objects = [thing(t, name=f"o{t}") for t in range(10)]
+    queries = [ask("SRQ", 9, "long", duration=8), ask("SRQ", 9, "short", duration=2), ask("CRQ", 0, "c", duration=9)]
+
+    found, _ = answers(objects, queries, PLANE, retention=3)
+
+    assert [[o["t"] for o in row["objects"]] for row in found if row["type"] == "SRQ"] == [[7, 8, 9], [8, 9]]
+    assert sum(row["type"] == "CRQ" for row in found) == 9
 
 
 def test_skq_breaks_ties_of_distance_by_newest_then_id_then_place():
@@ -517,7 +530,7 @@ def test_objects_are_the_same_from_every_format(tmp_path):
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     table = tmp_path / "a.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["event", "t", "lon", "lat", "text"])
+        writer = csv.DictWriter(file, ["event", "t", "lon", "lat", "text"], quoting=csv.QUOTE_NONNUMERIC)
         writer.writeheader()
         writer.writerows({"event": record["id"]} | {k: v for k, v in record.items() if k != "id"} for record in records)
     columns = tmp_path / "a.parquet"
@@ -538,18 +551,101 @@ def test_objects_are_the_same_from_every_format(tmp_path):
     assert [line for (_, line), _ in found["parquet"]] == list(range(1, 41))
 
 
-def test_cells_that_hold_no_number_are_rejected(tmp_path):
+CSV = """\
+id,t,lon,lat,text
+good,5,1,2,x
+,5,1,2,no id
+no time,,1,2,x
+no number,5,east,2,x
+"iso, with a comma",2020-01-01, 1 ,2,""
+no text,5,1,2,
+
+too few,5,1,2
+too many,5,1,2,x,y
+behind,5,1,2,"x"y
+digits,1_0,1,2,x
+"two
+lines",5,+1.5,2e0,"a ""b"" c"
+plain "quotes",5,1,2,x"y"
+"never closed,5,1,2,x
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_csv_is_read_record_by_record(tmp_path, newline):
     path = tmp_path / "a.csv"
-    path.write_text("id,t,lon,lat,text\na,5,1,2,x\nb,,1,2,x\nc,5,east,2,x\nd,2020-01-01,1,2,\ne,5,1,\nf,1_0,1,2,x\n")
+    path.write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", newline).encode())
     rejected = []
 
-    found = [o.id for _, o in read_objects([path], WGS84, reject=rejected.append)]
+    found = [(place[1], o) for place, o in read_objects([path], WGS84, reject=rejected.append)]
 
-    assert found == ["a", "d"]
-    assert rejected == [("a.csv", 3), ("a.csv", 4), ("a.csv", 6), ("a.csv", 7)]
+    assert [(line, o.id.replace("\r", ""), o.terms) for line, o in found] == [
+        (2, "good", ("x",)),
+        (6, "iso, with a comma", ()),
+        (13, "two\nlines", ("a", "b", "c")),
+        (15, 'plain "quotes"', ("x", "y")),
+    ]
+    assert (found[2][1].x, found[2][1].y) == (1.5, 2.0)
+    assert [line for _, line in rejected] == [3, 4, 5, 7, 9, 10, 11, 12, 16]
 
 
-@pytest.mark.parametrize(("name", "content"), [("x.jsonl.gz", b"plain"), ("x.parquet", b"plain"), ("none.jsonl", None)])
+def test_text_that_is_not_utf8_is_rejected(tmp_path):
+    csv_file, json_file = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    csv_file.write_bytes(b"id,t,lon,lat,text\na,5,1,2,\xff\nb,5,1,2,x\n")
+    json_file.write_bytes(
+        b'{"id": "a", "t": 5, "lon": 1, "lat": 2, "text": "\xff"}\n'
+        b'{"id": "\\ud800", "t": 5, "lon": 1, "lat": 2, "text": ""}\n'
+        b'{"id": "b", "t": 5, "lon": 1, "lat": 2, "text": ""}\n'
+    )
+    rejected = []
+
+    found = [o.id for _, o in read_objects([csv_file, json_file], WGS84, reject=rejected.append)]
+
+    assert found == ["b", "b"]
+    assert rejected == [("a.csv", 2), ("a.jsonl", 1), ("a.jsonl", 2)]
+
+
+def test_columns_can_be_given_other_names(tmp_path):
+    path = streams.write_lines(
+        tmp_path / "a.jsonl", [{"code": "a", "t": 5, "lon": 1, "lat": 2, "text": "x", "id": "words"}]
+    )
+
+    (named,) = read_objects([path], WGS84, columns={"id": "code", "text": "id"})
+
+    assert (named[1].id, named[1].terms) == ("a", ("words",))
+    # Once its column has been given away, the field has none.
+    assert list(read_objects([path], WGS84, columns={"text": "id"})) == []
+
+
+def test_parquet_holds_times_and_numbers_of_many_types(tmp_path):
+    path = tmp_path / "a.parquet"
+    moments = pa.array([1_999_999, -1], pa.timestamp("us"))
+    rows = {"id": ["a", "b"], "t": moments, "lat": pa.array([Decimal("1.50"), None]), "terms": [["x y"], []]}
+    pq.write_table(pa.table(rows | {"lon": pa.array([1, 2], pa.int8())}), path)
+    rejected = []
+
+    ((_, found),) = read_objects([path], WGS84, reject=rejected.append)
+
+    assert (found.t, found.x, found.y, found.terms) == (1_999, 1.0, 1.5, ("x", "y"))
+    assert rejected == [("a.parquet", 2)]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_that_is_not_there_is_a_wrong_setting(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        path.write_text("id,t\n")
+    else:
+        pq.write_table(pa.table({"id": ["a"]}), path)
+
+    with pytest.raises(SettingError, match="no column 'event'"):
+        list(read_objects([path], WGS84, columns={"id": "event"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("x.jsonl.gz", b"plain"), ("x.parquet", b"plain"), ("x.txt", b"{}"), ("x.parquet.gz", b""), ("none.jsonl", None)],
+)
 def test_a_file_that_cannot_be_read_is_a_wrong_setting(tmp_path, name, content):
     if content is not None:
         (tmp_path / name).write_bytes(content)
@@ -561,6 +657,23 @@ def test_a_file_that_cannot_be_read_is_a_wrong_setting(tmp_path, name, content):
 def test_results_that_do_not_exist_are_a_wrong_setting(tmp_path):
     with pytest.raises(SettingError, match="none"):
         read_rows(tmp_path / "none")
+
+
+# ------------------------------------------------------------------------------------------------------------ the demo
+
+
+def test_every_query_of_the_demo_finds_something():
+    rejected = []
+    objects = [o for _, o in read_objects([DEMO / "earthquakes.jsonl"], WGS84, reject=rejected.append)]
+    queries = [query for _, query in read_queries([DEMO / "queries.jsonl"], WGS84, reject=rejected.append)]
+
+    found, refused = answers(objects, queries, WGS84)
+
+    assert (len(objects), rejected, refused) == (1707, [], [])
+    assert [o.t for o in objects] == sorted(o.t for o in objects)
+    assert {query.type for query in queries if not isinstance(query, Cancellation)} == set(QueryType)
+    answered = {row["query"] for row in found if row.get("object") or row.get("objects") or row.get("terms")}
+    assert answered == {query.id for query in queries}
 
 
 # ----------------------------------------------------------------------------------------------- the streams themselves

@@ -1,7 +1,7 @@
 """The command line: ``spatialstream run | generate | tree | check | demo``.
 
-Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one line
-says which, and what would be right); 130 stopped at once by a second interrupt.
+Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
+line says which, and what would be right); 130 stopped at once by a second interrupt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="spatialstream",
-        description="Questions over a fast stream of objects with a place, a time and a text: once, or as long as asked.",
+        description="Questions over a fast stream of objects with a place, a time and a text.",
     )
     parser.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

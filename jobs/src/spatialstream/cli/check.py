@@ -16,26 +16,29 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "check",
         help="compare a run's results with a brute-force oracle",
-        description="Answers all queries again by brute force, in plain Python without any index, and compares every row. "
-        "Takes time and memory in proportion to objects times queries.",
+        description="Answers all queries again by brute force, in plain Python without any index, and compares every "
+        "row. Takes time and memory in proportion to objects times queries.",
     )
     shared.add_input(parser, queries_required=True)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
     parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
     shared.add_space(parser)
+    shared.add_terms(parser)
     parser.set_defaults(function=_check)
 
 
 def _check(options: argparse.Namespace) -> int:
     from spatialstream.oracle import check_files
 
-    report = check_files(
+    found = check_files(
         options.objects,
         options.queries,
-        options.output,
+        options.output / "results",
         options.space,
+        rule=shared.term_rule(options),
         columns=options.columns,
         retention=options.retention,
     )
-    print(report)
-    return 0 if report.equal else 1
+    for line in found.lines():
+        print(line)
+    return 0 if found.exact else 1

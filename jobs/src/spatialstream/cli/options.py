@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
+from spatialstream.model.files import parse_columns
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule, extract_terms
 from spatialstream.model.times import parse_duration
 
-__all__ = ["add_input", "add_space", "columns", "count", "duration", "value"]
+__all__ = ["add_input", "add_space", "add_terms", "columns", "count", "duration", "term_rule", "value"]
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -29,17 +31,6 @@ def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
     return reader
 
 
-def _columns(text: str) -> dict[str, str]:
-    known = ("id", "t", "lon", "lat", "x", "y", "text", "terms")
-    result = {}
-    for pair in text.split(","):
-        ours, separator, theirs = pair.partition("=")
-        if not separator or not theirs or ours not in known:
-            raise SettingError("columns", f"{pair!r} is not FIELD=NAME with FIELD one of {', '.join(known)}")
-        result[ours] = theirs
-    return result
-
-
 def _count(text: str) -> int:
     try:
         number = int(text)
@@ -52,7 +43,7 @@ def _count(text: str) -> int:
 
 duration = value("duration", lambda text: parse_duration(int(text) if text.isdigit() else text))
 """Milliseconds, from ``90000`` or ``"90s"``."""
-columns = value("columns", _columns)
+columns = value("columns", parse_columns)
 count = value("count", _count)
 
 
@@ -65,6 +56,26 @@ def add_space(parser: argparse.ArgumentParser) -> None:
         metavar="SPACE",
         help='"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"',
     )
+
+
+def add_terms(parser: argparse.ArgumentParser) -> None:
+    """``--stop-words``, ``--min-term-length``."""
+    parser.add_argument("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
+    parser.add_argument(
+        "--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters"
+    )
+
+
+def term_rule(options: argparse.Namespace) -> TermRule:
+    """The rule that the options of :func:`add_terms` ask for."""
+    words: frozenset[str] = frozenset()
+    if options.stop_words is not None:
+        try:
+            text = options.stop_words.read_text("utf-8")
+        except (FileNotFoundError, IsADirectoryError):
+            raise SettingError("stop-words", f"{options.stop_words} is not a file") from None
+        words = frozenset(term for line in text.splitlines() for term in extract_terms(line))
+    return TermRule(words, options.min_term_length)
 
 
 def add_input(parser: argparse.ArgumentParser, queries_required: bool) -> None:

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError
 
 __all__ = ["add_parser", "run_with_progress"]
 
@@ -26,42 +25,40 @@ def add_parser(commands: Any) -> None:
         "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
     )
     shared.add_input(parser, queries_required=True)
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
-    parser.add_argument("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
-    parser.add_argument("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
     parser.add_argument(
-        "--interval", type=shared.duration, default=300_000, metavar="TIME", help="granularity of retention (default 5m)"
+        "--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records"
+    )
+    parser.add_argument("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
+    parser.add_argument(
+        "--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)"
     )
     parser.add_argument(
-        "--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (default: everything)"
+        "--interval",
+        type=shared.duration,
+        default=300_000,
+        metavar="TIME",
+        help="granularity of retention (default 5m)",
+    )
+    parser.add_argument(
+        "--retention",
+        type=shared.duration,
+        metavar="TIME",
+        help="how far back snapshot queries see (default: everything)",
     )
     shared.add_space(parser)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
-    parser.add_argument("--epoch", type=shared.count, default=100_000, metavar="N", help="records an epoch (default 100000)")
-    parser.add_argument("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
-    parser.add_argument("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
     parser.add_argument(
-        "--min-term-length", type=shared.count, default=1, metavar="N", help="leave out terms with fewer characters"
+        "--epoch", type=shared.count, default=100_000, metavar="N", help="records an epoch (default 100000)"
     )
+    parser.add_argument("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
+    shared.add_terms(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first rejected record, with status 1")
     parser.add_argument("--overwrite", action="store_true", help="forget an earlier run in the same output folder")
     parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(function=_run)
 
 
-def _stop_words(path: Path | None) -> frozenset[str]:
-    from spatialstream.model.terms import extract_terms
-
-    if path is None:
-        return frozenset()
-    try:
-        return frozenset(term for line in path.read_text("utf-8").splitlines() for term in extract_terms(line))
-    except (FileNotFoundError, IsADirectoryError):
-        raise SettingError(str(path), "there is no such file") from None
-
-
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.model.terms import TermRule
     from spatialstream.pipeline.run import RunSettings
 
     given = {} if options.slots is None else {"slots": options.slots}
@@ -75,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         space=options.space,
         checkpoint=options.checkpoint,
         columns=options.columns,
-        rule=TermRule(_stop_words(options.stop_words), options.min_term_length),
+        rule=shared.term_rule(options),
         strict=options.strict,
         epoch_records=options.epoch,
         cores=options.cores,
@@ -98,12 +95,14 @@ def _summary_text(summary: Any, output: Path) -> str:
         f"time      {summary.seconds:.1f} s",
     ]
     if not summary.complete:
-        lines.append(f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command goes on from there")
+        lines.append(
+            f"stopped   after epoch {summary.epochs_done} of {summary.epochs}; the same command goes on from there"
+        )
     return "\n".join(lines)
 
 
 def run_with_progress(settings: Any, quiet: bool = False) -> Any:
-    """Run with a progress bar on the terminal; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
+    """Run with a progress bar; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
     from spatialstream.pipeline.run import run
 
     with _Bar(quiet) as bar, _stop_on_signal(quiet) as stopping:

@@ -17,7 +17,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "tree",
         help="build a QT-tree from files and show it",
-        description="Builds the QT-tree that a run over these files would use, and shows its leaves, loads and Lmax/Lmin.",
+        description="Builds the QT-tree that a run would use, and shows its leaves, loads and Lmax/Lmin.",
     )
     shared.add_input(parser, queries_required=False)
     parser.add_argument("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
@@ -62,19 +62,18 @@ def _tree(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sample(files: list[Path], kind: str, options: argparse.Namespace) -> Any:
+def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     """Up to ``--sample`` records, evenly over each file's blocks."""
     import numpy as np
 
-    from spatialstream.model.decode import decode_chunk
-    from spatialstream.model.files import plan
+    from spatialstream.model.files import decode_chunk, plan
     from spatialstream.model.terms import TermRule
 
     if not files:
         return None
     parts, room = [], options.sample
-    chunks = plan(files)
     columns = options.columns if kind == "objects" else {}
+    chunks = plan(files, columns, kind)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
         for decoded in decode_chunk(chunk, kind, options.space, TermRule(), columns):
             take = min(len(decoded.batch), max(1, room // left))

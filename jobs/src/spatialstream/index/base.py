@@ -1,4 +1,4 @@
-"""What every global index can do: say which leaf takes an object, and which leaves a query concerns (SSTD, section 4.2).
+"""What every global index can do: say which leaf takes an object, and which leaves a query concerns (SSTD, 4.2).
 
 An index is immutable. It lives on every router, so it is small, made of flat arrays, and travels as such.
 """
@@ -43,8 +43,8 @@ class Leaves:
 class GlobalIndex(ABC):
     """The contract of a global index.
 
-    Each object goes to exactly one leaf, whose box contains it, and which depends on nothing but the object and the index.
-    Each query goes to every leaf that may hold an object of its region.
+    Each object goes to exactly one leaf, whose box contains it, and which depends on nothing but the object and the
+    index. Each query goes to every leaf that may hold an object of its region.
     """
 
     kind: ClassVar[str]

@@ -1,8 +1,8 @@
 """Algorithm 1 of SSTD (section 4.1.2): build a QT-tree from a sample of objects and the query statistics J.
 
 The leaf with the largest workload is split, by space or by text, whichever leaves the smaller total workload (ties to
-space), until there are θ leaves; each split makes four of one, so there may be up to two more. A leaf is not split if that
-can tell no two of its objects apart, or at depth 20.
+space), until there are θ leaves; each split makes four of one, so there may be up to two more. A leaf is not split if
+that can tell no two of its objects apart, or at depth 20.
 
 Cost: O(objects x terms x depth) for the sample, as each level of the tree visits each object for both kinds of split.
 """
@@ -18,8 +18,20 @@ import numpy.typing as npt
 
 from spatialstream.index.base import Leaves
 from spatialstream.index.cost import CellStatistics, workload
-from spatialstream.index.hashing import find_all, hash_strings, make_table
-from spatialstream.index.qttree import LEAF, SPATIAL, TEXTUAL, UNIT, Nodes, QTTree, TextualNodes, choose, increment, tie_seed
+from spatialstream.index.hashing import Table, find_all, hash_strings, make_table
+from spatialstream.index.qttree import (
+    LEAF,
+    SPATIAL,
+    TEXTUAL,
+    UNIT,
+    Nodes,
+    QTTree,
+    TextualNodes,
+    add_missing,
+    choose,
+    growth,
+    tie_seed,
+)
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -39,7 +51,7 @@ _DEEPEST = 20
 
 @dataclass(slots=True, eq=False)
 class _Shares:
-    """What each of the four children of a split would get: objects, arrivals in a ms, H_srq and H_skq in fixed point."""
+    """What the children of a split would get: objects, arrivals in a ms, H_srq and H_skq in fixed point."""
 
     child: npt.NDArray[np.int8]
     objects: npt.NDArray[np.float64]
@@ -64,7 +76,7 @@ class _Node:
     shares: _Shares | None = None
 
 
-# ---------------------------------------------------------------------------------------------------------------- kernels
+# ------------------------------------------------------------------------------------------------------------ kernels
 
 
 @kernel
@@ -133,12 +145,12 @@ def _split_by_text(
         new[:] = 0
         for k in range(offsets[o], offsets[o + 1]):
             term = terms[k]
-            for c in range(4):
-                if mask[term] & (1 << c) == 0:
-                    new[c, 0] += np.int64(chance[term, 0])
-                    new[c, 1] += np.int64(chance[term, 1])
-        for c in range(4):
-            cost[c] = increment(objects[c], mass[c, 0], mass[c, 1], new[c, 0], new[c, 1], weight, lengths)
+            add_missing(mask[term], np.int64(chance[term, 0]), np.int64(chance[term, 1]), new)
+        cost[:] = 0.0
+        for kind in range(2):
+            if weight[kind] > 0.0:
+                for c in range(4):
+                    cost[c] += weight[kind] * growth(objects[c], mass[c, kind], new[c, kind], lengths[kind])
         c = choose(cost, tie_seed(hashes[o], node))
         child[i - start] = c
         objects[c] += 1.0
@@ -149,7 +161,7 @@ def _split_by_text(
             mask[terms[k]] |= 1 << c
 
 
-# ---------------------------------------------------------------------------------------------------------------- building
+# ----------------------------------------------------------------------------------------------------------- building
 
 
 class _Builder:
@@ -165,7 +177,7 @@ class _Builder:
         use = statistics.srq.of_cell(0, len(statistics.terms)) + statistics.skq.of_cell(0, len(statistics.terms))
         self.dictionary = np.lexsort((statistics.terms, -use))[:keywords]
         self.table = make_table(statistics.terms[self.dictionary])
-        known = find_all(*self.table, hash_strings(objects.terms.vocabulary))[objects.terms.codes]
+        known = find_all(self.table, hash_strings(objects.terms.vocabulary))[objects.terms.codes]
         self.terms = known[known >= 0]
         self.offsets = np.append(0, np.cumsum(known >= 0))[objects.terms.offsets]
 
@@ -293,7 +305,8 @@ class _Builder:
         """The nodes as flat arrays, leaves numbered depth first."""
         n = len(self.nodes)
         leaf, row = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-        stack, in_order = [0], []
+        stack = [0]
+        in_order: list[_Node] = []
         while stack:
             number = stack.pop()
             node = self.nodes[number]
@@ -317,22 +330,27 @@ class _Builder:
             np.array([node.end - node.start for node in in_order], np.float64),
             np.array([node.load for node in in_order]),
         )
-        return QTTree(self.statistics.space, nodes, self._textual_nodes(textual), self.table, leaves)
+        return QTTree(self.statistics.space, nodes, *self._textual_nodes(textual), leaves)
 
-    def _textual_nodes(self, numbers: list[int]) -> TextualNodes:
+    def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
+        """The textual nodes, and the dictionary as far as they use it."""
         shares = [share for number in numbers if (share := self.nodes[number].shares) is not None]
         cells = [self.nodes[number].cell for number in numbers]
-        distinct = sorted(set(cells))
+        distinct, rows = np.unique(np.array(cells, np.int64), return_inverse=True)
         g = len(self.dictionary)
-        return TextualNodes(
-            np.array([share.mask for share in shares], np.uint8).reshape(len(numbers), g),
-            np.array([distinct.index(cell) for cell in cells], np.int32),
-            np.array([self.chance(cell) for cell in distinct], np.uint32).reshape(len(distinct), g, 2),
+        chance = np.array([self.chance(int(cell)) for cell in distinct], np.uint32).reshape(len(distinct), g, 2)
+        mask = np.array([share.mask for share in shares], np.uint8).reshape(len(numbers), g)
+        used = np.flatnonzero(chance.any(axis=(0, 2)))
+        texts = TextualNodes(
+            np.ascontiguousarray(mask[:, used]),
+            rows.astype(np.int32),
+            np.ascontiguousarray(chance[:, used]),
             np.array([share.objects for share in shares]).reshape(len(numbers), 4),
             np.array([share.mass for share in shares], np.int64).reshape(len(numbers), 4, 2),
             np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
             self.cell(0).lengths,
         )
+        return texts, make_table(self.statistics.terms[self.dictionary[used]])
 
 
 def build_tree(
@@ -342,7 +360,7 @@ def build_tree(
     splits: Collection[str] = SPLITS,
     keywords: int = KEYWORDS,
 ) -> QTTree:
-    """A QT-tree with at least ``leaves`` (θ) leaves and at most two more; fewer if the sample has nothing more to split.
+    """A QT-tree with ``leaves`` (θ) leaves, or up to two more; fewer if the sample has nothing more to split.
 
     Args:
         objects: a sample of the stream.

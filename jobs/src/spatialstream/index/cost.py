@@ -1,9 +1,9 @@
-"""The cost model of SSTD (section 4.1.1): the workload of a partition under each type of query, and under a random one.
+"""The cost model of SSTD (section 4.1.1): the workload of a partition under a query of each type, and a random one.
 
-A partition P is a leaf, or a candidate for one. Its workload is the expected number of objects that it visits because of
-one random query: for a snapshot query those it holds, for a continuous query those that arrive while the query lives.
-Everything here is arithmetic on numbers that :mod:`spatialstream.index.statistics` provides. Cost: O(keywords of the
-longest query).
+A partition P is a leaf, or a candidate for one. Its workload is the expected number of objects that it visits because
+of one random query: for a snapshot query those it holds, for a continuous query those that arrive while the query
+lives. Everything here is arithmetic on numbers that :mod:`spatialstream.index.statistics` provides. Cost: O(keywords of
+the longest query).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_
         w_ckq(reach[4], expected_arrivals(lifetime[4], rate)),
         w_ctq(reach[5], expected_arrivals(lifetime[5], rate)),
     )
-    return sum(chance * cost for chance, cost in zip(cell.arrival.tolist(), costs, strict=True))
+    return float(sum(chance * cost for chance, cost in zip(cell.arrival.tolist(), costs, strict=True)))
 
 
 def prepare() -> None:

@@ -53,8 +53,8 @@ def cap_parts(
     angle = np.minimum(radius / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12, np.pi)
     tall = np.degrees(angle) + _SLACK
     south, north = y - tall, y + tall
-    # Widest longitude of a cap that holds no pole: sin(dlon) = sin(angle) / cos(latitude). Where the arcsine is steep, or
-    # the cosine has few correct digits, a factor on its argument covers the rounding.
+    # Widest longitude of a cap that holds no pole: sin(dlon) = sin(angle) / cos(latitude). Where the arcsine is
+    # steep, or the cosine has few correct digits, the factor covers the rounding.
     ratio = np.sin(angle) / np.maximum(np.cos(np.radians(y)), 1e-300) * (1.0 + 1e-9)
     around = (south <= -90.0) | (north >= 90.0) | (ratio >= 1.0)
     wide = np.where(around, 180.0, np.degrees(np.arcsin(np.minimum(ratio, 1.0))) + _SLACK)

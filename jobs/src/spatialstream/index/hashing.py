@@ -9,7 +9,7 @@ Cost: O(bytes) to hash, O(1) expected to find (open addressing, at most half ful
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,15 @@ import pyarrow as pa
 from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
 
-__all__ = ["find_all", "hash_bytes", "hash_strings", "make_table", "mix", "prepare"]
+__all__ = ["Table", "find_all", "hash_bytes", "hash_strings", "make_table", "mix", "prepare"]
+
+
+class Table(NamedTuple):
+    """A frozen table: the position of a hash, ``values[i]`` (int32, -1 where free) for ``keys[i]`` (uint64)."""
+
+    keys: npt.NDArray[np.uint64]
+    values: npt.NDArray[np.int32]
+
 
 _OFFSET = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
@@ -87,24 +95,22 @@ def hash_strings(strings: pa.StringArray) -> npt.NDArray[np.uint64]:
     return out
 
 
-def make_table(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-    """A table that finds the position of each of ``hashes``: (keys uint64[c], values int32[c], -1 where free)."""
-    capacity = 1 << max(2 * len(hashes), 2).bit_length()
+def make_table(hashes: npt.NDArray[np.uint64]) -> Table:
+    """A table that finds the position of each of ``hashes``."""
+    capacity = 1 << (2 * len(hashes)).bit_length()
     keys, values = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
     _fill(hashes, keys, values)
-    return keys, values
+    return Table(keys, values)
 
 
-def find_all(
-    keys: npt.NDArray[np.uint64], values: npt.NDArray[np.int32], hashes: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.int32]:
+def find_all(table: Table, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
     """The position in the table of each hash; -1 where it has none."""
     out = np.empty(len(hashes), np.int32)
-    _find_all(keys, values, hashes, out)
+    _find_all(table.keys, table.values, hashes, out)
     return out
 
 
 def prepare() -> None:
     """Compile all kernels of this module."""
     hashes = hash_strings(pa.array(["a"]))
-    find_all(*make_table(hashes), hashes)
+    find_all(make_table(hashes), hashes)

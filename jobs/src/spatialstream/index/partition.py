@@ -21,8 +21,8 @@ def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int
     """Split n non-negative loads into k subsets with sums as equal as the heuristic gets them.
 
     Each load starts as a solution of its own, with k subsets of which one holds it. The two solutions whose largest and
-    smallest sums differ most are merged, largest subset with smallest, until one is left. Between subsets of equal sums the
-    one with fewer items counts as smaller, so loads of 0 spread out as well.
+    smallest sums differ most are merged, largest subset with smallest, until one is left. Between subsets of equal
+    sums the one with fewer items counts as smaller, so loads of 0 spread out as well.
 
     Returns:
         The subset of each load, int32[n]. Subsets are numbered by their first load, so the result is a function of the

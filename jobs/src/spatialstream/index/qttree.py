@@ -1,14 +1,14 @@
 """The QT-tree: a quadtree whose nodes are split by space or by text (SSTD, section 4.1.2), and routing by it (4.2).
 
 A spatial node sends an object to the child whose quarter covers it; a quarter owns its west and south border. A textual
-node's children all have its box; an object goes to the child whose workload grows least by it, under the keyword lists as
-they were when the tree was built: they stay frozen, so that a replay routes identically. Ties are broken by a stable hash
-of the object's id. :mod:`spatialstream.index.construction` builds trees.
+node's children all have its box; an object goes to the child whose workload grows least by it, under the keyword lists
+as they were when the tree was built: they stay frozen, so that a replay routes identically. Ties are broken by a stable
+hash of the object's id. :mod:`spatialstream.index.construction` builds trees.
 
-The textual choice needs the sum of p_w over an object's terms that a child does not have yet. The tree has one dictionary
-of its most used query keywords, sorted by use; each textual node has a row of 4-bit masks over it, which tell the children
-whose list has a term, and shares with the nodes of the same cell a row of (p_w in M_srq, p_w in M_skq), in fixed point:
-sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0.
+The textual choice needs the sum of p_w over an object's terms that a child does not have yet. The tree has one
+dictionary of its most used query keywords, sorted by use; each textual node has a row of 4-bit masks over it, for the
+children whose list has a term, and shares with the nodes of the same cell a row of (p_w in M_srq, p_w in M_skq), in
+fixed point: sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0.
 
 Cost: O(depth) for an object, with O(terms) at textual nodes; O(depth x leaves that it concerns) for a query.
 """
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from spatialstream.index.base import GlobalIndex, Leaves
 from spatialstream.index.cost import keyword_coverage
 from spatialstream.index.covers import region_parts
-from spatialstream.index.hashing import find_all, hash_bytes, hash_strings, make_table, mix
+from spatialstream.index.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
 from spatialstream.model.arrays import string_view
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
 from spatialstream.model.kernels import kernel
@@ -43,7 +43,7 @@ UNIT = 1 << 31
 
 
 class Nodes(NamedTuple):
-    """All nodes; 0 is the root. The children of a node stand together: (south-west, south-east, north-west, north-east).
+    """All nodes; 0 is the root. Children stand together: south-west, south-east, north-west, north-east.
 
     Attributes:
         kind: int8[n], LEAF, SPATIAL or TEXTUAL.
@@ -82,49 +82,46 @@ class TextualNodes(NamedTuple):
     lengths: npt.NDArray[np.float64]
 
 
-# ---------------------------------------------------------------------------------------------------------------- kernels
+# ------------------------------------------------------------------------------------------------------------ kernels
 
 
 @kernel
-def increment(
-    objects: float,
-    srq_mass: int,
-    skq_mass: int,
-    srq_new: int,
-    skq_new: int,
-    weight: npt.NDArray[np.float64],
-    lengths: npt.NDArray[np.float64],
-) -> float:
-    """By how much W_srq and W_skq of a child grow if it takes an object (Eqn 2, weighted; the other terms grow equally).
+def growth(objects: float, mass: int, new: int, lengths: npt.NDArray[np.float64]) -> float:
+    """By how much Pr(q.φ ⊆ P.φ) abs(O) grows, for SRQ or SKQ, if P takes one more object.
 
     Args:
-        objects: abs(O) of the child before.
-        srq_mass: H_srq before, in fixed point.
-        skq_mass: H_skq before.
-        srq_new: what the object's new keywords add to H_srq.
-        skq_new: what they add to H_skq.
-        weight: Pr(srq) p_srq and Pr(skq) p_skq.
-        lengths: of SRQ and SKQ, see :class:`TextualNodes`.
+        objects: abs(O) before.
+        mass: H before, in fixed point.
+        new: what the object's new keywords add to H.
+        lengths: Pr(abs(q.φ) = l).
     """
-    result = 0.0
-    for kind in range(2):
-        if weight[kind] > 0.0:
-            mass, new = (srq_mass, srq_new) if kind == 0 else (skq_mass, skq_new)
-            after = keyword_coverage(lengths[kind], (mass + new) / UNIT)
-            # the objects that are there already pay only if the coverage changes; exactly 0 if not, so that ties are ties
-            grown = 0.0 if new == 0 else objects * (after - keyword_coverage(lengths[kind], mass / UNIT))
-            result += weight[kind] * (grown + after)
-    return result
+    after = keyword_coverage(lengths, (mass + new) / UNIT)
+    if new == 0:  # so that equal costs come out equal
+        return after
+    return after + objects * (after - keyword_coverage(lengths, mass / UNIT))
+
+
+@kernel
+def add_missing(mask: int, srq: np.int64, skq: np.int64, new: npt.NDArray[np.int64]) -> None:
+    """Add a term's p_w to ``new`` int64[4, 2] of each child whose bit in ``mask`` is not set."""
+    for child in range(4):
+        missing = 1 - ((mask >> child) & 1)
+        new[child, 0] += missing * srq
+        new[child, 1] += missing * skq
+
+
+@kernel
+def ties(cost: npt.NDArray[np.float64]) -> int:
+    """How many of 4 costs are the smallest."""
+    best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
+    return int(cost[0] == best) + int(cost[1] == best) + int(cost[2] == best) + int(cost[3] == best)
 
 
 @kernel
 def choose(cost: npt.NDArray[np.float64], seed: Any) -> int:
     """The child with the smallest cost, of 4; between equal ones the bits of ``seed`` (uint64) decide."""
+    skip = int(seed % np.uint64(ties(cost)))
     best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
-    ties = 0
-    for i in range(4):
-        ties += cost[i] == best
-    skip = 0 if ties == 1 else int(seed % np.uint64(ties))
     for i in range(4):
         if cost[i] == best:
             if skip == 0:
@@ -135,7 +132,7 @@ def choose(cost: npt.NDArray[np.float64], seed: Any) -> int:
 
 @kernel
 def tie_seed(hashed: Any, node: int) -> Any:
-    """Bits (uint64) that decide a tie at a node: other ones at each node, or nested ties would all fall the same way."""
+    """Bits (uint64) that decide a tie at a node; each has its own, or nested ties would all fall the same way."""
     return mix(hashed + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -148,43 +145,27 @@ def _textual_child(
     codes: npt.NDArray[np.int32],
     start: int,
     end: int,
+    new: npt.NDArray[np.int64],
     cost: npt.NDArray[np.float64],
 ) -> bool:
     """Fill ``cost`` with the increments of the four children; whether the smallest one is unique."""
     row = nodes.row[node]
     cell = texts.cell[row]
-    srq_new = (0, 0, 0, 0)
-    skq_new = (0, 0, 0, 0)
-    s0, s1, s2, s3 = srq_new
-    k0, k1, k2, k3 = skq_new
+    new[:] = 0
     for i in range(start, end):
         term = known[codes[i]]
         if term >= 0:
-            srq = np.int64(texts.chance[cell, term, 0])
-            skq = np.int64(texts.chance[cell, term, 1])
-            mask = texts.mask[row, term]
-            if mask & 1 == 0:
-                s0 += srq
-                k0 += skq
-            if mask & 2 == 0:
-                s1 += srq
-                k1 += skq
-            if mask & 4 == 0:
-                s2 += srq
-                k2 += skq
-            if mask & 8 == 0:
-                s3 += srq
-                k3 += skq
-    weight = texts.weight[row]
-    mass = texts.mass[row]
-    objects = texts.objects[row]
-    lengths = texts.lengths
-    cost[0] = increment(objects[0], mass[0, 0], mass[0, 1], s0, k0, weight, lengths)
-    cost[1] = increment(objects[1], mass[1, 0], mass[1, 1], s1, k1, weight, lengths)
-    cost[2] = increment(objects[2], mass[2, 0], mass[2, 1], s2, k2, weight, lengths)
-    cost[3] = increment(objects[3], mass[3, 0], mass[3, 1], s3, k3, weight, lengths)
-    best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
-    return (cost[0] == best) + (cost[1] == best) + (cost[2] == best) + (cost[3] == best) == 1
+            srq, skq = np.int64(texts.chance[cell, term, 0]), np.int64(texts.chance[cell, term, 1])
+            add_missing(texts.mask[row, term], srq, skq, new)
+    cost[:] = 0.0
+    for kind in range(2):
+        weight = texts.weight[row, kind]
+        if weight > 0.0:
+            lengths = texts.lengths[kind]
+            for child in range(4):
+                grown = growth(texts.objects[row, child], texts.mass[row, child, kind], new[child, kind], lengths)
+                cost[child] += weight * grown
+    return ties(cost) == 1
 
 
 @kernel
@@ -206,6 +187,7 @@ def _route_objects(
     id_bytes: npt.NDArray[np.uint8],
     out: npt.NDArray[np.int32],
 ) -> None:
+    new = np.empty((4, 2), np.int64)
     cost = np.empty(4)
     for i in range(len(out)):
         node = 0
@@ -214,7 +196,7 @@ def _route_objects(
         while nodes.kind[node] != LEAF:
             if nodes.kind[node] == SPATIAL:
                 child = _quarter(nodes.box[node], x[i], y[i])
-            elif _textual_child(nodes, texts, node, known, codes, offsets[i], offsets[i + 1], cost):
+            elif _textual_child(nodes, texts, node, known, codes, offsets[i], offsets[i + 1], new, cost):
                 child = choose(cost, hashed)
             else:
                 if not is_hashed:
@@ -286,21 +268,19 @@ def _route_regions(
 
 
 @kernel
-def _nearest_leaves(
-    nodes: Nodes, texts: TextualNodes, at: npt.NDArray[np.float64], out: npt.NDArray[np.int32]
-) -> None:
+def _nearest_leaves(nodes: Nodes, texts: TextualNodes, at: npt.NDArray[np.float64], out: npt.NDArray[np.int32]) -> None:
     for i in range(len(out)):
         node = 0
         while nodes.kind[node] != LEAF:
             if nodes.kind[node] == SPATIAL:
                 child = _quarter(nodes.box[node], at[i, 0], at[i, 1])
             else:
-                child = np.argmax(texts.objects[nodes.row[node]])
+                child = int(np.argmax(texts.objects[nodes.row[node]]))
             node = nodes.child[node] + child
         out[i] = nodes.leaf[node]
 
 
-# -------------------------------------------------------------------------------------------------------------- the index
+# ---------------------------------------------------------------------------------------------------------- the index
 
 
 class QTTree(GlobalIndex):
@@ -310,7 +290,7 @@ class QTTree(GlobalIndex):
         space: the space that the root covers.
         nodes: the nodes.
         texts: the textual ones among them.
-        table: the dictionary, a table of :func:`spatialstream.index.hashing.make_table`.
+        table: the dictionary.
         leaves: the leaves, in the order of their numbers.
     """
 
@@ -321,7 +301,7 @@ class QTTree(GlobalIndex):
         space: Space,
         nodes: Nodes,
         texts: TextualNodes,
-        table: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]],
+        table: Table,
         leaves: Leaves,
     ) -> None:
         self.space = space
@@ -339,13 +319,12 @@ class QTTree(GlobalIndex):
         """See :class:`GlobalIndex`."""
         terms = objects.terms
         if len(self.texts.cell):
-            known = find_all(*self.table, hash_strings(terms.vocabulary))
+            known = find_all(self.table, hash_strings(terms.vocabulary))
         else:
             known = np.empty(0, np.int32)  # never looked at
         out = np.empty(len(objects), np.int32)
-        _route_objects(
-            self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *string_view(objects.ids), out
-        )
+        ids = string_view(objects.ids)
+        _route_objects(self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *ids, out)
         return out
 
     def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -373,7 +352,7 @@ class QTTree(GlobalIndex):
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """See :class:`GlobalIndex`."""
-        arrays: dict[str, npt.NDArray[Any]] = {"table.keys": self.table[0], "table.values": self.table[1]}
+        arrays: dict[str, npt.NDArray[Any]] = {"table.keys": self.table.keys, "table.values": self.table.values}
         for group, columns in (("nodes", self.nodes._asdict()), ("texts", self.texts._asdict())):
             arrays |= {f"{group}.{name}": array for name, array in columns.items()}
         for name in Leaves.__slots__:
@@ -387,7 +366,7 @@ class QTTree(GlobalIndex):
             Space.parse(meta["space"]),
             Nodes(*(arrays[f"nodes.{name}"] for name in Nodes._fields)),
             TextualNodes(*(arrays[f"texts.{name}"] for name in TextualNodes._fields)),
-            (arrays["table.keys"], arrays["table.values"]),
+            Table(arrays["table.keys"], arrays["table.values"]),
             Leaves(*(arrays[f"leaves.{name}"] for name in Leaves.__slots__)),
         )
 
@@ -395,7 +374,8 @@ class QTTree(GlobalIndex):
 def prepare() -> None:
     """Compile all kernels of this module."""
     box = np.array([WGS84.bounds])
-    nodes = Nodes(np.zeros(1, np.int8), *(np.full(1, value, np.int32) for value in (-1, 0, -1)), box)
+    none = np.full(1, -1, np.int32)
+    nodes = Nodes(np.zeros(1, np.int8), none, np.zeros(1, np.int32), none, box)
     texts = TextualNodes(
         np.empty((0, 0), np.uint8),
         np.empty(0, np.int32),

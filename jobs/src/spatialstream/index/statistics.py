@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.index.cost import CellStatistics
@@ -51,7 +50,7 @@ def _scatter(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-# --------------------------------------------------------------------------------------------- which cells a query reaches
+# ---------------------------------------------------------------------------------------- which cells a query reaches
 
 
 @kernel
@@ -62,7 +61,7 @@ def _visit(
     offsets: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],
 ) -> None:
-    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets c in part, 2 c + 1 where it covers c.
+    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
 
     Cells below a covered one are left out. With empty ``rows`` only counts into ``offsets[1:]``, else fills ``rows``.
     """
@@ -119,11 +118,11 @@ def _pair_keys(
 
 
 def _finest_ranges(space: Space, parts: npt.NDArray[np.float64], levels: int) -> npt.NDArray[np.int64]:
-    """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells; an empty one stays empty."""
+    """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
     side = 1 << levels
     west, south, east, north = space.bounds
-    scaled = (parts - (west, south, west, south)) * (np.array([side, side, side, side]) / ([east - west, north - south] * 2))
-    ranges = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
+    scaled = (parts - np.array([west, south] * 2)) * (side / np.array([east - west, north - south] * 2))
+    ranges: npt.NDArray[np.int64] = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
     ranges[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
     return ranges
 
@@ -149,7 +148,7 @@ def _add_up(counts: npt.NDArray[np.float64], levels: int) -> None:
         counts[first:last] = counts[4 * first + 1 : 4 * last + 1].reshape(-1, 4).sum(axis=1)
 
 
-# ------------------------------------------------------------------------------------------------------- how far a kNN reaches
+# ---------------------------------------------------------------------------------------------- how far a kNN reaches
 
 
 def _nearest_boxes(
@@ -157,11 +156,11 @@ def _nearest_boxes(
 ) -> npt.NDArray[np.float64]:
     """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
 
-    A search region is the circle around ρ that holds k objects with all the keywords and of the right time. Take keywords
-    and time as independent: of the sampled objects one in ``1 / selectivity`` qualifies, where the selectivity is the product
-    of the keywords' document frequencies and of min(1, duration / span). So the circle has to hold m = k / selectivity
-    objects. The density around ρ is that of the smallest cell of J that covers ρ and holds m objects; the radius
-    follows from m = density π r². If there are not m objects at all, every cell is reached.
+    A search region is the circle around ρ that holds k objects with all the keywords and of the right time. Keywords
+    and time are taken as independent: of the sampled objects one in 1 / selectivity qualifies, where the selectivity
+    is the product of the keywords' document frequencies and of min(1, duration / span). So the circle has to hold m =
+    k / selectivity objects. The density around ρ is that of the smallest cell of J that covers ρ and holds m objects;
+    the radius follows from m = density π r². If there are not m objects at all, every cell is reached.
     """
     n = len(objects)
     frequency = np.bincount(objects.terms.codes, minlength=len(objects.terms.vocabulary))
@@ -195,15 +194,15 @@ def _nearest_boxes(
     return parts
 
 
-# -------------------------------------------------------------------------------------------------------------- the counts
+# --------------------------------------------------------------------------------------------------------- the counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordCounts:
     """How often the queries of a type that reach a cell have each keyword, sparse.
 
-    Row 2 c counts queries that reach cell c and not all of it, row 2 c + 1 those that cover c: they concern every cell below
-    it too, and are written down once.
+    Row 2 c counts queries that reach cell c and not all of it, row 2 c + 1 those that cover c: they concern every cell
+    below it too, and are written down once.
 
     Attributes:
         offsets: int64[2 cells + 1]; row r is the entries from ``offsets[r]`` to ``offsets[r + 1]``.
@@ -216,7 +215,9 @@ class KeywordCounts:
     count: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, keys: npt.NDArray[np.int64], weights: npt.NDArray[np.float64] | None, rows: int, terms: int) -> KeywordCounts:
+    def of(
+        cls, keys: npt.NDArray[np.int64], weights: npt.NDArray[np.float64] | None, rows: int, terms: int
+    ) -> KeywordCounts:
         """From keys row * terms + term, each of weight 1 unless ``weights`` are given; equal keys are added up."""
         if weights is None:
             keys = np.sort(keys)
@@ -288,8 +289,8 @@ class Statistics:
 
         Args:
             space: the stream's space.
-            objects: the objects that came in the period. The search regions of SKQs and CKQs are estimated from them, see
-                :func:`_nearest_boxes`.
+            objects: the objects that came in the period. The search regions of SKQs and CKQs are estimated from them:
+                from the density of objects around ρ and the frequency of the keywords.
             queries: the queries that came; cancellations are passed over.
             span: its length in ms.
             levels: the finest level of J.
@@ -356,7 +357,7 @@ class Statistics:
 
         Args:
             recent: the later period's.
-            keep: what is left of a count of these, e.g. exp(-elapsed / memory) for an exponential decay; 1 forgets nothing.
+            keep: what is left of these counts, e.g. exp(-elapsed / memory) for exponential decay; 1 forgets nothing.
         """
         terms = np.union1d(self.terms, recent.terms)
         ranks = [np.searchsorted(terms, each.terms) for each in (self, recent)]
@@ -381,17 +382,19 @@ class Statistics:
             keep * self.span + recent.span,
         )
 
-    # ------------------------------------------------------------------------------------------------- probabilities, rates
+    # -------------------------------------------------------------------------------------------- probabilities, rates
 
     def cell(self, cell: int) -> CellStatistics:
         """What the cost model wants to know of a cell. A type that no query has has probability 0."""
         lengths = self.lengths[[SRQ, SKQ]]
-        lifetime = np.array([chance @ duration for chance, duration in map(self.duration_distribution, range(len(TYPES)))])
+        longest = int(np.flatnonzero(np.append(1.0, lengths.any(axis=0)))[-1])
+        lengths = lengths[:, : max(longest, 1)].copy()
+        durations = [self.duration_distribution(kind) for kind in range(len(TYPES))]
         return CellStatistics(
             self.queries / max(float(self.queries.sum()), 1e-300),
             self.reached[:, cell] / np.maximum(self.queries, 1e-300),
             lengths / np.maximum(lengths.sum(axis=1, keepdims=True), 1e-300),
-            lifetime,
+            np.array([chance @ duration for chance, duration in durations]),
         )
 
     def duration_distribution(self, kind: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -400,7 +403,7 @@ class Statistics:
         return count / max(float(count.sum()), 1e-300), self.duration_sums[kind] / np.maximum(count, 1e-300)
 
     def keyword_distribution(self, cell: int, kind: int) -> npt.NDArray[np.float64]:
-        """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 if there is no keyword."""
+        """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 without keywords."""
         counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
         return counts / max(float(counts.sum()), 1e-300)
 
@@ -409,7 +412,7 @@ class Statistics:
         return float(self.objects[cell]) / max(self.span, 1.0)
 
     def rates(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared among the sample's there.
+        """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.
 
         So the rates of the objects of any partition add up to its E_P, also of a textual share of a cell.
         """

@@ -1,4 +1,4 @@
-"""Routing versions: a global index and the mapping table that says which slot has which leaf (SSTD, sections 4.1.2, 5.2)."""
+"""Routing versions: a global index and the mapping table that says which slot has which leaf (SSTD, 4.1.2, 5.2)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class RoutingVersion:
     @property
     def loads(self) -> npt.NDArray[np.float64]:
         """The workload of each slot by Eqn 2, as estimated when the index was built: float64[slots]."""
-        return np.bincount(self.mapping, self.index.leaves.load, minlength=self.slots)
+        result: npt.NDArray[np.float64] = np.zeros(self.slots)
+        np.add.at(result, self.mapping, self.index.leaves.load)
+        return result
 
     @property
     def imbalance(self) -> float:
@@ -128,9 +130,9 @@ def build(
 ) -> RoutingVersion:
     """A routing version for a stream that goes on as its sample: statistics, QT-tree, allocation of leaves to slots.
 
-    To the sampled queries one STQ over the whole space is added. Where there are many it changes nothing; where there are
-    few or none, it makes leaves that no query concerns count by their objects. Without sampled objects they are
-    taken to be spread evenly.
+    To the sampled queries one STQ over the whole space is added. Where there are many it changes nothing; where
+    there are few or none, it makes leaves that no query concerns count by their objects. Without sampled objects they
+    are taken to be spread evenly.
 
     Args:
         space: the stream's space.

@@ -281,10 +281,11 @@ class ContinuousNearestIndex:
         first, chunk = 0, max(16, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
-            part = ProbeBatch.of(self._space, _slice(objects, first, last))
+            part = _slice(objects, first, last)
+            batch = ProbeBatch.of(self._space, part)
             pairs = 0
             for position in range(len(self._tiers.tiers) - 1, -1, -1):
-                matched, at, number, d = self._offer(part, position)
+                matched, at, number, d = self._offer(part, batch, position)
                 pairs += matched
                 positions.append((at + first).astype(np.int32))
                 numbers.append(number)
@@ -297,10 +298,12 @@ class ContinuousNearestIndex:
         order = np.lexsort((number, at))
         return Candidates(number[order], at[order], d[order])
 
-    def _offer(self, batch: ProbeBatch, position: int) -> tuple[int, npt.NDArray[np.int32], Ints, Floats]:
+    def _offer(
+        self, part: ObjectBatch, batch: ProbeBatch, position: int
+    ) -> tuple[int, npt.NDArray[np.int32], Ints, Floats]:
         """Offer objects to one tier: how many matched, then object, number and distance of each accepted pair."""
         queries, tier = self._queries, self._tiers.tiers[position]
-        matches, part = tier.grid.probe(batch), batch.objects
+        matches = tier.grid.probe(batch)
         matched, rows = matches.objects, tier.rows[matches.queries]
         pair, d = np.empty(len(rows), np.int64), np.empty(len(rows))
         found, self._distances, self._times, self._top = _offer(

@@ -1,21 +1,20 @@
-"""ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire all the time.
+"""ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire at any time.
 
-A log-structured merge of :class:`~spatialstream.local.grid.KeywordGrid` (O'Neil et al., "The log-structured merge-tree", 1996):
-registrations gather in a small tail; the tail becomes a tier, and a tier is merged with the next older one as long as that
-is at most 4 times as large, up to a largest size of 524,288 queries. Tiers are immutable but for the ends of lifetimes. A query
-that has expired is skipped at once, leaves at the next merge of its tier, and a tier of which more than half is dead is
-rebuilt by itself.
+A log-structured merge (O'Neil et al., "The log-structured merge-tree", 1996) of immutable grids
+(:class:`~spatialstream.local.grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier; a tier is merged
+with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries. Of a tier only the
+ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is merged; a tier of which
+more than half is dead is rebuilt by itself.
 
-Cost, for n queries: O(log n) rewrites each, about 1 us apiece, in registrations. The longest pause is the rebuild of one full
-tier, about half a second; at most one merge above 65,536 rows is begun by any one call. Matching visits n / 524,288 full tiers and at
-most five smaller ones.
+Cost: a query is rewritten O(log n) times, about 1 us each. The longest pause of one call is the rebuild of one full tier,
+about half a second, because a call begins at most one merge of more than 65,536 queries (registering more than a full
+tier at once apart). Matching visits n / 524,288 full tiers and about five smaller ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +31,30 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["ContinuousRangeIndex", "Matches", "prepare"]
+__all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
-_TAIL = 4096
-_RATIO = 4
-_FULL = 1 << 19
-_LARGE = 1 << 16
 _OVERLAYS = 8
 _NEVER = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiering:
+    """When tiers are built and merged.
+
+    Attributes:
+        tail: registrations that are gathered before they become a tier; also, no two tiers stay apart that are smaller.
+        ratio: a tier is merged with the next older one if that is at most so many times as large.
+        full: largest size that a merge may give; bounds the longest pause.
+        large: a merge of more queries than this is the last of a call.
+    """
+
+    tail: int = 4096
+    ratio: int = 4
+    full: int = 1 << 19
+    large: int = 1 << 16
+
+
+DEFAULT_TIERING = Tiering()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +120,8 @@ class _Rows:
 
 
 def _dead(life: npt.NDArray[np.int64], horizon: int) -> npt.NDArray[np.bool_]:
-    return life[:, 1] <= np.maximum(life[:, 0], horizon)
+    dead: npt.NDArray[np.bool_] = life[:, 1] <= np.maximum(life[:, 0], horizon)
+    return dead
 
 
 def _half_dead_at(life: npt.NDArray[np.int64]) -> int:
@@ -225,10 +241,12 @@ class ContinuousRangeIndex:
 
     Args:
         space: of objects and regions.
+        tiering: sizes of the internal tiers; they change speed and pauses, never matches.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, tiering: Tiering = DEFAULT_TIERING) -> None:
         self.space = space
+        self._tiering = tiering
         self._tiers: list[_Tier] = []
         self._tail: list[_Rows] = []
         self._tail_size = 0
@@ -248,6 +266,11 @@ class ContinuousRangeIndex:
         """Sizes of the tiers, oldest first, dead queries included."""
         return [len(tier) for tier in self._tiers]
 
+    @property
+    def tail(self) -> int:
+        """Number of registrations that have not become a tier yet."""
+        return self._tail_size
+
     def register(
         self,
         numbers: npt.NDArray[np.int64],
@@ -264,7 +287,8 @@ class ContinuousRangeIndex:
             ids: utf8[n], what the queries are called in results.
             regions: n regions.
             keywords: n sets of keywords.
-            start, end: int64[n], ms: objects with ``start <= o.t < end`` count.
+            start: int64[n], ms; objects with ``start <= o.t < end`` count.
+            end: int64[n], ms.
 
         Raises:
             ValueError: the columns differ in length.
@@ -272,9 +296,10 @@ class ContinuousRangeIndex:
         if {len(ids), len(regions), len(keywords), len(start), len(end)} != {len(numbers)}:
             raise ValueError("the columns of a registration must be of one length")
         rows = _Rows(numbers, ids, regions, keywords, np.column_stack([start, end]))
-        if len(rows) > _FULL:
-            for first in range(0, len(rows), _FULL):
-                self._add(rows.take(np.arange(first, min(first + _FULL, len(rows)))))
+        full = self._tiering.full
+        if len(rows) > full:
+            for first in range(0, len(rows), full):
+                self._add(rows.take(np.arange(first, min(first + full, len(rows)))))
         else:
             self._add(rows)
 
@@ -314,8 +339,7 @@ class ContinuousRangeIndex:
             return Matches(none, np.empty(0, np.int64), none, none, (), 0)
         batch = ProbeBatch.of(self.space, objects)
         found = [tier.grid.probe(batch, tier.life, self._horizon) for tier in self._tiers]
-        cursor = np.zeros(len(objects), np.int64)
-        np.cumsum(sum(np.diff(each.starts) for each in found)[:-1], out=cursor[1:])
+        cursor = np.sum([each.starts[:-1] for each in found], axis=0)
         m = sum(len(each.queries) for each in found)
         object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
         number = np.empty(m, np.int64)
@@ -324,7 +348,8 @@ class ContinuousRangeIndex:
             ascending &= _gather(each.starts, each.queries, tier.numbers, i, cursor, object_, number, tiers, position)
         if not ascending:
             order = np.lexsort((number, object_))
-            object_, number, tiers, position = (column[order] for column in (object_, number, tiers, position))
+            object_, number = object_[order], number[order]
+            tiers, position = tiers[order], position[order]
         ids = tuple(tier.ids for tier in self._tiers)
         return Matches(object_, number, tiers, position, ids, sum(each.candidates for each in found))
 
@@ -362,9 +387,11 @@ class ContinuousRangeIndex:
         }
 
     @classmethod
-    def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> ContinuousRangeIndex:
+    def restore(
+        cls, space: Space, manifest: Manifest, read: ReadFile, tiering: Tiering = DEFAULT_TIERING
+    ) -> ContinuousRangeIndex:
         """See :mod:`spatialstream.local.state`."""
-        result = cls(space)
+        result = cls(space, tiering)
         result._horizon = manifest["horizon"]
         result._frequencies = TermFrequencies.restore(manifest["frequencies"], read)
         result._overlays = list(manifest["overlays"])
@@ -384,7 +411,7 @@ class ContinuousRangeIndex:
             return
         self._tail.append(rows)
         self._tail_size += len(rows)
-        if self._tail_size >= _TAIL:
+        if self._tail_size >= self._tiering.tail:
             self._flush()
 
     def _flush(self) -> None:
@@ -412,7 +439,7 @@ class ContinuousRangeIndex:
                 continue
             first, last = merged
             size = self._rebuild(first, last)
-            if size > _LARGE:
+            if size > self._tiering.large:
                 return
             at = min(first, len(self._tiers) - 1)
 
@@ -421,7 +448,8 @@ class ContinuousRangeIndex:
         size = len(self._tiers[at])
         if at > 0:
             older = len(self._tiers[at - 1])
-            if older + size <= _FULL and older <= max(_RATIO * size, _TAIL):
+            rules = self._tiering
+            if older + size <= rules.full and older <= max(rules.ratio * size, rules.tail):
                 return at - 1, at
         if self._tiers[at].half <= self._horizon:
             return at, at

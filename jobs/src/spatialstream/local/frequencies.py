@@ -1,9 +1,9 @@
 """Approximate term frequencies of a stream in bounded memory: which keyword of a query is the rarest in objects.
 
-A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of depth 1.
-Frequent words, on which everything depends, are told apart; two rare words may share a counter, which does no harm. The
-stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before each such window the counts are halved, so
-old habits fade and a checkpoint seldom has anything new to write. Deterministic: a function of the batches it was given.
+A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of
+depth 1. Frequent words, on which everything depends, are told apart; two rare words may share a counter, which does no
+harm. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before each such window the counts
+are halved, so old habits fade and a checkpoint seldom has anything new to write. Deterministic: a function of the batches.
 
 Cost: nothing outside the windows, O(terms) inside them; 64 KB.
 """
@@ -54,7 +54,8 @@ class TermFrequencies:
 
     def of(self, vocabulary: pa.StringArray) -> npt.NDArray[np.float64]:
         """The count of each word of a vocabulary; never below the true one of the objects counted and not faded."""
-        return self._counters[_counter(TermKeys.of_vocabulary(vocabulary))].astype(np.float64)
+        counts: npt.NDArray[np.uint32] = self._counters[_counter(TermKeys.of_vocabulary(vocabulary))]
+        return counts.astype(np.float64)
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -76,4 +77,5 @@ def _counter(keys: TermKeys) -> npt.NDArray[Any]:
     lengths = np.diff(keys.offsets)[keys.used].astype(np.uint64)
     mixed = keys.keys.view(np.uint64) ^ (lengths << np.uint64(56))
     mixed ^= mixed >> np.uint64(32)
-    return (mixed * _MIX) >> np.uint64(64 - _COUNTERS_LOG2)
+    counter: npt.NDArray[Any] = (mixed * _MIX) >> np.uint64(64 - _COUNTERS_LOG2)
+    return counter

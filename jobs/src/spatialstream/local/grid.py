@@ -1,20 +1,24 @@
 """KeywordGrid: standing range-keyword queries, pruned by space and by rarest keyword together.
 
 The idea of FAST (Mahmood, Aref, Aly: "FAST: Frequency-Aware Indexing for Spatio-Textual Data Streams", ICDE 2018), as
-immutable flat arrays: a pyramid of grids; a query is kept at the deepest level where its cover still meets only a few cells,
-and there under its rarest keyword alone. What is done otherwise than there:
+immutable flat arrays: a pyramid of grids; a query is kept at the deepest level where its cover still meets only a few
+cells, and there under its rarest keyword alone. What is done otherwise than there:
 
 - A query is in every cell that its cover meets and a point lies in one cell of a level, so each match is found once.
-- Everything of a cell lies together: a directory (hash table) leads to the cell, a hash table of its own from keywords to
-  posting lists. The objects of a batch are visited in Z-order, so neighbours find their cell in the first-level cache.
-- A posting holds what decides most candidates on the spot: the cover's rectangle in 32-bit coordinates (rounding is
-  monotone, so strictly inside is inside, strictly outside is outside), and two more keywords. Only a point on the border of
-  the rounded rectangle, a circle, or a fourth keyword needs the query itself.
+- Everything of a cell lies together: a directory (hash table) leads to the cell, which has a filter (one bit a keyword), a
+  hash table from keywords to posting lists, and the lists. The objects of a batch are visited in Z-order, so that
+  neighbours find their cell in the first-level cache.
+- A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates, and one
+  signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly outside is
+  outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the query itself.
+- An object goes through stages (terms, cells, filters, tables, postings, exact checks), each a loop that keeps what
+  passes without a branch: a processor mispredicts tests that pass half of the time, and overlaps loads that do not wait
+  for one.
 - Words are looked up once per batch (:mod:`spatialstream.local.keywords`), with a mask of the levels at which each is
   some query's index keyword.
 
-Cost: an object takes one directory lookup per level that one of its terms is used at, one probe per such term, and one
-comparison per posting found. A query takes 1 to 4 postings of 32 bytes, 2.7 on average for a square of the worst size.
+Cost: an object takes one directory lookup per level that one of its terms is used at, one filter bit per such term, and
+one comparison per posting found. A query takes 1 to 4 postings of 16 bytes, 2.7 on average for a square.
 """
 
 from __future__ import annotations
@@ -46,14 +50,22 @@ MAX_LEVEL = 20
 """Deepest level of the pyramid; level l has 2^l x 2^l cells."""
 
 _CELLS = 4.0
+_TERMS = 8  # of an object; it scales an estimate
+_LEVEL_WORTH = 4.0  # candidates an object that are worth a level of their own
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _TOP = 4294967295.0
 _LAST, _CHECK_REGION, _CHECK_KEYWORDS = 1, 2, 4
 _LOCALITY_BITS = 7
+_BLOCK = 64
+_CHUNK = 256
+_LANE_ONES = 0x0001_0001_0001_0001
+_LOW_LANES = 0x0000_7FFF_0000_7FFF
+_HIGH_LANES = 0x7FFF_0000_7FFF_0000
+_LANE_TOPS = 0x8000_8000_8000_8000 - (1 << 64)  # as a signed 64-bit integer
 _DEGREES = 180.0 / math.pi
 
 
-# ------------------------------------------------------------------------------------------------------ space to integers
+# --------------------------------------------------------------------------------------------------- space to integers
 
 
 @kernel
@@ -131,7 +143,7 @@ def _frame(space: Space) -> npt.NDArray[np.float64]:
     return np.array([west, south, east, north, scale_x, scale_y, float(space.geographic)])
 
 
-# ------------------------------------------------------------------------------------------------------------------ build
+# ---------------------------------------------------------------------------------------------------- build
 
 
 @kernel
@@ -160,33 +172,63 @@ def _index_keywords(
 
 
 @kernel
-def _levels(
+def _natural_levels(
     frame: npt.NDArray[np.float64],
     kind: npt.NDArray[np.uint8],
     shape: npt.NDArray[np.float64],
     chosen: npt.NDArray[np.int32],
-    deepest: int,
-    masks: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint8]:
-    """The level of each query; sets its bit in the mask of the query's index keyword."""
+    chance: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+    """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
+
+    Returns:
+        levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w by h and
+        p the chance that an object has the index keyword.
+    """
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
-    levels = np.empty(len(kind), np.uint8)
+    levels, sums = np.empty(len(kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4))
     for query in range(len(kind)):
         a, b, c, d = shape[query]
         parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
-        width = rectangles[0, 2] - rectangles[0, 0]
+        width = (rectangles[0, 2] - rectangles[0, 0]) / 2.0**32
         if parts == 2:
-            width += rectangles[1, 2] - rectangles[1, 0]
-        height = rectangles[0, 3] - rectangles[0, 1]
-        level = deepest
-        while level > 0:
-            cell = 2.0 ** (32 - level)
-            if (width / cell + 1.0) * (height / cell + 1.0) <= _CELLS:
-                break
+            width += (rectangles[1, 2] - rectangles[1, 0]) / 2.0**32
+        height = (rectangles[0, 3] - rectangles[0, 1]) / 2.0**32
+        level = MAX_LEVEL
+        while level > 0 and (width * 2.0**level + 1.0) * (height * 2.0**level + 1.0) > _CELLS:
             level -= 1
         levels[query] = level
-        masks[chosen[query, 0]] |= np.int64(1) << level
-    return levels
+        p = chance[chosen[query, 0]]
+        sums[level, 0] += 1.0
+        sums[level, 1] += p * width * height
+        sums[level, 2] += p * (width + height)
+        sums[level, 3] += p
+    return levels, sums
+
+
+def _merged_levels(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    """Where to keep the queries of each level: in the next coarser one in use, if that adds few candidates an object.
+
+    A level costs every object a lookup; with a cell of side c a query is a candidate with probability p (w + c) (h + c).
+    """
+    sums = sums.copy()
+    target = np.arange(len(sums), dtype=np.uint8)
+    used = np.flatnonzero(sums[:, 0])[::-1]
+    for level, coarser in zip(used[:-1], used[1:], strict=True):
+        fine, coarse = 0.5**level, 0.5**coarser
+        if sums[level, 2] * (coarse - fine) + sums[level, 3] * (coarse**2 - fine**2) < _LEVEL_WORTH:
+            target[target == level] = coarser
+            sums[coarser] += sums[level]
+    return target
+
+
+@kernel
+def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], words: int) -> npt.NDArray[np.int64]:
+    """The levels at which each word is an index keyword; the last entry is for queries without keywords."""
+    masks = np.zeros(words + 1, np.int64)
+    for query in range(len(levels)):
+        masks[chosen[query, 0]] |= np.int64(1) << levels[query]
+    return masks
 
 
 @kernel
@@ -195,8 +237,29 @@ def _bucket(key: int, bits: int) -> int:
 
 
 @kernel
+def _word_hash(word: int) -> int:
+    return word * _MIX
+
+
+@kernel
+def _top(hash_: int, bits: int) -> int:
+    return (hash_ >> (64 - bits)) & ((np.int64(1) << bits) - 1)
+
+
+@kernel
+def _filter_words(bits: int) -> int:
+    """Length of the filter of a cell with 2^bits slots: a byte a slot."""
+    return (np.int64(1) << max(bits, 3)) >> 3
+
+
+@kernel
 def _cell_key(level: int, column: int, row: int) -> int:
     return (np.int64(level) << 40 | np.int64(column) << 20 | np.int64(row)) + 1
+
+
+@kernel
+def _cell_of_key(key: int) -> tuple[int, int, int]:
+    return (key - 1) >> 40, (key - 1) >> 20 & 0xFFFFF, (key - 1) & 0xFFFFF
 
 
 @kernel
@@ -262,6 +325,25 @@ def _assign_cells(
 
 
 @kernel
+def _within(coordinate: int, level: int) -> int:
+    """The place of a 32-bit coordinate within its cell, in 15 bits."""
+    return ((coordinate << level) & 0xFFFFFFFF) >> 17
+
+
+@kernel
+def _interval_within(low: int, high: int, cell: int, level: int) -> int:
+    """What a cell sees of an interval: two places within it, low | high << 16."""
+    first = _within(low, level) if low >> (32 - level) == cell else np.int64(0)
+    last = _within(high, level) if high >> (32 - level) == cell else np.int64(0x7FFF)
+    return first | last << 16
+
+
+@kernel
+def _query_of(tail: int) -> int:
+    return (tail & 0xFFFFFFFF) >> 3
+
+
+@kernel
 def _write_postings(
     frame: npt.NDArray[np.float64],
     kind: npt.NDArray[np.uint8],
@@ -271,56 +353,62 @@ def _write_postings(
     none: int,
     queries: npt.NDArray[np.int32],
     places: npt.NDArray[np.int64],
-    cells: int,
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1]."""
+    keys: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
+
+    A posting, int64[2]: interval of columns | interval of rows << 32; query << 3 | flags | signature bits of two more
+    keywords << 32.
+    """
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
-    bounds = np.zeros(cells + 1, np.int64)
+    bounds = np.zeros(len(keys) + 1, np.int64)
     for place in places:
         bounds[place + 1] += 1
-    for cell in range(cells):
+    for cell in range(len(keys)):
         bounds[cell + 1] += bounds[cell]
     cursor = bounds[:-1].copy()
-    postings = np.empty((len(queries), 8), np.uint32)
+    postings = np.empty((len(queries), 2), np.int64)
     previous = -1
-    flags = 0
+    tail, signature = np.int64(0), np.int64(0)
     for i in range(len(queries)):
-        query = queries[i]
+        query = np.int64(queries[i])
         if query != previous:
             previous = query
             a, b, c, d = shape[query]
             parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
-            flags = 0
+            tail = query << 3
             if parts == 2:
                 rectangles[0, 0], rectangles[0, 2] = 0, 0xFFFFFFFF
             if parts == 2 or kind[query] == CIRCLE:
-                flags |= _CHECK_REGION
-            if offsets[query + 1] - offsets[query] > 3:
-                flags |= _CHECK_KEYWORDS
+                tail |= _CHECK_REGION
+            if offsets[query + 1] - offsets[query] > 1:
+                tail |= _CHECK_KEYWORDS
+            second, third = np.int64(chosen[query, 1]), np.int64(chosen[query, 2])
+            signature = np.int64(0) if second == none else (second + 1) & 63
+            signature |= np.int64(0) if third == none else ((third + 1) & 63) << 6
+        level, column, row = _cell_of_key(keys[places[i]])
         at = cursor[places[i]]
         cursor[places[i]] += 1
-        for side in range(4):
-            postings[at, side] = rectangles[0, side]
-        postings[at, 4] = query
-        second, third = chosen[query, 1], chosen[query, 2]
-        postings[at, 5] = 0 if second == none else second + 1
-        postings[at, 6] = 0 if third == none else third + 1
-        postings[at, 7] = flags
+        postings[at, 0] = (
+            _interval_within(rectangles[0, 0], rectangles[0, 2], column, level)
+            | _interval_within(rectangles[0, 1], rectangles[0, 3], row, level) << 32
+        )
+        postings[at, 1] = tail | signature << 32
     return postings, bounds
 
 
 @kernel
 def _group_by_keyword(
     chosen: npt.NDArray[np.int32],
-    postings: npt.NDArray[np.uint32],
+    postings: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Group the postings of each cell by index keyword, in place.
 
     Returns:
-        directory int64[2^b, 2]: key of the cell; first slot << 6 | log2 of the number of slots. slots int64[s]: keyword + 1
-        << 32 | first posting.
+        directory int64[2^b, 2]: key of the cell; position in ``slots`` << 12 | level << 6 | log2 of its number of slots.
+        slots int64[s]: for each cell its filter, then its slots: keyword + 1 << 32 | first posting.
     """
     cells = len(keys)
     bits = 2
@@ -333,7 +421,7 @@ def _group_by_keyword(
     scratch = np.zeros(4 * largest, np.int64)
     words, starts = np.empty(largest, np.int64), np.empty(largest + 1, np.int64)
     group = np.empty(largest, np.int64)
-    copies = np.empty((largest, 8), np.uint32)
+    copies = np.empty((largest, 2), np.int64)
     slots = np.zeros(2 * len(postings) + 16, np.int64)
     used = 0
     for cell in range(cells):
@@ -345,8 +433,8 @@ def _group_by_keyword(
         groups = 0
         for i in range(size):
             copies[i] = postings[first + i]
-            word = np.int64(chosen[copies[i, 4], 0]) + 1
-            slot = _bucket(word, wide)
+            word = np.int64(chosen[_query_of(copies[i, 1]), 0]) + 1
+            slot = _top(_word_hash(word), wide)
             while scratch[slot] != 0 and scratch[slot] >> 32 != word:
                 slot = (slot + 1) & ((1 << wide) - 1)
             if scratch[slot] == 0:
@@ -364,30 +452,34 @@ def _group_by_keyword(
         narrow = 1
         while (1 << narrow) < 2 * groups:
             narrow += 1
-        if used + (1 << narrow) > len(slots):
-            grown = np.zeros(2 * len(slots) + (1 << narrow), np.int64)
+        filter_size = _filter_words(narrow)
+        base = used + filter_size
+        if base + (1 << narrow) > len(slots):
+            grown = np.zeros(2 * len(slots) + base + (1 << narrow), np.int64)
             grown[:used] = slots[:used]
             slots = grown
         for g in range(groups):
-            slot = _bucket(words[g], narrow)
-            while slots[used + slot] != 0:
+            hashed = _word_hash(words[g])
+            slot = _top(hashed, narrow)
+            slots[used + (slot >> 3)] |= np.int64(1) << (hashed >> 20 & 63)
+            while slots[base + slot] != 0:
                 slot = (slot + 1) & ((1 << narrow) - 1)
-            slots[used + slot] = words[g] << 32 | starts[g]
+            slots[base + slot] = words[g] << 32 | starts[g]
         for i in range(size):
             postings[starts[group[i]]] = copies[i]
             starts[group[i]] += 1
         for g in range(groups):
-            postings[starts[g] - 1, 7] |= _LAST
+            postings[starts[g] - 1, 1] |= _LAST
         slot = _bucket(keys[cell], bits)
         while directory[slot, 0] != 0:
             slot = (slot + 1) & ((1 << bits) - 1)
         directory[slot, 0] = keys[cell]
-        directory[slot, 1] = used << 6 | narrow
-        used += 1 << narrow
+        directory[slot, 1] = used << 12 | _cell_of_key(keys[cell])[0] << 6 | narrow
+        used = base + (1 << narrow)
     return directory, slots[:used].copy()
 
 
-# ------------------------------------------------------------------------------------------------------------------ match
+# ---------------------------------------------------------------------------------------------------- match
 
 
 @kernel
@@ -422,29 +514,304 @@ def _find_cell(directory: npt.NDArray[np.int64], bits: int, key: int) -> int:
 
 
 @kernel
-def _has(words: npt.NDArray[np.int64], count: int, word: int) -> bool:
-    for i in range(count):
-        if words[i] == word:
-            return True
-    return False
-
-
-@kernel
-def _match(
-    geographic: bool,
+def _in_z_order(
     order: npt.NDArray[np.int32],
     columns: npt.NDArray[np.uint32],
     rows: npt.NDArray[np.uint32],
     x: npt.NDArray[np.float64],
     y: npt.NDArray[np.float64],
     t: npt.NDArray[np.int64],
-    term_offsets: npt.NDArray[np.int32],
-    term_codes: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int32],
+    codes: npt.NDArray[np.int32],
+    used: npt.NDArray[np.int32],
+    words: int,
+) -> tuple[
+    npt.NDArray[np.uint32], npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]
+]:
+    """The objects' columns in the order of visits; terms coded by their place in ``used``."""
+    n = len(order)
+    recoded = np.empty(words, np.int32)
+    for i in range(len(used)):
+        recoded[used[i]] = i
+    cells, points = np.empty((n, 2), np.uint32), np.empty((n, 2))
+    times = np.empty(n, np.int64)
+    bounds, terms = np.empty(n + 1, np.int32), np.empty(offsets[n] - offsets[0], np.int32)
+    bounds[0] = 0
+    at = 0
+    for i in range(n):
+        o = order[i]
+        cells[i, 0], cells[i, 1] = columns[o], rows[o]
+        points[i, 0], points[i, 1] = x[o], y[o]
+        times[i] = t[o]
+        for j in range(offsets[o], offsets[o + 1]):
+            terms[at] = recoded[codes[j]]
+            at += 1
+        bounds[i + 1] = at
+    return cells, points, times, bounds, terms
+
+
+@kernel
+def _has(words: npt.NDArray[np.int64], first: int, last: int, word: int) -> bool:
+    for i in range(first, last):  # noqa: SIM110 (numba compiles no generator)
+        if words[i] & 0xFFFFFFFF == word:
+            return True
+    return False
+
+
+@kernel
+def _read_terms(
+    first: int,
+    last: int,
+    bounds: npt.NDArray[np.int32],
+    terms: npt.NDArray[np.int32],
+    tags: npt.NDArray[np.int64],
+    everyone: int,
+    words: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+    objects: npt.NDArray[np.int64],
+) -> None:
+    """Stage 1: the words of objects first .. last - 1 that some query has.
+
+    ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels); those of
+    object ``first + i`` are ``words[spans[i]:spans[i + 1]]``. ``everyone`` is the tag of a word that every object is taken
+    to have, that of the queries without keywords; 0 if there are none.
+    """
+    at = 0
+    for o in range(first, last):
+        spans[o - first] = at
+        signature, union = np.int64(1), np.int64(everyone)
+        for i in range(bounds[o], bounds[o + 1]):
+            tag = tags[terms[i]]
+            words[at] = tag
+            union |= tag
+            signature |= np.int64(1) << (tag & 63)  # bit 0 is always set
+            at += np.int64(tag != 0)
+        words[at] = everyone
+        at += np.int64(everyone != 0)
+        objects[o - first, 0], objects[o - first, 1] = signature, union >> 32
+    spans[last - first] = at
+
+
+@kernel
+def _visit_cells(
+    first: int,
+    last: int,
+    cells: npt.NDArray[np.uint32],
+    objects: npt.NDArray[np.int64],
+    directory: npt.NDArray[np.int64],
+    bits: int,
+    latest: npt.NDArray[np.int64],
+    visits: npt.NDArray[np.int64],
+) -> int:
+    """Stage 2: the cells of each object, (object, cell) into ``visits``. ``latest`` remembers a cell per level."""
+    count = 0
+    for o in range(first, last):
+        column, row, union = np.int64(cells[o, 0]), np.int64(cells[o, 1]), objects[o - first, 1]
+        level = 0
+        while union >> level != 0:
+            if union >> level & 1 != 0:
+                key = _cell_key(level, column >> (32 - level), row >> (32 - level))
+                if latest[level, 0] != key:
+                    latest[level, 0], latest[level, 1] = key, _find_cell(directory, bits, key)
+                visits[count, 0], visits[count, 1] = o - first, latest[level, 1]
+                count += np.int64(latest[level, 1] != 0)
+            level += 1
+    return count
+
+
+@kernel
+def _pass_filters(
+    count: int,
+    visits: npt.NDArray[np.int64],
+    words: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+    slots: npt.NDArray[np.int64],
+    hits: npt.NDArray[np.int64],
+) -> int:
+    """Stage 3: the words that a cell may have, visit << 32 | place of the word, into ``hits``."""
+    kept = 0
+    for i in range(count):
+        o, cell = visits[i]
+        base, level, narrow = cell >> 12, cell >> 6 & 63, cell & 63
+        for at in range(spans[o], spans[o + 1]):
+            tag = words[at]
+            hashed = _word_hash(tag & 0xFFFFFFFF)
+            hits[kept] = i << 32 | at
+            kept += slots[base + (_top(hashed, narrow) >> 3)] >> (hashed >> 20 & 63) & tag >> (32 + level) & 1
+    return kept
+
+
+@kernel
+def _find_lists(
+    count: int,
+    hits: npt.NDArray[np.int64],
+    visits: npt.NDArray[np.int64],
+    words: npt.NDArray[np.int64],
+    slots: npt.NDArray[np.int64],
+    postings: npt.NDArray[np.int64],
+    lists: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Stage 4: posting lists, (visit, first posting) into ``lists``.
+
+    Touches the first posting of each, so that the next stage finds it in the cache: these loads wait for nothing.
+    Returns how many lists, and a number that keeps the compiler from leaving the loads out.
+    """
+    kept, touched = 0, np.int64(0)
+    for i in range(count):
+        visit, word = hits[i] >> 32, words[hits[i] & 0xFFFFFFFF] & 0xFFFFFFFF
+        cell = visits[visit, 1]
+        base, narrow = (cell >> 12) + _filter_words(cell & 63), cell & 63
+        slot = _top(_word_hash(word), narrow)
+        entry = slots[base + slot]
+        while entry != 0 and entry >> 32 != word:
+            slot = (slot + 1) & ((np.int64(1) << narrow) - 1)
+            entry = slots[base + slot]
+        lists[kept, 0], lists[kept, 1] = visit, entry & 0xFFFFFFFF
+        kept += np.int64(entry != 0)
+    for i in range(kept):
+        touched |= postings[lists[i, 1], 1]
+    return kept, touched
+
+
+@kernel
+def _scan_lists(
+    first: int,
+    count: int,
+    lists: npt.NDArray[np.int64],
+    visits: npt.NDArray[np.int64],
+    cells: npt.NDArray[np.uint32],
+    objects: npt.NDArray[np.int64],
+    postings: npt.NDArray[np.int64],
+    survivors: npt.NDArray[np.int64],
+) -> tuple[int, npt.NDArray[np.int64], int]:
+    """Stage 5: postings whose rectangle and signature admit the object: (object, query << 3 | flags) into ``survivors``.
+
+    The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose top bits
+    tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns how many,
+    ``survivors`` (grown if need be), and the number of postings seen.
+    """
+    kept, seen = 0, 0
+    for i in range(count):
+        o, cell = visits[lists[i, 0]]
+        level = cell >> 6 & 63
+        x, y = _within(np.int64(cells[first + o, 0]), level), _within(np.int64(cells[first + o, 1]), level)
+        minuend, subtrahend = _LANE_TOPS | x | y << 32, x << 16 | y << 48
+        signature, posting = objects[o, 0], lists[i, 1]
+        last = np.int64(0)
+        while last == 0:
+            if kept + _CHUNK > len(survivors):
+                grown = np.empty((2 * len(survivors) + _CHUNK, 2), np.int64)
+                grown[:kept] = survivors[:kept]
+                survivors = grown
+            start, begin, stop = kept, posting, posting + _CHUNK
+            while last == 0 and posting < stop:
+                corners, tail = postings[posting, 0], postings[posting, 1]
+                lanes = (minuend | corners & _HIGH_LANES) - (subtrahend | corners & _LOW_LANES)
+                survivors[kept, 0], survivors[kept, 1] = lanes, tail
+                inside = np.int64(lanes & _LANE_TOPS == _LANE_TOPS)
+                kept += inside & (signature >> (tail >> 32 & 63)) & (signature >> (tail >> 38 & 63))
+                last = tail & _LAST
+                posting += 1
+            for j in range(start, kept):
+                border = np.int64((survivors[j, 0] - _LANE_ONES) & _LANE_TOPS != _LANE_TOPS)
+                survivors[j, 0] = o
+                survivors[j, 1] = (survivors[j, 1] & 0xFFFFFFFF) | border << 1
+            seen += posting - begin
+    return kept, survivors, seen
+
+
+@kernel
+def _check_keywords(
+    count: int,
+    survivors: npt.NDArray[np.int64],
+    words: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+    keyword_offsets: npt.NDArray[np.int32],
+    keyword_codes: npt.NDArray[np.int32],
+) -> int:
+    """Stage 6: keep the survivors whose object has all keywords."""
+    kept = 0
+    for i in range(count):
+        o, tail = survivors[i]
+        has_all = True
+        if tail & _CHECK_KEYWORDS != 0:
+            for k in range(keyword_offsets[tail >> 3], keyword_offsets[(tail >> 3) + 1]):
+                has_all = has_all and _has(words, spans[o], spans[o + 1], np.int64(keyword_codes[k]) + 1)
+        survivors[kept, 0], survivors[kept, 1] = o, tail
+        kept += np.int64(has_all)
+    return kept
+
+
+@kernel
+def _check_regions(
+    geographic: bool,
+    first: int,
+    count: int,
+    survivors: npt.NDArray[np.int64],
+    points: npt.NDArray[np.float64],
+    kind: npt.NDArray[np.uint8],
+    shape: npt.NDArray[np.float64],
+) -> int:
+    """Stage 7: keep those whose region holds the object: (object, query) from here on."""
+    kept = 0
+    for i in range(count):
+        o, tail = survivors[i]
+        query = tail >> 3
+        inside = True
+        if tail & _CHECK_REGION != 0:
+            a, b, c, d = shape[query]
+            inside = contains(geographic, kind[query], a, b, c, d, points[first + o, 0], points[first + o, 1])
+        survivors[kept, 0], survivors[kept, 1] = o, query
+        kept += np.int64(inside)
+    return kept
+
+
+@kernel
+def _check_lives(
+    first: int,
+    count: int,
+    survivors: npt.NDArray[np.int64],
+    times: npt.NDArray[np.int64],
+    life: npt.NDArray[np.int64],
+    horizon: int,
+) -> int:
+    """Stage 8: keep those that live at the object's time and beyond the horizon."""
+    kept = 0
+    for i in range(count):
+        o, query = survivors[i]
+        t, begin, end = times[first + o], life[query, 0], life[query, 1]
+        survivors[kept, 0], survivors[kept, 1] = o, query
+        kept += np.int64((begin <= t) & (t < end) & (horizon < end))
+    return kept
+
+
+@kernel
+def _sort(values: npt.NDArray[np.int32], first: int, last: int) -> None:
+    if last - first > 32:
+        values[first:last].sort()
+        return
+    for i in range(first + 1, last):
+        moved = values[i]
+        j = i
+        while j > first and values[j - 1] > moved:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = moved
+
+
+@kernel
+def _match(
+    geographic: bool,
+    cells: npt.NDArray[np.uint32],
+    points: npt.NDArray[np.float64],
+    times: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int32],
+    terms: npt.NDArray[np.int32],
     tags: npt.NDArray[np.int64],
     unconditional: int,
     directory: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
-    postings: npt.NDArray[np.uint32],
+    postings: npt.NDArray[np.int64],
     kind: npt.NDArray[np.uint8],
     shape: npt.NDArray[np.float64],
     keyword_offsets: npt.NDArray[np.int32],
@@ -453,129 +820,85 @@ def _match(
     life: npt.NDArray[np.int64],
     horizon: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int]:
-    """Matches of a batch: (starts int64[n + 1], queries int32[m] in ascending order per object, candidates seen)."""
-    n = len(order)
+    """Matches of a batch in the order of visits, a block of objects at a time through all stages.
+
+    Returns:
+        starts int64[n + 1]; queries int32[m], ascending for each object; number of postings seen.
+    """
+    n = len(cells)
     bits = 2
     while (1 << bits) < len(directory):
         bits += 1
-    longest = 1
-    for i in range(n):
-        longest = max(longest, term_offsets[i + 1] - term_offsets[i])
-    words, levels = np.empty(longest + 1, np.int64), np.empty(longest + 1, np.int64)
-    cell_keys, cell_values = np.zeros(32, np.int64), np.zeros(32, np.int64)
-    firsts, counts = np.empty(n, np.int64), np.empty(n, np.int64)
-    found = np.empty(max(1024, 4 * n), np.int32)
-    total, candidates = 0, 0
-    timed = len(life) > 0
-    for at in range(n):
-        o = order[at]
-        known, signature, union = 0, np.int64(0), unconditional
-        for i in range(term_offsets[o], term_offsets[o + 1]):
-            tag = tags[term_codes[i]]
-            if tag != 0:
-                words[known] = tag & 0xFFFFFFFF
-                levels[known] = tag >> 32
-                union |= tag >> 32
-                signature |= np.int64(1) << (tag & 63)
-                known += 1
-        probes = known
-        if unconditional != 0:
-            words[known] = none + 1
-            levels[known] = unconditional
-            probes += 1
-        begin = total
-        px, py, column, row = x[o], y[o], columns[o], rows[o]
-        level = 0
-        while union >> level != 0:
-            if union >> level & 1 == 0:
-                level += 1
-                continue
-            key = _cell_key(level, np.int64(column) >> (32 - level), np.int64(row) >> (32 - level))
-            if cell_keys[level] != key:
-                cell_keys[level] = key
-                cell_values[level] = _find_cell(directory, bits, key)
-            value = cell_values[level]
-            if value == 0:
-                level += 1
-                continue
-            base, narrow = value >> 6, value & 63
-            for probe in range(probes):
-                if levels[probe] >> level & 1 == 0:
-                    continue
-                word = words[probe]
-                slot = _bucket(word, narrow)
-                entry = slots[base + slot]
-                while entry != 0 and entry >> 32 != word:
-                    slot = (slot + 1) & ((np.int64(1) << narrow) - 1)
-                    entry = slots[base + slot]
-                if entry == 0:
-                    continue
-                posting = entry & 0xFFFFFFFF
-                while True:
-                    candidates += 1
-                    flags = postings[posting, 7]
-                    if (
-                        postings[posting, 0] <= column
-                        and column <= postings[posting, 2]
-                        and postings[posting, 1] <= row
-                        and row <= postings[posting, 3]
-                    ):
-                        second, third = np.int64(postings[posting, 5]), np.int64(postings[posting, 6])
-                        matches = True
-                        if second != 0:
-                            matches = signature >> (second & 63) & 1 != 0 and _has(words, known, second)
-                            if matches and third != 0:
-                                matches = signature >> (third & 63) & 1 != 0 and _has(words, known, third)
-                        query = postings[posting, 4]
-                        if matches and flags & _CHECK_KEYWORDS != 0:
-                            for i in range(keyword_offsets[query], keyword_offsets[query + 1]):
-                                if not _has(words, known, np.int64(keyword_codes[i]) + 1):
-                                    matches = False
-                                    break
-                        if matches and (
-                            flags & _CHECK_REGION != 0
-                            or postings[posting, 0] == column
-                            or column == postings[posting, 2]
-                            or postings[posting, 1] == row
-                            or row == postings[posting, 3]
-                        ):
-                            a, b, c, d = shape[query]
-                            matches = contains(geographic, kind[query], a, b, c, d, px, py)
-                        if matches and timed:
-                            until = life[query, 1]
-                            matches = life[query, 0] <= t[o] and t[o] < until and horizon < until
-                        if matches:
-                            if total == len(found):
-                                grown = np.empty(2 * total, np.int32)
-                                grown[:total] = found
-                                found = grown
-                            found[total] = query
-                            total += 1
-                    if flags & _LAST != 0:
-                        break
-                    posting += 1
-            level += 1
-        firsts[o], counts[o] = begin, total - begin
-        if total - begin > 32:
-            found[begin:total].sort()
-        else:
-            for i in range(begin + 1, total):
-                query_ = found[i]
-                j = i
-                while j > begin and found[j - 1] > query_:
-                    found[j] = found[j - 1]
-                    j -= 1
-                found[j] = query_
+    most = 1
+    for first in range(0, n, _BLOCK):
+        most = max(most, bounds[min(first + _BLOCK, n)] - bounds[first])
+    used_levels = np.int64(unconditional)
+    for tag in tags:
+        used_levels |= tag >> 32
+    depth = 1
+    for level in range(MAX_LEVEL + 1):
+        depth += used_levels >> level & 1
+    words = np.empty(most + _BLOCK + 1, np.int64)
+    everyone = unconditional << 32 | (none + 1) if unconditional != 0 else 0
+    spans, objects = np.empty(_BLOCK + 1, np.int64), np.empty((_BLOCK, 2), np.int64)
+    latest = np.zeros((MAX_LEVEL + 1, 2), np.int64)
+    visits = np.empty((depth * _BLOCK + 1, 2), np.int64)
+    hits = np.empty(depth * (most + _BLOCK) + 1, np.int64)
+    lists = np.empty((len(hits), 2), np.int64)
+    survivors = np.empty((4 * _CHUNK, 2), np.int64)
+    starts, found = np.zeros(n + 1, np.int64), np.empty(max(1024, 4 * n), np.int32)
+    seen, unused = 0, np.int64(0)
+    for first in range(0, n, _BLOCK):
+        last = min(first + _BLOCK, n)
+        _read_terms(first, last, bounds, terms, tags, everyone, words, spans, objects)
+        count = _visit_cells(first, last, cells, objects, directory, bits, latest, visits)
+        count = _pass_filters(count, visits, words, spans, slots, hits)
+        count, touched = _find_lists(count, hits, visits, words, slots, postings, lists)
+        unused |= touched
+        count, survivors, more = _scan_lists(first, count, lists, visits, cells, objects, postings, survivors)
+        seen += more
+        count = _check_keywords(count, survivors, words, spans, keyword_offsets, keyword_codes)
+        count = _check_regions(geographic, first, count, survivors, points, kind, shape)
+        if len(life) > 0:
+            count = _check_lives(first, count, survivors, times, life, horizon)
+        total = starts[first]
+        if total + count > len(found):
+            grown = np.empty(2 * len(found) + count, np.int32)
+            grown[:total] = found[:total]
+            found = grown
+        at = 0
+        for o in range(last - first):
+            begin = total
+            while at < count and survivors[at, 0] == o:
+                found[total] = survivors[at, 1]
+                total += 1
+                at += 1
+            _sort(found, begin, total)
+            starts[first + o + 1] = total
+    return starts, found[: starts[n]], seen + (unused >> 62)
+
+
+@kernel
+def _by_object(
+    order: npt.NDArray[np.int32], visit_starts: npt.NDArray[np.int64], visit_queries: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """From the order of visits to that of objects."""
+    n = len(order)
     starts = np.zeros(n + 1, np.int64)
-    result = np.empty(total, np.int32)
+    for i in range(n):
+        starts[order[i] + 1] = visit_starts[i + 1] - visit_starts[i]
     for o in range(n):
-        starts[o + 1] = starts[o] + counts[o]
-        for i in range(counts[o]):
-            result[starts[o] + i] = found[firsts[o] + i]
-    return starts, result, candidates
+        starts[o + 1] += starts[o]
+    queries = np.empty(len(visit_queries), np.int32)
+    for i in range(n):
+        at = starts[order[i]]
+        for j in range(visit_starts[i], visit_starts[i + 1]):
+            queries[at] = visit_queries[j]
+            at += 1
+    return starts, queries
 
 
-# -------------------------------------------------------------------------------------------------------------- interface
+# ---------------------------------------------------------------------------------------------------- interface
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -587,26 +910,34 @@ class ProbeBatch:
     """A batch of objects, made ready once to be matched against any number of grids of one space.
 
     Attributes:
-        objects: the batch.
-        columns, rows: uint32[n], the places in 32-bit coordinates.
-        order: int32[n], in which the objects are visited (Z-order).
+        order: int32[n], in which the objects are visited (Z-order); the next five are in this order.
+        cells: uint32[n, 2], the places in 32-bit coordinates.
+        points: float64[n, 2], the places.
+        times: int64[n], the timestamps.
+        bounds, terms: int32[n + 1], int32[m]: the terms of each object, coded by their place in ``keys``.
         keys: the words that the batch uses.
     """
 
-    objects: ObjectBatch
-    columns: npt.NDArray[np.uint32]
-    rows: npt.NDArray[np.uint32]
     order: npt.NDArray[np.int32]
+    cells: npt.NDArray[np.uint32]
+    points: npt.NDArray[np.float64]
+    times: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int32]
+    terms: npt.NDArray[np.int32]
     keys: TermKeys
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
         """Make a batch ready: O(objects + terms)."""
         frame = _frame(space)
-        columns = _coordinates(_writable(objects.x), frame[0], frame[4])
-        rows = _coordinates(_writable(objects.y), frame[1], frame[5])
+        x, y, t = _writable(objects.x), _writable(objects.y), _writable(objects.t)
+        columns, rows = _coordinates(x, frame[0], frame[4]), _coordinates(y, frame[1], frame[5])
         order = _z_order(columns, rows, _LOCALITY_BITS)
-        return cls(objects, columns, rows, order, TermKeys.of(objects.terms))
+        offsets, codes = _writable(objects.terms.offsets), _writable(objects.terms.codes)
+        keys = TermKeys.of(objects.terms)
+        words = len(objects.terms.vocabulary)
+        arranged = _in_z_order(order, columns, rows, x, y, t, offsets, codes, keys.used, words)
+        return cls(order, *arranged, keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -655,7 +986,7 @@ class KeywordGrid:
     unconditional: int
     directory: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int64]
-    postings: npt.NDArray[np.uint32]
+    postings: npt.NDArray[np.int64]
 
     @classmethod
     def build(
@@ -667,25 +998,27 @@ class KeywordGrid:
             space: of the regions.
             regions: n regions.
             keywords: n sets of keywords.
-            frequency: how often each word occurs in objects; by default how often it occurs in the queries. It decides which
-                keyword is the rarest, so it changes the speed and never the matches.
+            frequency: how often each word occurs in objects; by default how often it occurs in the queries. It decides
+                which keyword is the rarest, so it changes the speed and never the matches.
         """
         keywords = keywords.compact()
         offsets, codes = _writable(keywords.offsets), _writable(keywords.codes)
         if offsets[0] != 0:
             codes, offsets = codes[offsets[0] :].copy(), offsets - offsets[0]
         table = KeywordTable.build(keywords.vocabulary)
-        if frequency is None:
-            rarity = np.bincount(codes, minlength=len(table)).astype(np.float64)
-        else:
-            rarity = np.ascontiguousarray(frequency(keywords.vocabulary), np.float64)
+        rarity = np.bincount(codes, minlength=len(table)).astype(np.float64)
+        chance = np.append(np.minimum(rarity * (_TERMS / max(1, len(codes))), 1.0), 1.0)
+        if frequency is not None:  # ties of the estimate by the queries' own counts
+            order = np.lexsort((rarity, frequency(keywords.vocabulary)))
+            rarity[order] = np.arange(len(table), dtype=np.float64)
         kind, shape = _writable(regions.kind), _writable(regions.shape)
         frame = _frame(space)
         chosen = _index_keywords(offsets, codes, rarity)
-        masks = np.zeros(len(table) + 1, np.int64)
-        levels = _levels(frame, kind, shape, chosen, _deepest(len(kind)), masks)
+        levels, sums = _natural_levels(frame, kind, shape, chosen, chance)
+        levels = _merged_levels(sums)[levels]
+        masks = _level_masks(levels, chosen, len(table))
         queries, places, keys = _assign_cells(frame, kind, shape, levels)
-        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, len(table), queries, places, len(keys))
+        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, len(table), queries, places, keys)
         directory, slots = _group_by_keyword(chosen, postings, bounds, keys)
         tags = masks[:-1] << 32 | np.arange(1, len(table) + 1)
         return cls(space, Regions(kind, shape), table, offsets, codes, tags, int(masks[-1]), directory, slots, postings)
@@ -717,17 +1050,13 @@ class KeywordGrid:
             life: int64[n, 2], first and end of each query's life: ``first <= o.t < end``; empty for no condition.
             horizon: queries whose end is not later are not reported.
         """
-        objects = batch.objects
         starts, queries, candidates = _match(
             self.space.geographic,
-            batch.order,
-            batch.columns,
-            batch.rows,
-            _writable(objects.x),
-            _writable(objects.y),
-            _writable(objects.t),
-            _writable(objects.terms.offsets),
-            _writable(objects.terms.codes),
+            batch.cells,
+            batch.points,
+            batch.times,
+            batch.bounds,
+            batch.terms,
             self.table.translate(batch.keys, self.tags),
             self.unconditional,
             self.directory,
@@ -741,6 +1070,7 @@ class KeywordGrid:
             life,
             horizon,
         )
+        starts, queries = _by_object(batch.order, starts, queries)
         return GridMatches(starts, queries, candidates)
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -772,11 +1102,6 @@ class KeywordGrid:
             arrays["slots"],
             arrays["postings"],
         )
-
-
-def _deepest(n: int) -> int:
-    """With few queries, deep levels cost more probes than they save candidates."""
-    return min(MAX_LEVEL, 4 + math.ceil(math.log2(n + 1) / 2))
 
 
 def prepare() -> None:

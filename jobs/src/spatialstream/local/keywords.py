@@ -112,7 +112,7 @@ def _translate(
     used: npt.NDArray[np.int32],
     keys: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    result = np.empty(len(batch_offsets) - 1, np.int64)
+    result = np.empty(len(used), np.int64)
     bits = 2
     while (1 << bits) < len(slots):
         bits += 1
@@ -130,7 +130,7 @@ def _translate(
                     value = tags[word]
                     break
             slot = (slot + 1) & (len(slots) - 1)
-        result[used[i]] = value
+        result[i] = value
     return result
 
 
@@ -202,7 +202,7 @@ class KeywordTable:
             tags: int64[len(self)], what to return for each word of the table.
 
         Returns:
-            int64 by code of the batch's vocabulary; undefined for words that are not in use.
+            int64[len(keys.used)], by place in ``keys``.
         """
         return _translate(self.slots, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys)
 

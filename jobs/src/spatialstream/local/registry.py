@@ -1,13 +1,13 @@
 """The query registry: which ids are in use, and until when.
 
-Every query gets a *number*, by which all structures know it from then on; numbers grow in the order of registration. An id
-is in use from the query's t until its lifetime ends: a CRQ or CKQ while now < min(t + τ, cancellation), a CTQ while
+Every query gets a *number*, by which all structures know it from then on; numbers grow in the order of registration. An
+id is in use from the query's t until its lifetime ends: a CRQ or CKQ while now < min(t + τ, cancellation), a CTQ while
 now <= t + τ and now < cancellation (its last step may fall on t + τ), a snapshot query at its own t only.
 
-The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until), each four times smaller
-than the one before, and a table of the lifetimes that cancellations have shortened. Looking up a batch of n ids costs a
-vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. Ids that are no longer in use
-are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites of an entry over its life.
+The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until), each four times
+smaller than the one before, and a table of the lifetimes that cancellations have shortened. Looking up a batch of n ids
+costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. Ids that are no
+longer in use are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites of an entry over its life.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _before(
         return a_distance < b_distance
     if t[a] != t[b]:
         return t[a] > t[b]
-    order = compare_strings(ids, data, a, b)
+    order = compare_strings(ids, data, np.int64(a), np.int64(b))
     if order != 0:
         return order < 0
     if x[a] != x[b]:

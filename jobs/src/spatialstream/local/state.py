@@ -2,8 +2,8 @@
 
 A structure keeps what is big in immutable files of named arrays and hands out a small manifest (JSON-able) that names
 them. After every epoch the worker calls ``checkpoint`` and stores the manifest under the epoch; the next epoch, in
-whichever process it runs, calls ``restore`` with it, which maps the files and rebuilds nothing. Files that no kept manifest
-names are deleted by the worker. A structure never deletes or rewrites a file.
+whichever process it runs, calls ``restore`` with it, which maps the files and rebuilds nothing. Files that no kept
+manifest names are deleted by the worker. A structure never deletes or rewrites a file.
 
 The contract, for every structure ``S`` in this package::
 

@@ -1,7 +1,7 @@
 """Flat arrays across process borders: Arrow buffers as numpy arrays, and files of named arrays that are memory-mapped.
 
-Everything derived (indexes, tables) is a handful of named numpy arrays. A file of them is written once, under a name that
-is never reused, and mapped by every process that needs it.
+Everything derived (indexes, tables) is a handful of named numpy arrays. A file of them is written once, under a name
+that is never reused, and mapped by every process that needs it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def _from_address(owner: object, address: int, count: int, dtype: npt.DTypeLike)
     dtype = np.dtype(dtype)
     if count == 0:
         return np.empty(0, dtype)
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
     memory._owner = owner  # keeps the Arrow buffer alive as long as the view
-    return np.frombuffer(memory, dtype, count)
+    view: npt.NDArray[Any] = np.frombuffer(memory, dtype, count)
+    return view
 
 
 def numpy_view(column: pa.Array) -> npt.NDArray[Any]:

@@ -55,12 +55,14 @@ def contains(geographic: bool, kind: int, a: float, b: float, c: float, d: float
 
 
 @kernel
-def distance_to_box(geographic: bool, x: float, y: float, west: float, south: float, east: float, north: float) -> float:
+def distance_to_box(
+    geographic: bool, x: float, y: float, west: float, south: float, east: float, north: float
+) -> float:
     """A lower bound of the distance from (x, y) to any point of a box with west <= east.
 
     Planar: exact. Geographic: the latitude gap where the box spans the point's meridian; otherwise the nearest point
-    lies on one of the two bounding meridians (great-circle distance to a meridian arc is unimodal in latitude). The bound
-    is lowered by a relative 1e-9 and one millimetre, so rounding can never make it exceed a true distance.
+    lies on one of the two bounding meridians (great-circle distance to a meridian arc is unimodal in latitude). The
+    bound is lowered by a relative 1e-9 and one millimetre, so rounding can never make it exceed a true distance.
     """
     if not geographic:
         dx = max(0.0, max(west - x, x - east))

@@ -10,11 +10,12 @@ named after a digest of all the package's kernel sources: any edit gives a fresh
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -23,18 +24,30 @@ __all__ = ["cache_folder", "kernel"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+def _compiled_lines(source: bytes) -> Iterator[bytes]:
+    """The lines of a module that machine code depends on: its kernels and its constants."""
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        is_kernel = any(isinstance(each, ast.Name) and each.id == "kernel" for each in decorators)
+        if is_kernel or isinstance(node, ast.Assign | ast.AnnAssign):
+            yield from lines[node.lineno - 1 : node.end_lineno]
+
+
 def cache_folder() -> Path:
-    """The folder of the compiled kernels of exactly this source and numba version."""
+    """The folder of the compiled kernels of exactly these kernels and this numba version."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in ("model", "index", "local"):
-        for source in sorted((package / folder).glob("**/*.py")):
-            digest.update(source.read_bytes())
+        for path in sorted((package / folder).glob("**/*.py")):
+            source = path.read_bytes()
+            if b"@kernel" in source:
+                digest.update(b"\n".join(_compiled_lines(source)))
     base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spatialstream" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-numba.config.CACHE_DIR = str(cache_folder())
+numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
 
 
 def kernel(function: _F) -> _F:
@@ -44,5 +57,5 @@ def kernel(function: _F) -> _F:
     replaces, which is what makes exactness testable. Array arguments are always writable ones (see
     :mod:`spatialstream.model.arrays`), so that each kernel has a single signature.
     """
-    compiled: _F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    compiled: Any = numba.njit(cache=True, nogil=True)(function)
+    return cast(_F, compiled)

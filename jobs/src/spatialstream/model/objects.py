@@ -109,7 +109,11 @@ class ObjectBatch:
     def take(self, indices: npt.NDArray[Any]) -> ObjectBatch:
         """The objects at ``indices``, over the same vocabulary."""
         return ObjectBatch(
-            self.ids.take(pa.array(indices)), self.t[indices], self.x[indices], self.y[indices], self.terms.take(indices)
+            self.ids.take(pa.array(indices)),
+            self.t[indices],
+            self.x[indices],
+            self.y[indices],
+            self.terms.take(indices),
         )
 
     @staticmethod

@@ -1,4 +1,7 @@
-"""Queries: a predicate, what to select, and for how long. The paper's six types (section 3.1) are presets of the three."""
+"""Queries: a predicate, what to select, and for how long.
+
+The paper's six types (section 3.1) are presets of these three parts.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ class Query:
 
     @property
     def k(self) -> int:
-        """k of the selection; 0 when everything is selected."""
+        """K of the selection; 0 when everything is selected."""
         return 0 if isinstance(self.selection, Everything) else self.selection.k
 
     def to_record(self) -> dict[str, Any]:
@@ -172,9 +175,9 @@ _OPTIONAL = {"keywords"}
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """A query or cancellation from its JSON form, strictly.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step"}``: which of them a type takes is
-    in the documentation of query semantics. Fields that are no query field at all are ignored; one that this type does
-    not take is an error, because ignoring it would answer another question than the one asked.
+    ``{"id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step"}``: which of them a type takes
+    is in the documentation of query semantics. Fields that are no query field at all are ignored; one that this type
+    does not take is an error, because ignoring it would answer another question than the one asked.
 
     Raises:
         RecordError: a field is missing or unusable; names it and says what would be right.
@@ -296,9 +299,7 @@ class QueryBatch:
             t,
             Predicate(self.regions[index], tuple(self.keywords[index])),
             selection,
-            Lifetime(
-                int(self.duration[index]), code >= 3, None if window < 0 else window, None if step < 0 else step
-            ),
+            Lifetime(int(self.duration[index]), code >= 3, None if window < 0 else window, None if step < 0 else step),
         )
 
     @classmethod
@@ -356,7 +357,13 @@ class QueryBatch:
 
         return QueryBatch(
             pa.concat_arrays([part.ids for part in parts]),
-            *(column(name) for name in ("code", "t", "duration", "window", "step", "k", "at")),
+            column("code"),
+            column("t"),
+            column("duration"),
+            column("window"),
+            column("step"),
+            column("k"),
+            column("at"),
             Regions(
                 np.concatenate([part.regions.kind for part in parts]),
                 np.concatenate([part.regions.shape for part in parts]),
@@ -387,9 +394,15 @@ class QueryBatch:
         from spatialstream.model.objects import terms_from_arrow
 
         ids, *plain, at, kind, shape, keywords = batch.columns
+        code, t, duration, window, step, k = (numpy_view(column) for column in plain)
         return cls(
             ids,
-            *(numpy_view(column) for column in plain),
+            code,
+            t,
+            duration,
+            window,
+            step,
+            k,
             numpy_view(at.flatten()).reshape(-1, 2),
             Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4)),
             terms_from_arrow(keywords),

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import numpy_view
-from spatialstream.model.kernels import kernel
+from spatialstream.model.swar import TOPS, below, first_flag, lean_kernel, load, repeat
 from spatialstream.model.times import TIME_LIMIT
 
 __all__ = [
@@ -95,19 +95,7 @@ class Cells:
 # ------------------------------------------------------------------------------------------------------------ characters
 
 
-def _string_classes() -> _Bytes:
-    classes = np.zeros(256, np.uint8)
-    classes[:0x20] = 1
-    classes[[_QUOTE, _BACKSLASH]] = 1
-    classes[0x80:] = 1
-    return classes
-
-
-_STOPS = _string_classes()
-"""Bytes at which a JSON string is looked at more closely."""
-
-
-@kernel
+@lean_kernel
 def _utf8(data: _Bytes, i: int) -> int:
     """Number of bytes of the UTF-8 character at ``i``, which is no ASCII; 0 where there is no valid one."""
     c = data[i]
@@ -137,7 +125,7 @@ def _utf8(data: _Bytes, i: int) -> int:
     return size
 
 
-@kernel
+@lean_kernel
 def _hexadecimal(data: _Bytes, i: int) -> int:
     """The value of four hexadecimal digits at ``i``; -1 where there are none."""
     value = 0
@@ -152,7 +140,7 @@ def _hexadecimal(data: _Bytes, i: int) -> int:
     return value
 
 
-@kernel
+@lean_kernel
 def _space(data: _Bytes, i: int) -> int:
     """The first position from ``i`` on that is no white space (a newline ends a record and is none)."""
     while data[i] == _SPACE or data[i] == _TAB or data[i] == _RETURN:
@@ -163,17 +151,21 @@ def _space(data: _Bytes, i: int) -> int:
 # ------------------------------------------------------------------------------------------------------------------ JSON
 
 
-@kernel
+@lean_kernel
 def _string(data: _Bytes, i: int) -> tuple[int, int]:
     """(position of the closing quote or -1, kind) of a JSON string whose text begins at ``i``."""
     kind = STRING
     while True:
+        word = load(data, i)
+        quotes = below(word ^ repeat(_QUOTE), 1) | below(word ^ repeat(_BACKSLASH), 1)
+        step = first_flag(quotes | below(word, 0x20) | (word & TOPS))
+        i += step
+        if step == 8:
+            continue
         c = data[i]
-        if _STOPS[c] == 0:
-            i += 1
-        elif c == _QUOTE:
+        if c == _QUOTE:
             return i, kind
-        elif c == _BACKSLASH:
+        if c == _BACKSLASH:
             kind = ESCAPED
             c = data[i + 1]
             if c == 0x75:  # \u
@@ -193,14 +185,14 @@ def _string(data: _Bytes, i: int) -> tuple[int, int]:
             return -1, kind
 
 
-@kernel
+@lean_kernel
 def _digits(data: _Bytes, i: int) -> int:
     while data[i] >= 0x30 and data[i] <= 0x39:
         i += 1
     return i
 
 
-@kernel
+@lean_kernel
 def _number(data: _Bytes, i: int) -> tuple[int, int]:
     """(end or -1, kind) of a JSON number at ``i``."""
     begin = i
@@ -231,7 +223,7 @@ def _number(data: _Bytes, i: int) -> tuple[int, int]:
     return i, kind
 
 
-@kernel
+@lean_kernel
 def _scalar(data: _Bytes, i: int) -> tuple[int, int]:
     """(end or -1, kind) of a JSON string, number or literal at ``i``."""
     c = data[i]
@@ -252,7 +244,7 @@ def _scalar(data: _Bytes, i: int) -> tuple[int, int]:
 _VALUE, _VALUE_OR_END, _NAME, _NAME_OR_END, _AFTER = range(5)
 
 
-@kernel
+@lean_kernel
 def _container(data: _Bytes, i: int) -> int:
     """The position behind the JSON array or object at ``i``; -1 where it is malformed or deep."""
     state = _VALUE
@@ -307,7 +299,7 @@ def _container(data: _Bytes, i: int) -> int:
                 return i
 
 
-@kernel
+@lean_kernel
 def _field(data: _Bytes, start: int, end: int, names: _Bytes, bounds: _Places) -> int:
     """Which of the names the slice is; -1 for none."""
     size = end - start
@@ -322,7 +314,7 @@ def _field(data: _Bytes, start: int, end: int, names: _Bytes, bounds: _Places) -
     return -1
 
 
-@kernel
+@lean_kernel
 def _json_record(
     data: _Bytes,
     i: int,
@@ -374,7 +366,7 @@ def _json_record(
         i = _space(data, i + 1)
 
 
-@kernel
+@lean_kernel
 def _scan_json(
     data: _Bytes,
     names: _Bytes,
@@ -411,11 +403,13 @@ def _scan_json(
 
 
 def _writable(data: bytes | memoryview) -> _Bytes:
-    """A copy that ends in a newline."""
+    """A copy that ends in a newline, with eight bytes behind it that may be read."""
     block = np.frombuffer(data, np.uint8)
-    if len(block) and block[-1] == _NEWLINE:
-        return block.copy()
-    return np.append(block, np.uint8(_NEWLINE))
+    size = len(block)
+    room = np.empty(size + 9, np.uint8)
+    room[:size] = block
+    room[size:] = _NEWLINE
+    return room[: size + (size == 0 or block[-1] != _NEWLINE)]
 
 
 def _cells(block: _Bytes, fields: int) -> Cells:
@@ -470,7 +464,7 @@ def scan_json(data: bytes | memoryview, names: Sequence[str], first_line: int) -
 # ------------------------------------------------------------------------------------------------------------------- CSV
 
 
-@kernel
+@lean_kernel
 def _csv_cell(data: _Bytes, i: int, end: int) -> tuple[int, int, bool]:
     """(position behind the cell, kind, whether it is well-formed) of a CSV cell at ``i``; a quoted cell may hold newlines.
 
@@ -511,7 +505,7 @@ def _csv_cell(data: _Bytes, i: int, end: int) -> tuple[int, int, bool]:
     return i, (ABSENT if i == begin else kind), valid
 
 
-@kernel
+@lean_kernel
 def _scan_csv(
     data: _Bytes,
     fields: _Places,
@@ -581,7 +575,7 @@ def scan_csv(data: bytes | memoryview, header: Sequence[str], names: Sequence[st
     return _trim(cells, rows, first_line)
 
 
-@kernel
+@lean_kernel
 def _csv_borders(data: _Bytes, progress: _Places, least: int, borders: _Places, lines: _Places) -> int:
     state = progress[0]
     since = progress[1]
@@ -636,7 +630,7 @@ def csv_borders(data: bytes, progress: _Places, least: int) -> tuple[_Places, _P
 # ---------------------------------------------------------------------------------------------------------------- values
 
 
-@kernel
+@lean_kernel
 def _unescape(data: _Bytes, start: int, end: int) -> int:
     """Decode the escapes of a valid JSON string in place; returns its new end, -1 at half of a surrogate pair."""
     i = start
@@ -687,7 +681,7 @@ def _unescape(data: _Bytes, start: int, end: int) -> int:
     return out
 
 
-@kernel
+@lean_kernel
 def _unquote(data: _Bytes, start: int, end: int) -> int:
     """Make doubled quotes of a CSV cell single ones, in place; returns its new end."""
     i = start
@@ -699,7 +693,7 @@ def _unquote(data: _Bytes, start: int, end: int) -> int:
     return out
 
 
-@kernel
+@lean_kernel
 def _strings(data: _Bytes, csv: bool, kind: _Bytes, first: _Places, last: _Places, good: _Flags) -> None:
     for r in range(len(kind)):
         if not good[r] or kind[r] == ABSENT or kind[r] == STRING:
@@ -719,7 +713,7 @@ def read_strings(cells: Cells, field: int, csv: bool = False) -> None:
     _strings(cells.data, csv, cells.kind[field], cells.first[field], cells.last[field], cells.good)
 
 
-@kernel
+@lean_kernel
 def _numbers(
     data: _Bytes,
     kind: _Bytes,
@@ -801,7 +795,7 @@ def read_numbers(cells: Cells, field: int) -> npt.NDArray[np.float64]:
     return values
 
 
-@kernel
+@lean_kernel
 def _integer(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
     """(value, whether it is one) of a decimal integer of at most 17 digits."""
     negative = data[i] == _MINUS
@@ -819,7 +813,7 @@ def _integer(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
     return (-value if negative else value), True
 
 
-@kernel
+@lean_kernel
 def _fixed(data: _Bytes, i: int, size: int) -> int:
     """The value of exactly ``size`` digits at ``i``; a large negative number where there are none."""
     value = 0
@@ -831,7 +825,7 @@ def _fixed(data: _Bytes, i: int, size: int) -> int:
     return value
 
 
-@kernel
+@lean_kernel
 def _iso(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
     """(ms since 1970, whether it is one) of the common forms of ISO 8601.
 
@@ -871,7 +865,7 @@ def _iso(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
         second = _fixed(data, i + 1, 2)
         i += 3
         if i < end and data[i] == _POINT:
-            width = _digits(data, i + 1) - i - 1
+            width = min(_digits(data, i + 1), end) - i - 1
             if width != 3 and width != 6:
                 return 0, False
             fraction = _fixed(data, i + 1, 3)
@@ -898,7 +892,7 @@ def _iso(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
 _TIMES, _DURATIONS, _COUNTS = 0, 1, 2
 
 
-@kernel
+@lean_kernel
 def _units(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
     """(ms, whether it is one) of a duration such as ``30m``."""
     digits = _digits(data, i)
@@ -923,7 +917,7 @@ def _units(data: _Bytes, i: int, end: int) -> tuple[int, bool]:
     return value * unit, True
 
 
-@kernel
+@lean_kernel
 def _integers(
     data: _Bytes, what: int, text: bool, kind: _Bytes, first: _Places, last: _Places, good: _Flags, values: _Places
 ) -> None:
@@ -975,7 +969,7 @@ def read_counts(cells: Cells, field: int) -> npt.NDArray[np.int64]:
     return _read_integers(cells, field, _COUNTS, False, 0)
 
 
-@kernel
+@lean_kernel
 def _list_length(data: _Bytes, i: int, end: int) -> int:
     """Number of strings of a valid JSON array; -1 where it holds something else."""
     count = 0
@@ -989,7 +983,7 @@ def _list_length(data: _Bytes, i: int, end: int) -> int:
     return count
 
 
-@kernel
+@lean_kernel
 def _count_items(
     data: _Bytes, text: _Bytes, listed: _Bytes, first: _Places, last: _Places, good: _Flags, groups: _Places
 ) -> None:
@@ -1007,7 +1001,7 @@ def _count_items(
         groups[r + 1] = total
 
 
-@kernel
+@lean_kernel
 def _fill_items(
     data: _Bytes,
     text: _Bytes,
@@ -1040,8 +1034,8 @@ def _fill_items(
             i = _space(data, end + 1) + 1
 
 
-def read_lists(cells: Cells, text: int, listed: int) -> tuple[_Places, _Places, _Places]:
-    """Strings of each record: that of field ``text`` (read before) or those of the JSON array in field ``listed``; or none.
+def read_lists(cells: Cells, listed: int, text: int | None = None) -> tuple[_Places, _Places, _Places]:
+    """Strings of each record: those of the JSON array in field ``listed``, or that of field ``text`` (read before); or none.
 
     Returns:
         groups int64[n + 1] and the slices' starts and ends: record r has the strings ``groups[r]`` to ``groups[r + 1]``.
@@ -1049,13 +1043,14 @@ def read_lists(cells: Cells, text: int, listed: int) -> tuple[_Places, _Places, 
     """
     data, kind, first, last, good = cells.data, cells.kind, cells.first, cells.last, cells.good
     groups = np.zeros(len(cells) + 1, np.int64)
-    _count_items(data, kind[text], kind[listed], first[listed], last[listed], good, groups)
+    single = np.full(len(cells), ABSENT, np.uint8) if text is None else kind[text]
+    _count_items(data, single, kind[listed], first[listed], last[listed], good, groups)
     starts, ends = np.empty(groups[-1], np.int64), np.empty(groups[-1], np.int64)
-    _fill_items(data, kind[text], first[text], last[text], first[listed], groups, good, starts, ends)
+    _fill_items(data, single, first[text or 0], last[text or 0], first[listed], groups, good, starts, ends)
     return groups, starts, ends
 
 
-@kernel
+@lean_kernel
 def _number_list(
     data: _Bytes, i: int, wanted: int, row: int, kind: npt.NDArray[np.uint8], first: _Places, last: _Places
 ) -> int:
@@ -1076,7 +1071,7 @@ def _number_list(
     return i + 1
 
 
-@kernel
+@lean_kernel
 def _regions(
     data: _Bytes,
     given: _Bytes,
@@ -1125,7 +1120,7 @@ def read_regions(cells: Cells, field: int) -> tuple[npt.NDArray[np.uint8], npt.N
     return shapes, np.stack([read_numbers(numbers, j) for j in range(4)], axis=1)
 
 
-@kernel
+@lean_kernel
 def _points(
     data: _Bytes,
     given: _Bytes,
@@ -1149,7 +1144,7 @@ def read_points(cells: Cells, field: int) -> npt.NDArray[np.float64]:
     return np.stack([read_numbers(numbers, 0), read_numbers(numbers, 1)], axis=1)
 
 
-@kernel
+@lean_kernel
 def _choices(
     data: _Bytes,
     names: _Bytes,
@@ -1176,7 +1171,7 @@ def read_choices(cells: Cells, field: int, names: Sequence[str]) -> npt.NDArray[
     return chosen
 
 
-@kernel
+@lean_kernel
 def _sizes(starts: _Places, ends: _Places, offsets: npt.NDArray[np.int32]) -> int:
     total = 0
     for s in range(len(starts)):
@@ -1185,7 +1180,7 @@ def _sizes(starts: _Places, ends: _Places, offsets: npt.NDArray[np.int32]) -> in
     return total
 
 
-@kernel
+@lean_kernel
 def _gather(data: _Bytes, starts: _Places, offsets: npt.NDArray[np.int32], out: _Bytes) -> None:
     for s in range(len(starts)):
         shift = starts[s] - offsets[s]
@@ -1204,10 +1199,12 @@ def gather(data: _Bytes, starts: _Places, ends: _Places) -> pa.StringArray:
 def prepare() -> None:
     """Compile every kernel of this module."""
     names = ["a", "b", "c", "d"]
-    line = b'{"a": "x\\n", "b": ["p", "q\\u00e9"], "c": {"box": [1, 2, 3, 4.25]}, "d": 1.2345678901234567891, "e": [{}]}'
+    line = (
+        b'{"a": "x\\n", "b": ["p", "q\\u00e9"], "c": {"box": [1, 2, 3, 4.25]}, "d": 1.2345678901234567891, "e": [{}]}'
+    )
     cells = scan_json(line, names, 1)
     read_strings(cells, 0)
-    read_lists(cells, 0, 1)
+    read_lists(cells, 1)
     read_regions(cells, 2)
     read_numbers(cells, 3)
     read_choices(cells, 0, names)

@@ -38,7 +38,9 @@ QUERIES = pa.schema(
 )
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
 
-_TIME = {"oneOf": [{"type": "integer", "description": "ms since 1970-01-01 UTC"}, {"type": "string", "format": "date-time"}]}
+_TIME = {
+    "oneOf": [{"type": "integer", "description": "ms since 1970-01-01 UTC"}, {"type": "string", "format": "date-time"}]
+}
 _DURATION = {
     "oneOf": [
         {"type": "integer", "minimum": 0, "description": "ms"},

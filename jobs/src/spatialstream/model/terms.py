@@ -86,7 +86,7 @@ class TermLists:
 
     @classmethod
     def empty(cls, n: int) -> TermLists:
-        """n empty sets."""
+        """N empty sets."""
         return cls(np.zeros(n + 1, np.int32), np.empty(0, np.int32), pa.array([], pa.string()))
 
     def take(self, indices: npt.NDArray[Any]) -> TermLists:
@@ -106,7 +106,9 @@ class TermLists:
             return parts[0]
         if not parts:
             return TermLists.empty(0)
-        merged = pa.chunked_array([part.vocabulary for part in parts], pa.string()).dictionary_encode().unify_dictionaries()
+        merged = (
+            pa.chunked_array([part.vocabulary for part in parts], pa.string()).dictionary_encode().unify_dictionaries()
+        )
         vocabulary = merged.chunk(0).dictionary if merged.num_chunks else pa.array([], pa.string())
         offsets, codes, base, chunk = [np.zeros(1, np.int32)], [], 0, 0
         for part in parts:
@@ -116,9 +118,7 @@ class TermLists:
                 codes.append(translation[part.codes])
             offsets.append(part.offsets[1:] + np.int32(base))
             base += int(part.offsets[-1])
-        return TermLists(
-            np.concatenate(offsets), np.concatenate(codes) if codes else np.empty(0, np.int32), vocabulary
-        )
+        return TermLists(np.concatenate(offsets), np.concatenate(codes) if codes else np.empty(0, np.int32), vocabulary)
 
     def compact(self) -> TermLists:
         """The same sets over a vocabulary without unused terms."""

@@ -54,7 +54,9 @@ def parse_duration(value: object, field: str = "duration") -> int:
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         result = int(match[1]) * _UNITS[match[2]]
     else:
-        raise RecordError(field, f'{value!r} is not a duration; give milliseconds or a string such as "30m", "2h", "7d"')
+        raise RecordError(
+            field, f'{value!r} is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
+        )
     if result < 0:
         raise RecordError(field, f"{value!r} is negative; a duration is at least 0")
     if result > TIME_LIMIT:

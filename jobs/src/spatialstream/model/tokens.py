@@ -28,6 +28,7 @@ import pyarrow as pa
 from spatialstream.model.arrays import map_arrays, string_view, write_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.kernels import cache_folder, kernel
+from spatialstream.model.swar import TOPS, any_range, first_flag, lean_kernel, load, repeat, store
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 
 __all__ = ["character_table", "prepare", "tokenise", "tokenise_slices"]
@@ -96,7 +97,7 @@ def character_table() -> npt.NDArray[np.uint64]:
         return table
 
 
-@kernel
+@lean_kernel
 def _entry(data: npt.NDArray[np.uint8], i: int, table: npt.NDArray[np.uint64]) -> tuple[int, np.uint64]:
     """(number of bytes, table entry) of the non-ASCII character at ``i`` of valid UTF-8."""
     c = np.int64(data[i])
@@ -115,7 +116,7 @@ def _entry(data: npt.NDArray[np.uint8], i: int, table: npt.NDArray[np.uint64]) -
     return 4, table[point]
 
 
-@kernel
+@lean_kernel
 def _mark_complex(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
@@ -157,9 +158,14 @@ def _grow(slots: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return bigger
 
 
-@kernel
+@lean_kernel
 def _place(
-    slots: npt.NDArray[np.uint64], bounds: npt.NDArray[np.int32], letters: npt.NDArray[np.uint8], count: int, key: np.uint64, size: int
+    slots: npt.NDArray[np.uint64],
+    bounds: npt.NDArray[np.int32],
+    letters: npt.NDArray[np.uint8],
+    count: int,
+    key: np.uint64,
+    size: int,
 ) -> int:
     """The place in ``slots`` of the term whose ``size`` bytes stand behind the last known one in ``letters``; or a free one."""
     mask = np.int64((len(slots) >> 1) - 1)
@@ -181,6 +187,21 @@ def _place(
                 if same == size:
                     return 2 * slot
         slot = (slot + 1) & mask
+
+
+@lean_kernel
+def _mix(mixed: np.uint64, word: np.uint64) -> np.uint64:
+    """The hash of a term's bytes so far, eight bytes on."""
+    mixed = (mixed ^ word) * _MIX
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+@lean_kernel
+def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
+    """(how many of the eight bytes, from the first, are ASCII word characters, the bytes in lower case)."""
+    letters = any_range(word | repeat(0x20), 0x61, 0x7A)
+    others = any_range(word, 0x30, 0x39) | any_range(word, 0x5F, 0x5F)
+    return first_flag(~((letters | others) & ~word) & TOPS), word | letters >> np.uint64(2)
 
 
 @kernel
@@ -215,6 +236,7 @@ def _tokenise(
         for s in range(groups[g], groups[g + 1]):
             plain = not folded[s]
             text = data if plain else extra
+            limit = len(text)
             i = starts[s]
             end = ends[s]
             while i < end:
@@ -224,37 +246,59 @@ def _tokenise(
                 characters = 0
                 pending = np.uint64(0)
                 mixed = np.uint64(0)
-                while i < end:
-                    c = text[i]
-                    if plain and c >= 0x80:
-                        step, entry = _entry(text, i, table)
-                        i += step
-                        if entry & np.uint64(3) != np.uint64(_WORD):
-                            break
-                        characters += np.int64(entry >> np.uint64(5)) & 7
-                        for b in range(np.int64(entry >> np.uint64(2)) & 7):
-                            letter = (entry >> np.uint64(8 + 8 * b)) & np.uint64(0xFF)
-                            letters[top + size] = letter
-                            pending |= letter << np.uint64(8 * (size & 7))
+                begin = i
+                swift = plain
+                while swift and i + 8 <= limit:
+                    step, letters_here = _ascii_letters(load(text, i))
+                    step = min(step, end - i)
+                    i += step
+                    store(letters, top + size, letters_here)
+                    size += step
+                    if step == 8:
+                        mixed = _mix(mixed, letters_here)
+                    else:
+                        pending = letters_here & ((np.uint64(1) << np.uint64(8 * step)) - np.uint64(1))
+                        swift = False
+                characters = size
+                if i < end:
+                    if swift or not plain or text[i] >= 0x80:
+                        # no pure ASCII, or too near the end of memory: again, a character at a time
+                        i = begin
+                        size = 0
+                        characters = 0
+                        pending = np.uint64(0)
+                        mixed = np.uint64(0)
+                        while i < end:
+                            c = text[i]
+                            if plain and c >= 0x80:
+                                step, entry = _entry(text, i, table)
+                                i += step
+                                if entry & np.uint64(3) != np.uint64(_WORD):
+                                    break
+                                characters += np.int64(entry >> np.uint64(5)) & 7
+                                for b in range(np.int64(entry >> np.uint64(2)) & 7):
+                                    letter = (entry >> np.uint64(8 + 8 * b)) & np.uint64(0xFF)
+                                    letters[top + size] = letter
+                                    pending |= letter << np.uint64(8 * (size & 7))
+                                    size += 1
+                                    if size & 7 == 0:
+                                        mixed = _mix(mixed, pending)
+                                        pending = np.uint64(0)
+                                continue
+                            i += 1
+                            if plain:
+                                c = ascii_fold[c]
+                            if c == 0:
+                                break
+                            characters += 1
+                            letters[top + size] = c
+                            pending |= np.uint64(c) << np.uint64(8 * (size & 7))
                             size += 1
                             if size & 7 == 0:
-                                mixed = (mixed ^ pending) * _MIX
-                                mixed ^= mixed >> np.uint64(32)
+                                mixed = _mix(mixed, pending)
                                 pending = np.uint64(0)
-                        continue
-                    i += 1
-                    if plain:
-                        c = ascii_fold[c]
-                    if c == 0:
-                        break
-                    characters += 1
-                    letters[top + size] = c
-                    pending |= np.uint64(c) << np.uint64(8 * (size & 7))
-                    size += 1
-                    if size & 7 == 0:
-                        mixed = (mixed ^ pending) * _MIX
-                        mixed ^= mixed >> np.uint64(32)
-                        pending = np.uint64(0)
+                    else:
+                        i += 1
                 if size == 0 or (plain and characters < minimum):
                     continue
                 key = pending
@@ -324,14 +368,17 @@ def tokenise_slices(
         starts, ends = starts.copy(), ends.copy()
         starts[folded], ends[folded] = (last - sizes)[len(stops) :], last[len(stops) :]
     if stops:
-        starts, ends = np.concatenate([(last - sizes)[: len(stops)], starts]), np.concatenate([last[: len(stops)], ends])
+        starts, ends = (
+            np.concatenate([(last - sizes)[: len(stops)], starts]),
+            np.concatenate([last[: len(stops)], ends]),
+        )
         folded = np.concatenate([np.ones(len(stops), np.bool_), folded])
         groups = np.concatenate([np.arange(len(stops)), groups + len(stops)])
     room = int((ends - starts).sum())
     most = (room + len(starts)) // 2 + 1
     offsets, codes = np.zeros(len(groups), np.int32), np.empty(most, np.int32)
     found = np.zeros(len(starts), np.bool_)
-    bounds, letters = np.empty(most + 1, np.int32), np.empty(room, np.uint8)
+    bounds, letters = np.empty(most + 1, np.int32), np.empty(room + 8, np.uint8)
     written, count = _tokenise(
         data,
         np.frombuffer(bytearray(b"".join(extra)), np.uint8),
@@ -365,4 +412,6 @@ def tokenise(texts: pa.StringArray, rule: TermRule = DEFAULT_RULE) -> TermLists:
 def prepare() -> None:
     """Compile every kernel of this module and make the character table."""
     character_table()
-    tokenise(pa.array(["Café e\u0301 extraordinary", *map(str, range(_FIRST_CAPACITY))]), TermRule(frozenset({"the"}), 2))
+    tokenise(
+        pa.array(["Café e\u0301 extraordinary", *map(str, range(_FIRST_CAPACITY))]), TermRule(frozenset({"the"}), 2)
+    )

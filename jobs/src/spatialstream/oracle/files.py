@@ -1,22 +1,22 @@
 """The oracle over the files of a run: inputs, results and rejected records read line by line, and compared.
 
-Inputs are JSON Lines (objects also CSV and Parquet, told by the suffix), each possibly ``.gz``. This reader is as plain
-as the oracle: one line, one ``json.loads``, one record; blank lines are passed over. In CSV, ``t`` and coordinates are
-the numbers that their cells hold, and missing where a cell is empty. Parquet timestamps without a zone are UTC.
+Inputs are JSON Lines (objects also CSV and Parquet, told by the suffix), text also as ``.gz``. This reader is as plain
+as the oracle: one line, one ``json.loads``, one record; blank lines are passed over. In CSV, an empty cell is absent
+and a quoted empty one is an empty string; ``t`` and coordinates are the numbers that their cells hold; a record with
+more or fewer cells than the header, or with text behind a closing quote, is no record. Parquet timestamps are UTC.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ __all__ = ["Check", "Place", "check_files", "read_objects", "read_queries", "rea
 Place = tuple[str, int]
 """Where a record stands: the file's name without its folder, and its line or row, from 1."""
 
-_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,3999}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 _T = TypeVar("_T", SpatialObject, Query | Cancellation)
@@ -87,6 +87,7 @@ def check_files(
     *,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
+    retention: int | None = None,
 ) -> Check:
     """Compare the results of a run with the oracle's answers to the same files.
 
@@ -97,6 +98,7 @@ def check_files(
         space: the stream's space.
         rule: how texts become terms.
         columns: names of the objects' fields in their files, where they differ: ``{"id": "event"}``.
+        retention: how far the run's snapshot queries could look back, in ms; None: without limit.
 
     Raises:
         SettingError: a file or the folder does not exist, or cannot be read as what its suffix says.
@@ -104,7 +106,7 @@ def check_files(
     rejected: set[Place] = set()
     known_objects = list(read_objects(objects, space, rule, columns, rejected.add))
     placed_queries = list(read_queries(queries, space, rule, rejected.add))
-    rows, refused = answers((o for _, o in known_objects), (query for _, query in placed_queries), space)
+    rows, refused = answers((o for _, o in known_objects), (query for _, query in placed_queries), space, retention)
     rejected.update(placed_queries[position][0] for position, _ in refused)
 
     torn: list[Difference] = []
@@ -142,13 +144,17 @@ def read_objects(
     Raises:
         SettingError: a file does not exist, or cannot be read as what its suffix says.
     """
+    names = {field: field for field in ("id", "t", *space.axes, "text", "terms")}
+    if columns:  # a column that was given to another field is not the one that is called like it
+        names = {field: columns.get(field, "" if field in columns.values() else field) for field in names}
 
     def parse(record: object) -> SpatialObject:
-        if columns and isinstance(record, dict):
-            record = record | {field: record.get(column) for field, column in columns.items()}
+        if isinstance(record, dict):
+            record = {field: record.get(name) for field, name in names.items()}
         return parse_object(record, space, rule)
 
-    return _parsed(paths, parse, reject, columns)
+    for path in paths:
+        yield from _parsed(path, _records(path, names, columns or {}), parse, reject)
 
 
 def read_queries(
@@ -162,7 +168,10 @@ def read_queries(
     Raises:
         SettingError: a file does not exist, or cannot be read as what its suffix says.
     """
-    return _parsed(paths, lambda record: parse_query(record, space, rule), reject)
+    for path in paths:
+        if _format(path) != ".jsonl":
+            raise SettingError("queries", f"{path} is not JSON Lines")
+        yield from _parsed(path, _json_lines(path), lambda record: parse_query(record, space, rule), reject)
 
 
 def read_rows(folder: Path, torn: Callable[[Row], object] = lambda row: None) -> list[Row]:
@@ -187,67 +196,144 @@ def read_rows(folder: Path, torn: Callable[[Row], object] = lambda row: None) ->
 
 
 def _parsed(
-    paths: Iterable[Path],
-    parse: Callable[[object], _T],
-    reject: Callable[[Place], object],
-    columns: Mapping[str, str] | None = None,
+    path: Path, records: Iterable[tuple[int, object]], parse: Callable[[object], _T], reject: Callable[[Place], object]
 ) -> Iterator[tuple[Place, _T]]:
-    for path in paths:
-        for line, record in _records(path, columns or {}):
-            try:
-                yield (path.name, line), parse(record)
-            except RecordError:
-                reject((path.name, line))
+    for line, record in records:
+        try:
+            parsed = parse(record)
+            parsed.id.encode()
+        except (RecordError, UnicodeEncodeError):  # half of a surrogate pair is not text
+            reject((path.name, line))
+        else:
+            yield (path.name, line), parsed
 
 
 # -------------------------------------------------------------------------------------------------------------- formats
 
 
-def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
-    """(line or row from 1, record) of a file; a line that is not JSON comes as its bytes, which no parser accepts."""
+def _format(path: Path) -> str:
+    """``".jsonl"``, ``".csv"`` or ``".parquet"``, by the file's name."""
     if not path.is_file():
         raise SettingError("file", f"{path} does not exist")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    match suffixes[-1:]:
-        case [".csv"]:
-            return _csv_rows(path, columns)
-        case [".parquet"]:
-            return _parquet_rows(path)
+    name = path.name.lower()
+    packed = name.endswith(".gz")
+    suffix = Path(name.removesuffix(".gz")).suffix
+    if suffix in (".jsonl", ".ndjson", ".json"):
+        return ".jsonl"
+    if suffix == ".csv" or (suffix == ".parquet" and not packed):
+        return suffix
+    raise SettingError("file", f"{path} is of no known kind")
+
+
+def _records(path: Path, names: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
+    """(line or row from 1, record) of a file; what is no record comes as its bytes, which no parser accepts."""
+    match _format(path):
+        case ".csv":
+            return _csv_records(
+                path, {names[field] for field in names if field not in ("id", "text", "terms")}, columns
+            )
+        case ".parquet":
+            return _parquet_rows(path, columns)
     return _json_lines(path)
 
 
 def _content(path: Path) -> bytes:
     content = path.read_bytes()
     try:
-        return gzip.decompress(content) if path.suffix.lower() == ".gz" else content
+        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise SettingError("file", f"{path} is not a gzip file: {error}") from None
+    return content.removeprefix(b"\xef\xbb\xbf")
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
     for number, line in enumerate(_content(path).split(b"\n"), 1):
-        if line.strip():
+        if line.strip(b" \t\r"):
             try:
                 yield number, json.loads(line.decode())
             except (ValueError, RecursionError):
                 yield number, line
 
 
-def _csv_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
-    """The rows of a CSV file with a header, each under the line where it begins."""
-    reader = csv.reader(io.StringIO(_content(path).decode(errors="surrogateescape"), newline=""))
-    header = next(reader, [])
-    numbers = {columns.get(field, field) for field in ("t", "lon", "lat", "x", "y")}
-    line = reader.line_num + 1
-    for cells in reader:
-        if cells:
-            named = zip(header, cells, strict=False)
-            yield line, {name: _csv_number(cell) if name in numbers else cell for name, cell in named}
-        line = reader.line_num + 1
+def _check_columns(path: Path, header: Iterable[str | None], columns: Mapping[str, str]) -> None:
+    missing = sorted(set(columns.values()) - set(header))
+    if missing:
+        raise SettingError("columns", f"{path} has no column {missing[0]!r}")
 
 
-def _csv_number(cell: str) -> object:
-    """The number that a cell holds; the cell itself if it is none (a time in ISO 8601), None if it is empty."""
+def _csv_records(path: Path, numbers: Container[str], columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
+    """The records of a CSV file with a header; ``numbers`` are the columns that hold numbers."""
+    header: list[str | None] | None = None
+    for line, raw, cells in _csv_cells(_content(path).decode(errors="surrogateescape")):
+        if header is None:
+            header = cells or []
+            _check_columns(path, header, columns)
+        elif cells is None or len(cells) != len(header) or not _is_text(raw):
+            yield line, raw
+        else:
+            record = {name or "": cell for name, cell in zip(header, cells, strict=True)}
+            yield line, {name: _csv_number(cell) if name in numbers else cell for name, cell in record.items()}
+
+
+def _csv_cells(text: str) -> Iterator[tuple[int, str, list[str | None] | None]]:
+    """(first line, text, cells) of each record that is not blank; the cells are None if its quotes are misplaced."""
+    begin, line = 0, 1
+    while begin < len(text):
+        cells, end = _csv_record(text, begin)
+        raw = text[begin:end]
+        if cells != [None]:
+            yield line, raw, cells
+        begin, line = end, line + raw.count("\n")
+
+
+def _csv_record(text: str, at: int) -> tuple[list[str | None] | None, int]:
+    """The cells of the record that begins at ``at``, and where the next one begins."""
+    cells: list[str | None] = []
+    proper = True
+    while True:
+        opening = at
+        quoted = text.startswith('"', at)
+        if quoted:
+            at = _closing_quote(text, at + 1) + 1
+        end = at
+        while end < len(text) and text[end] not in ",\n":
+            end += 1
+        more = text.startswith(",", end)
+        rest = text[at:end] if more else text[at:end].removesuffix("\r")
+        if quoted:
+            proper = proper and rest == "" and at <= len(text)
+            cells.append(text[opening + 1 : at - 1].replace('""', '"'))
+        else:
+            cells.append(rest or None)
+        at = end + 1
+        if not more:
+            return cells if proper else None, at
+
+
+def _closing_quote(text: str, at: int) -> int:
+    """Where the quotes close that were opened before ``at``; the end of the text if they do not."""
+    while True:
+        at = text.find('"', at)
+        if at < 0:
+            return len(text)
+        if not text.startswith('""', at):
+            return at
+        at += 2
+
+
+def _is_text(raw: str) -> bool:
+    try:
+        raw.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _csv_number(cell: str | None) -> object:
+    """The number that a cell holds; the cell itself if it is none, such as a time in ISO 8601."""
+    if cell is None:
+        return None
+    cell = cell.strip()
     if _INTEGER.fullmatch(cell):
         return int(cell)
     if _DECIMAL.fullmatch(cell):
@@ -255,16 +341,24 @@ def _csv_number(cell: str) -> object:
     return cell or None
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, object]]:
+def _parquet_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, object]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table: Any = pq.read_table(pa.BufferReader(_content(path)))
-    except pa.ArrowInvalid as error:
+        table: Any = pq.read_table(path)
+    except pa.ArrowException as error:
         raise SettingError("file", f"{path} is not a Parquet file: {error}") from None
+    _check_columns(path, table.column_names, columns)
     for number, row in enumerate(table.to_pylist(), 1):
-        yield number, {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+        yield number, {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: object) -> object:
+    """A value of Parquet as JSON would have it."""
+    if isinstance(value, date):  # a datetime is one, too
+        return value.isoformat()
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _some(lines: Sequence[str], at_most: int) -> Iterator[str]:

@@ -41,7 +41,10 @@ _RADIANS = math.pi / 180.0
 
 
 def answers(
-    objects: Iterable[SpatialObject], queries: Iterable[Query | Cancellation], space: Space
+    objects: Iterable[SpatialObject],
+    queries: Iterable[Query | Cancellation],
+    space: Space,
+    retention: int | None = None,
 ) -> tuple[list[Row], list[tuple[int, str]]]:
     """Every result row of a stream, and the queries that are refused.
 
@@ -49,13 +52,14 @@ def answers(
         objects: the objects, in any order.
         queries: queries and cancellations in input order; they take effect in order of ``t``, ties in input order.
         space: the stream's space.
+        retention: how far snapshot queries can look back at most, in ms; None: without limit.
 
     Returns:
         The rows in canonical order, and (position in ``queries``, reason) of each query whose id is in use and of each
         cancellation that finds no active continuous query, by position.
     """
     queries = list(queries)
-    stream = _Stream(objects, space)
+    stream = _Stream(objects, space, retention)
     last = max([*stream.times[-1:], *(query.t for query in queries)], default=0)
     lives, refused = _lifetimes(queries)
     rows = [row for life in lives for row in _ANSWER[life.query.type](stream, life, last)]
@@ -120,13 +124,14 @@ def _lifetimes(queries: Sequence[Query | Cancellation]) -> tuple[list[_Life], li
 class _Stream:
     """All objects by (t, id, x, y), to be looked through one by one."""
 
-    def __init__(self, objects: Iterable[SpatialObject], space: Space) -> None:
+    def __init__(self, objects: Iterable[SpatialObject], space: Space, retention: int | None) -> None:
         self.space = space
+        self.retention = math.inf if retention is None else retention
         self.objects = sorted(objects, key=lambda o: (o.t, o.id, o.x, o.y))
         self.times = [o.t for o in self.objects]
         self._terms = [frozenset(o.terms) for o in self.objects]
 
-    def matching(self, first: int, last: int, predicate: Predicate) -> list[SpatialObject]:
+    def matching(self, first: float, last: int, predicate: Predicate) -> list[SpatialObject]:
         """The objects with ``first <= o.t <= last`` that satisfy the predicate, by (t, id, x, y)."""
         here = slice(bisect_left(self.times, first), bisect_right(self.times, last))
         found = self.objects[here]
@@ -182,8 +187,9 @@ def _distance(space: Space, x1: float, y1: float, x2: float, y2: float) -> float
 
 
 def _snapshot(stream: _Stream, query: Query) -> list[SpatialObject]:
-    """The objects of (t-τ, t] that satisfy the predicate."""
-    return stream.matching(query.t - query.lifetime.duration + 1, query.t, query.predicate)
+    """The objects of (t-τ, t] that satisfy the predicate, unless they are too old to be retained."""
+    back = min(query.lifetime.duration, stream.retention)
+    return stream.matching(query.t - back + 1, query.t, query.predicate)
 
 
 def _srq(stream: _Stream, life: _Life, _last: int) -> Iterator[tuple[_Key, Row]]:

@@ -1,1 +1,1 @@
-"""The Spark pipeline: ROUTE, WORK and MERGE as functions from DataFrame to DataFrame, and the embedded run of all three."""
+"""The Spark pipeline: ROUTE, WORK and MERGE as functions from DataFrame to DataFrame, and the embedded run."""

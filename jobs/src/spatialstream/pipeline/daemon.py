@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-from spatialstream.pipeline import stages
+from spatialstream.pipeline import stages  # noqa: F401 - imported for the forks
 from spatialstream.pipeline.kernels import prepare
 
 if __name__ == "__main__":
-    assert stages  # imported for the forks
     prepare()
     daemon.manager()

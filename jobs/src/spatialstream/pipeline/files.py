@@ -5,10 +5,10 @@ Layout under the checkpoint folder, for each owner (a slot, the registry, the me
     state/<owner>/epoch-000000017.json           the manifest: what the owner's structures looked like after epoch 17
     state/<owner>/000000017-003-segment.arrays   files written during epoch 17
 
-Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of writing
-only, and the same input writes the same bytes; so when Spark replays an epoch, after a crash or because a task was tried
-twice, it overwrites files with equal content, and whichever attempt finishes last, the state is the same. Spark's own
-checkpoint decides which epoch is next; there is no second truth about it here.
+Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of
+writing only, and the same input writes the same bytes; so when Spark replays an epoch, after a crash or because a task
+was tried twice, it overwrites files with equal content, and whichever attempt finishes last, the state is the same.
+Spark's own checkpoint decides which epoch is next; there is no second truth about it here.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """

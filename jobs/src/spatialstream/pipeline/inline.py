@@ -1,6 +1,7 @@
-"""The pipeline without Spark: the same stages in one process, for tests of exactness and for measuring the stages alone.
+"""The pipeline without Spark: the same stages in one process.
 
-What Spark adds (shuffles, scheduling, checkpoints) is replaced by plain loops; ROUTE, WORK, MERGE and their state on disk are the very same code.
+For tests of exactness, and for measuring the stages alone. What Spark adds (shuffles, scheduling, checkpoints) is
+replaced by plain loops; ROUTE, WORK, MERGE and their state on disk are the very same code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from spatialstream.pipeline import merge as merging
 from spatialstream.pipeline import work as working
 from spatialstream.pipeline.merge import EpochResults, merge, publish
-from spatialstream.pipeline.order import EpochPlan
+from spatialstream.pipeline.plan import EpochPlan
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.stages import Paths, RouteStage
 from spatialstream.pipeline.work import WorkSettings, work
@@ -58,4 +59,3 @@ def run_inline(
     for epoch in range(plan.epochs):
         yield run_epoch(paths, settings, epoch, partitions, slots)
         between(epoch)
-

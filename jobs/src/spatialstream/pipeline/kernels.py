@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spatialstream.index import version
-from spatialstream.local import ckq, crq, ctq, registry, segments
+from spatialstream.local import ckq, crq, ctq, registry, segments, skyband
 from spatialstream.model import tokens
 
 __all__ = ["prepare"]
@@ -17,6 +17,7 @@ _MODULES: tuple[Callable[[], None], ...] = (
     segments.prepare,
     crq.prepare,
     ckq.prepare,
+    skyband.prepare,
     ctq.prepare,
 )
 

@@ -1,39 +1,38 @@
 """MERGE: partials of all slots become result rows, one file an epoch.
 
-In embedded mode all slots answer within the epoch, so a snapshot query is complete when the epoch's partials are in. The
-only state is the answers of the live CKQs.
+In embedded mode all slots answer within the epoch, so a snapshot query is complete when the epoch's partials are in.
+The only state is the answers of the live CKQs.
 
-Rows of an epoch are written in one fixed order: by t, then CKQ window expiries, CRQ matches, CKQ arrivals, snapshot
-queries, CTQ steps; and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in the order
-of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
+Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
+and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
+the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.ckq import NearestMerger
-from spatialstream.local.ctq import StepPartials, merge_steps
+from spatialstream.local.ctq import merge_steps
+from spatialstream.local.skyband import Arrivals, NearestMerger
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import StateFolder, write_whole
 from spatialstream.pipeline.messages import numbers
-from spatialstream.pipeline.results import object_texts, quoted, row_line
+from spatialstream.pipeline.results import object_texts, row_lines, term_texts
 from spatialstream.pipeline.route import Row
+from spatialstream.pipeline.work import steps_from_arrow
 
 __all__ = ["EpochResults", "counts_after", "forget", "merge", "publish"]
 
-_EXPIRY, _MATCH, _ARRIVAL, _SNAPSHOT, _STEP = range(5)
+_MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 """Classes of rows at one timestamp, in the order in which they are written."""
 
 
@@ -106,7 +105,12 @@ class _Sorter:
         self.counts: dict[str, int] = {}
 
     def add(
-        self, kind: QueryType, t: npt.NDArray[np.int64], row_class: int, rank: npt.NDArray[np.int64], lines: pa.StringArray
+        self,
+        kind: QueryType,
+        t: npt.NDArray[np.int64],
+        row_class: int,
+        rank: npt.NDArray[np.int64],
+        lines: pa.StringArray,
     ) -> None:
         """Lines of one class; equal (t, rank) keep the order in which they are given."""
         if len(lines):
@@ -127,6 +131,11 @@ class _Sorter:
         return lines if np.all(order[1:] > order[:-1]) else lines.take(pa.array(order))
 
 
+def _table(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Parts with the same columns, one below the other."""
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
 def _merge_nearest(
     by_kind: dict[str, list[pa.RecordBatch]], nearest: NearestMerger, upto: int, space: Space, sorter: _Sorter
 ) -> None:
@@ -135,105 +144,97 @@ def _merge_nearest(
         nearest.register(numbers(content, "number"), queries.ids, queries, queries.t, queries.t + queries.duration)
     for content in by_kind.get(messages.ENDED, []):
         nearest.end_at(numbers(content, "number"), numbers(content, "t"))
-    arrivals = by_kind.get(messages.ARRIVALS, [])
-    table = pa.Table.from_batches(arrivals).combine_chunks().to_batches()[0] if arrivals else None
-    for row_class, changes in nearest.apply(table, upto):
-        sorter.add(QueryType.CKQ, changes.t, row_class, np.arange(len(changes.t)), changes.lines)
+    parts = [
+        Arrivals(
+            numbers(content, "number"),
+            content.column("id"),
+            *(numbers(content, name) for name in ("t", "x", "y", "distance")),
+        )
+        for content in by_kind.get(messages.ARRIVALS, [])
+    ]
+    changes = nearest.apply(Arrivals.concat(parts), upto)
+    if len(changes):
+        items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
+        lines = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items)
+        sorter.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(len(changes)), lines)
 
 
 def _merge_snapshots(by_kind: dict[str, list[pa.RecordBatch]], space: Space, sorter: _Sorter) -> None:
     heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
     if not heads:
         return
-    head = pa.Table.from_batches(heads).combine_chunks().to_batches()[0]
-    number, first = np.unique(numbers(head, "number"), return_index=True)
-    objects = _Groups(by_kind.get(messages.SNAPSHOT_OBJECTS, []), number, _order_objects)
-    terms = _Groups(by_kind.get(messages.SNAPSHOT_TERMS, []), number, _order_terms)
-    code, t, k = (numbers(head, name)[first] for name in ("code", "t", "k"))
-    ids = head.column("id").take(pa.array(first)).to_pylist()
-    texts = _object_items(objects.rows, space)
-    counts = _term_items(terms.rows)
+    head = _table(heads)
+    _, first = np.unique(numbers(head, "number"), return_index=True)
+    head = head.take(pa.array(first))
+    code = numbers(head, "code")
     for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
-        mine = np.flatnonzero(code == TYPES.index(kind)).tolist()
-        lines = []
-        for i in mine:
-            if kind is QueryType.STQ:
-                items = terms.items(i, counts, int(k[i]))
-            else:
-                items = objects.items(i, texts[kind], int(k[i]) if kind is QueryType.SKQ else None)
-            lines.append(row_line(ids[i], kind.value, int(t[i]), "terms" if kind is QueryType.STQ else "objects", items))
-        sorter.add(kind, t[mine], _SNAPSHOT, number[mine], pa.array(lines, pa.string()))
-
-
-class _Groups:
-    """Rows of all slots' partials, grouped by query and in the order of the answer."""
-
-    def __init__(self, parts: list[pa.RecordBatch], number: npt.NDArray[np.int64], order: Any) -> None:
-        self.rows: pa.Table | None = order(pa.Table.from_batches(parts)) if parts else None
-        if self.rows is None:
-            self._bounds = np.zeros(len(number) + 1, np.int64)
+        asked = head.filter(pa.array(code == TYPES.index(kind)))
+        if not asked.num_rows:
+            continue
+        if kind is QueryType.STQ:
+            offsets, items = _top_terms(asked, by_kind.get(messages.SNAPSHOT_TERMS, []))
         else:
-            owners = self.rows.column("number").to_numpy()
-            self._bounds = np.append(np.searchsorted(owners, number), len(owners))
-
-    def items(self, i: int, texts: list[str], limit: int | None) -> list[str]:
-        low, high = int(self._bounds[i]), int(self._bounds[i + 1])
-        return texts[low : high if limit is None else min(high, low + limit)]
-
-
-def _order_objects(rows: pa.Table) -> pa.Table:
-    """By query, then (distance, t descending, id, x, y); range queries have distance 0 and are put by t ascending."""
-    near = pc.greater_equal(rows.column("distance"), 0.0)
-    rank = pc.if_else(near, pc.negate(rows.column("t")), rows.column("t"))
-    keys = [(name, "ascending") for name in ("number", "distance", "rank", "id", "x", "y")]
-    return rows.append_column("rank", rank).sort_by(keys)
+            offsets, items = _objects(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []), space, kind)
+        t = numbers(asked, "t")
+        field = "terms" if kind is QueryType.STQ else "objects"
+        lines = row_lines(kind.value, asked.column("id"), t, field, offsets, items)
+        sorter.add(kind, t, _SNAPSHOT, numbers(asked, "number"), lines)
 
 
-def _order_terms(rows: pa.Table) -> pa.Table:
-    """Counts of one term summed over slots; by query, then (count descending, term)."""
-    summed = rows.group_by(["number", "term"]).aggregate([("count", "sum")])
-    return summed.sort_by([("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")])
+_Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
+"""The lists of n rows: (offsets int32[n + 1], items)."""
 
 
-def _object_items(rows: pa.Table | None, space: Space) -> dict[QueryType, list[str]]:
-    if rows is None:
-        return {QueryType.SRQ: [], QueryType.SKQ: []}
-    batch = rows.combine_chunks().to_batches()[0] if rows.num_rows else None
-    if batch is None:
-        return {QueryType.SRQ: [], QueryType.SKQ: []}
-    ids, t, x, y = batch.column("id"), *(numbers(batch, name) for name in ("t", "x", "y"))
-    return {
-        QueryType.SRQ: object_texts(space, ids, t, x, y).to_pylist(),
-        QueryType.SKQ: object_texts(space, ids, t, x, y, numbers(batch, "distance")).to_pylist(),
-    }
+def _first_of_each(
+    asked: pa.RecordBatch, owners: npt.NDArray[np.int64], limit: npt.NDArray[np.int64] | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows a query."""
+    number = numbers(asked, "number")
+    low, high = np.searchsorted(owners, number, "left"), np.searchsorted(owners, number, "right")
+    length = high - low if limit is None else np.minimum(high - low, limit)
+    offsets = np.zeros(len(number) + 1, np.int32)
+    np.cumsum(length, out=offsets[1:])
+    rows = np.repeat(low - offsets[:-1], length) + np.arange(offsets[-1])
+    return offsets, rows
 
 
-def _term_items(rows: pa.Table | None) -> list[str]:
-    if rows is None or rows.num_rows == 0:
-        return []
-    batch = rows.combine_chunks().to_batches()[0]
-    counts = pc.cast(batch.column("count_sum"), pa.string())
-    items: list[str] = pc.binary_join_element_wise(
-        '{"term": ', quoted(batch.column("term")), ', "count": ', counts, "}", ""
-    ).to_pylist()
-    return items
+def _objects(asked: pa.RecordBatch, parts: list[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
+    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
+    found = _table(parts)
+    found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
+    nearest = kind is QueryType.SKQ
+    order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
+    rank = pc.negate(found.column("t")) if nearest else found.column("t")
+    ranked = pa.Table.from_batches([found.append_column("rank", rank)])
+    table = ranked.take(pc.sort_indices(ranked, [(name, "ascending") for name in order])).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64) if nearest else None)
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    t, x, y = (numbers(batch, name) for name in ("t", "x", "y"))
+    distance = numbers(batch, "distance") if nearest else None
+    return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
+
+
+def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
+    """Counts of a term summed over slots, then the k first by (count descending, term)."""
+    summed = pa.Table.from_batches(parts).group_by(["number", "term"]).aggregate([("count", "sum")])
+    order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
+    table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64))
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
 
 
 def _merge_steps(by_kind: dict[str, list[pa.RecordBatch]], sorter: _Sorter) -> None:
-    parts = [StepPartials.from_arrow(content) for content in by_kind.get(messages.STEPS, [])]
-    if not parts:
-        return
-    t, number, lines = [], [], []
-    for step in merge_steps(parts):
-        items = [
-            f'{{"term": {json.dumps(term, ensure_ascii=False)}, "count": {count}}}' for term, count in step.terms
-        ]
-        t.append(step.t)
-        number.append(step.number)
-        lines.append(row_line(step.query, "CTQ", step.t, "terms", items))
-    sorter.add(
-        QueryType.CTQ, np.array(t, np.int64), _STEP, np.array(number, np.int64), pa.array(lines, pa.string())
-    )
+    steps = merge_steps([steps_from_arrow(content) for content in by_kind.get(messages.STEPS, [])])
+    if len(steps):
+        lines = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, term_texts(steps.terms, steps.counts))
+        sorter.add(QueryType.CTQ, steps.t, _STEP, steps.number, lines)
 
 
 def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) -> None:
@@ -251,4 +252,3 @@ def _text(lines: pa.StringArray) -> bytes:
     _, offsets, data = lines.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(lines) + 1, lines.offset * 4)
     return memoryview(data)[int(bounds[0]) : int(bounds[-1])].tobytes()
-

@@ -1,6 +1,7 @@
 """What travels between the stages: rows of (slot, kind, data), where data is an Arrow IPC stream of one record batch.
 
-One row is one block, whatever number of objects is in it, so that the cost of crossing from process to process is per block.
+One row is one block, whatever number of objects is in it, so that the cost of crossing from process to process is per
+block.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ REJECTED = "rejected"
 """Dead letters."""
 
 
-def pack(batch: pa.RecordBatch) -> bytes:
+def pack(batch: pa.RecordBatch) -> pa.Buffer:
     """A record batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()  # type: ignore[no-any-return]
+    return sink.getvalue()
 
 
 def unpack(data: Any) -> pa.RecordBatch:
@@ -89,10 +90,10 @@ def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
 
 def message(slot: int, kind: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     """One row of a stage's output."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array([slot], pa.int32()), pa.array([kind]), pa.array([pack(batch)], pa.binary())],
-        names=["slot", "kind", "data"],
-    )
+    content = pack(batch)
+    offsets = pa.py_buffer(np.array([0, content.size], np.int32))
+    data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+    return pa.RecordBatch.from_arrays([pa.array([slot], pa.int32()), pa.array([kind]), data], ["slot", "kind", "data"])
 
 
 def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:

@@ -1,18 +1,18 @@
 """ORDER: input files, in any order, become a plan of epochs in time order.
 
-Every chunk of the input is decoded once, in parallel, into *runs*: Arrow files sorted by time. A plan cuts time into epochs
-of about the same number of records; an epoch then reads its share of every run that reaches into it, memory-mapped, and
-sorts just that. So ordering costs one pass, and memory is bounded by the size of an epoch, whatever the size of the input.
+Every chunk of the input is decoded once, in parallel, into *runs*: Arrow files sorted by time. A plan cuts time into
+epochs of about the same number of records; an epoch then reads its share of every run that reaches into it,
+memory-mapped, and sorts just that. So ordering costs one pass, and memory is bounded by the size of an epoch, whatever
+the size of the input.
 
-An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver sees
-a run's name, size, range and a thinned-out list of its timestamps, never its records.
+An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver
+sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,49 +21,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view
-from spatialstream.model.decode import Decoded, decode_chunk, rejected_line
-from spatialstream.model.files import Chunk
+from spatialstream.model.decode import Decoded, rejected_line
+from spatialstream.model.files import Chunk, Kind, decode_chunk
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.plan import EpochPlan, Run
 
-__all__ = ["EpochPlan", "QueryShare", "Run", "cut_epochs", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
+__all__ = ["QueryShare", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
 
 _TIMES_PER_RUN = 128
 """Timestamps of a run that the driver sees."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One sorted Arrow file of decoded records.
-
-    Attributes:
-        name: file name under the checkpoint's ``input`` folder; names sort in input order.
-        kind: ``"objects"`` or ``"queries"``.
-        rows: number of records.
-        times: every so-many-th timestamp, first and last included, ascending.
-        source: the input file.
-        rejected: number of records of this block that were rejected.
-    """
-
-    name: str
-    kind: str
-    rows: int
-    source: str
-    times: tuple[int, ...]
-    rejected: int
-
-    @property
-    def first(self) -> int:
-        """Smallest timestamp."""
-        return self.times[0]
-
-    @property
-    def last(self) -> int:
-        """Largest timestamp."""
-        return self.times[-1]
 
 
 def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
@@ -97,7 +67,7 @@ def read_records(path: Path, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
 def order_chunk(
     number: int,
     chunk: Chunk,
-    kind: str,
+    kind: Kind,
     space: Space,
     rule: TermRule,
     columns: Mapping[str, str],
@@ -123,63 +93,6 @@ def order_chunk(
             yield Run(f"{name}.arrow", kind, len(decoded.batch), chunk.source, times, rejected)
         elif rejected:
             yield Run("", kind, 0, chunk.source, (), rejected)
-
-
-@dataclass(frozen=True, slots=True)
-class EpochPlan:
-    """How the input is cut into epochs.
-
-    Attributes:
-        upto: last timestamp of each epoch, ascending; empty when there is no input.
-        runs: all runs that hold records.
-        rejected: records that were rejected while decoding.
-    """
-
-    upto: tuple[int, ...]
-    runs: tuple[Run, ...]
-    rejected: int
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.upto)
-
-    def bounds(self, epoch: int) -> tuple[int, int]:
-        """The epoch's range of time (after, upto]."""
-        after = self.upto[epoch - 1] if epoch else -(2**62)
-        return after, self.upto[epoch]
-
-    def runs_of(self, epoch: int, kind: str) -> list[Run]:
-        """The runs that reach into an epoch, in input order."""
-        after, upto = self.bounds(epoch)
-        return [run for run in self.runs if run.kind == kind and run.first <= upto and run.last > after]
-
-    def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
-        write_whole(path, json.dumps(asdict(self)).encode())
-
-    @classmethod
-    def load(cls, path: Path) -> EpochPlan:
-        """Read what :meth:`save` wrote."""
-        plan = json.loads(path.read_bytes())
-        runs = tuple(Run(**(run | {"times": tuple(run["times"])})) for run in plan["runs"])
-        return cls(tuple(plan["upto"]), runs, plan["rejected"])
-
-
-def cut_epochs(runs: Sequence[Run], epoch_records: int) -> EpochPlan:
-    """Cut time into epochs of about ``epoch_records`` records (more where many records share one timestamp)."""
-    rejected = sum(run.rejected for run in runs)
-    kept = tuple(run for run in runs if run.rows)
-    if not kept:
-        return EpochPlan((), (), rejected)
-    times = np.concatenate([np.array(run.times, np.int64) for run in kept])
-    # a thinned-out timestamp stands for the records since the one before it
-    weights = np.concatenate([np.full(len(run.times), run.rows / len(run.times)) for run in kept])
-    order = np.argsort(times, kind="stable")
-    times, filled = times[order], np.cumsum(weights[order])
-    goals = np.arange(epoch_records, filled[-1] - epoch_records / 2, epoch_records)
-    cuts = times[np.searchsorted(filled, goals)]
-    return EpochPlan(tuple(np.unique(np.append(cuts, times[-1])).tolist()), kept, rejected)
 
 
 def _slices(plan: EpochPlan, epoch: int, kind: str, folder: Path) -> list[tuple[Run, pa.RecordBatch]]:
@@ -224,7 +137,7 @@ def queries_of_epoch(plan: EpochPlan, epoch: int, folder: Path) -> QueryShare | 
 
 
 def route_share(plan: EpochPlan, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
-    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order. None when there are none.
+    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
@@ -259,7 +172,12 @@ def in_order(objects: ObjectBatch) -> ObjectBatch:
         places = np.flatnonzero(tied)
         rows = places if order is None else order[places]
         table = pa.table(
-            [pa.array(t[places]), objects.ids.take(pa.array(rows)), pa.array(objects.x[rows]), pa.array(objects.y[rows])],
+            [
+                pa.array(t[places]),
+                objects.ids.take(pa.array(rows)),
+                pa.array(objects.x[rows]),
+                pa.array(objects.y[rows]),
+            ],
             names=["t", "id", "x", "y"],
         )
         ranks = pa.compute.sort_indices(table, [(name, "ascending") for name in ("t", "id", "x", "y")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.space import Space
 
-__all__ = ["match_lines", "object_texts", "quoted", "row_line"]
+__all__ = ["match_lines", "object_texts", "quoted", "row_lines", "term_texts"]
 
 _ESCAPED = r'["\\\x00-\x1f\x7f]'
 
@@ -75,6 +74,31 @@ def match_lines(
     return pc.binary_join_element_wise('{"query": ', quoted(queries), tails.take(pa.array(positions)), "")
 
 
-def row_line(query: str, kind: str, t: int, field: str, items: Sequence[str]) -> str:
-    """A result line whose ``field`` is a list of items that are JSON already."""
-    return f'{{"query": {json.dumps(query, ensure_ascii=False)}, "type": "{kind}", "t": {t}, "{field}": [{", ".join(items)}]}}'
+def row_lines(
+    kind: str,
+    queries: pa.StringArray,
+    t: npt.NDArray[np.int64],
+    field: str,
+    offsets: npt.NDArray[np.int32],
+    items: pa.StringArray,
+) -> pa.StringArray:
+    """Result lines that hold a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
+
+    Args:
+        kind: the type of query.
+        queries: the query id of each of n rows.
+        t: int64[n].
+        field: ``"objects"`` or ``"terms"``.
+        offsets: int32[n + 1]; the list of row i is ``items[offsets[i]:offsets[i + 1]]``.
+        items: JSON already.
+    """
+    lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), ", ")
+    times = pc.cast(pa.array(t), pa.string())
+    head = f', "type": "{kind}", "t": '
+    return pc.binary_join_element_wise('{"query": ', quoted(queries), head, times, f', "{field}": [', lists, "]}", "")
+
+
+def term_texts(terms: pa.StringArray, counts: npt.NDArray[np.int64]) -> pa.StringArray:
+    """Each term and its count as the JSON object that results show."""
+    count = pc.cast(pa.array(counts), pa.string())
+    return pc.binary_join_element_wise('{"term": ', quoted(terms), ', "count": ', count, "}", "")

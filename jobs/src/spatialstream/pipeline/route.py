@@ -1,8 +1,9 @@
 """ROUTE: objects and queries of an epoch become blocks, one per slot and router partition.
 
-Objects go to the slot of their leaf. Queries are first admitted by the registry (is the id free? does the cancelled query
-exist?), numbered, and then go to every slot that has a leaf which their region meets: by space only (paper, section 4.2).
-Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen everything.
+Objects go to the slot of their leaf. Queries are first admitted by the registry (is the id free? does the cancelled
+query exist?), numbered, and then go to every slot that has a leaf which their region meets: by space only (paper,
+section 4.2). Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen
+everything.
 
 Router partition 0 alone handles queries, because admission is sequential; objects are divided between all of them.
 """
@@ -11,15 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.registry import QueryRegistry
-from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.decode import rejected_line
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import StateFolder
@@ -35,6 +37,7 @@ SEQUENCE_PER_EPOCH = 2**40
 
 Row = tuple[int, str, pa.RecordBatch]
 """One block: (slot, kind, content)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -100,19 +103,16 @@ def _route_queries(share: Share, version: RoutingVersion, state: StateFolder) ->
     state.commit(registry.checkpoint(state.write))
 
 
-def _blocks_of_queries(queries: QueryBatch, number: np.ndarray, version: RoutingVersion) -> Iterator[Row]:
+def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], version: RoutingVersion) -> Iterator[Row]:
     row, slot = version.route_queries(queries)
     for each in np.unique(slot).tolist():
         mine = np.sort(row[slot == each])
         yield each, messages.REGISTERED, queries_with_numbers(queries.take(mine), number[mine])
 
 
-def queries_with_numbers(queries: QueryBatch, number: np.ndarray) -> pa.RecordBatch:
+def queries_with_numbers(queries: QueryBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """The content of a :data:`~spatialstream.pipeline.messages.REGISTERED` block."""
-    compact = QueryBatch(
-        *(getattr(queries, name) for name in QueryBatch.__slots__ if name != "keywords"), queries.keywords.compact()
-    )
-    return compact.to_arrow().append_column("number", pa.array(number))
+    return replace(queries, keywords=queries.keywords.compact()).to_arrow().append_column("number", pa.array(number))
 
 
 def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:

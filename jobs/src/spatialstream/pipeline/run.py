@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, StateError
-from spatialstream.model.files import Chunk, plan
+from spatialstream.model.files import Chunk, Kind, plan
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -32,16 +32,17 @@ from spatialstream.model.terms import TermRule
 from spatialstream.pipeline import stages
 from spatialstream.pipeline.files import write_whole
 from spatialstream.pipeline.merge import counts_after
-from spatialstream.pipeline.order import EpochPlan, Run, cut_epochs, order_chunk, read_records
+from spatialstream.pipeline.order import order_chunk, read_records
+from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
 from spatialstream.pipeline.session import embedded_session
-from spatialstream.pipeline.source import PLAN_FILE, STOP_FILE, PlanSource
+from spatialstream.pipeline.source import STOP_FILE, PlanSource
 from spatialstream.pipeline.work import WorkSettings
 
 __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
 
 _SAMPLE_OBJECTS = 50_000
 _SAMPLE_QUERIES = 50_000
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class RunSettings:
     """Everything that an embedded run is told.
 
     Attributes:
-        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). The order of files decides
+        objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). The order of files
+        decides
             between queries of one timestamp.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``leaves`` or ``epoch_records``.
@@ -106,7 +108,9 @@ class RunSettings:
     def paths(self) -> stages.Paths:
         """Where the run keeps its things."""
         checkpoint = self.checkpoint or self.output / ".checkpoint"
-        return stages.Paths(checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute())
+        return stages.Paths(
+            checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute()
+        )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint belongs to: two runs with equal identities give equal results and can share one."""
@@ -251,15 +255,19 @@ def run(
         return _summary(settings, epochs, done, time.monotonic() - started)
 
 
-def _chunks(settings: RunSettings) -> Iterator[tuple[str, Chunk]]:
-    for kind, files in (("objects", settings.objects), ("queries", settings.queries)):
-        for chunk in plan(files):
+def _inputs(settings: RunSettings) -> tuple[tuple[Kind, tuple[Path, ...]], ...]:
+    return ("objects", settings.objects), ("queries", settings.queries)
+
+
+def _chunks(settings: RunSettings) -> Iterator[tuple[Kind, Chunk]]:
+    for kind, files in _inputs(settings):
+        for chunk in plan(files, settings.columns if kind == "objects" else None, kind):
             yield kind, chunk
 
 
 def _ordered(
     settings: RunSettings,
-    chunks: Sequence[tuple[str, Chunk]],
+    chunks: Sequence[tuple[Kind, Chunk]],
     session: SparkSession,
     report: Callable[[Progress], None],
 ) -> EpochPlan:
@@ -291,7 +299,7 @@ class OrderTask:
     """Rows (chunk number) to runs, as ``mapInArrow`` takes it."""
 
     paths: stages.Paths
-    chunks: tuple[tuple[str, Chunk], ...]
+    chunks: tuple[tuple[Kind, Chunk], ...]
     space: Space
     rule: TermRule
     columns: dict[str, str]

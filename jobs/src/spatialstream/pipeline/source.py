@@ -1,7 +1,7 @@
 """The embedded mode's source: a plan of epochs, one micro-batch each.
 
-Rows carry no data, only (epoch, partition): ROUTE reads its share of the runs itself, memory-mapped, so objects never pass
-through the JVM before they are blocks.
+Rows carry no data, only (epoch, partition): ROUTE reads its share of the runs itself, memory-mapped, so objects never
+pass through the JVM before they are blocks.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from spatialstream.pipeline.order import EpochPlan
+from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan
 
-__all__ = ["PLAN_FILE", "STOP_FILE", "PlanSource"]
+__all__ = ["STOP_FILE", "PlanSource"]
 
-PLAN_FILE = "plan.json"
 STOP_FILE = "stop"
 """While a file of this name is in the checkpoint, no further epoch is begun."""
 
@@ -53,7 +52,9 @@ class PlanReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One row: which epoch, and which share of it."""
         epoch, share = partition.value
-        yield pa.RecordBatch.from_pydict({"epoch": pa.array([epoch], pa.int64()), "share": pa.array([share], pa.int32())})
+        yield pa.RecordBatch.from_pydict(
+            {"epoch": pa.array([epoch], pa.int64()), "share": pa.array([share], pa.int32())}
+        )
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to release: the runs stay until the checkpoint goes."""

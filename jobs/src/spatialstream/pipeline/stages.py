@@ -19,9 +19,9 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import StateFolder
 from spatialstream.pipeline.merge import merge, publish
-from spatialstream.pipeline.order import EpochPlan, queries_of_epoch, route_share
+from spatialstream.pipeline.order import queries_of_epoch, route_share
+from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan
 from spatialstream.pipeline.route import Row, Share, route
-from spatialstream.pipeline.source import PLAN_FILE
 from spatialstream.pipeline.work import WorkSettings, work
 
 __all__ = ["MergeStage", "Paths", "RouteStage", "WorkStage", "merge_stage", "route_stage", "work_stage"]

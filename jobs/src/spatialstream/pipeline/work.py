@@ -1,9 +1,10 @@
 """WORK: what one slot does with the blocks of one epoch.
 
-Timestamps alone decide what counts for which query, so within an epoch there is no need to interleave: all registrations and
-cancellations take effect first, then all objects are matched (each continuous query knows its lifetime), inserted, and then
-snapshot queries are answered (each looks no further than its own t), and at last the steps of CTQs up to the epoch's end.
-The order of the design, control records, query changes, objects, snapshots, ticks, is thus kept by construction.
+Timestamps alone decide what counts for which query, so within an epoch there is no need to interleave: all
+registrations and cancellations take effect first, then all objects are matched (each continuous query knows its
+lifetime), inserted, and then snapshot queries are answered (each looks no further than its own t), and at last the
+steps of CTQs up to the epoch's end. The order of the design, control records, query changes, objects, snapshots, ticks,
+is thus kept by construction.
 
 A slot's state is restored from the manifest of the epoch before, unless this very process did that epoch: then the
 structures are still in memory.
@@ -22,11 +23,12 @@ import pyarrow as pa
 
 from spatialstream.local.ckq import ContinuousNearestIndex
 from spatialstream.local.crq import ContinuousRangeIndex
-from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
 from spatialstream.local.segments import SegmentStore
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import StateError
-from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
@@ -35,7 +37,7 @@ from spatialstream.pipeline.messages import columns, numbers
 from spatialstream.pipeline.results import match_lines, object_texts
 from spatialstream.pipeline.route import Row
 
-__all__ = ["SlotIndexes", "WorkSettings", "forget", "work"]
+__all__ = ["SlotIndexes", "WorkSettings", "forget", "steps_from_arrow", "steps_to_arrow", "work"]
 
 _CODE = {kind: TYPES.index(kind) for kind in QueryType}
 
@@ -88,7 +90,8 @@ class SlotIndexes:
 
 
 _kept: dict[tuple[str, int], tuple[int, SlotIndexes]] = {}
-"""Structures that this process has in memory: (checkpoint, slot) -> (epoch that they are the state after, structures)."""
+"""Structures that this process has in memory: (checkpoint, slot) -> (epoch that they are the state after,
+structures)."""
 
 
 def work(slot: int, rows: Sequence[Row], settings: WorkSettings, checkpoint: Path) -> Iterator[Row]:
@@ -172,7 +175,7 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
         indexes.nearest.register(ckq_number, ckq, ckq.t, ckq.t + ckq.duration)
     ctq, ctq_number = _of_types(queries, number, QueryType.CTQ)
     if len(ctq):
-        indexes.terms.register(ctq_number, ctq)
+        indexes.terms.register(ctq_number, ctq.ids, ctq, ctq.t, ctq.t + ctq.duration)
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
@@ -181,9 +184,7 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
         yield slot, messages.REGISTERED, ckq.to_arrow().append_column("number", pa.array(ckq_number))
 
 
-def _match(
-    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64]
-) -> Iterator[Row]:
+def _match(slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64]) -> Iterator[Row]:
     indexes.range.observe(objects)
     matches = indexes.range.match(objects)
     if len(matches):
@@ -206,9 +207,7 @@ def _match(
     indexes.objects.append(objects)
 
 
-def _answer(
-    slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]
-) -> Iterator[Row]:
+def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
     """This slot's partials of snapshot queries; a slot without a match still says that it was asked."""
     if not len(queries):
         return
@@ -229,18 +228,17 @@ def _answer(
                 term_parts.append({"number": np.full(len(counts), number[i]), "term": terms, "count": counts})
                 continue
             case Nearest(x, y, k):
-                found, distance = indexes.objects.nearest(x, y, k, keywords, since, query.t)
+                found = indexes.objects.nearest(x, y, k, keywords, since, query.t)
             case _:
                 found = indexes.objects.range_query(region, keywords, since, query.t)
-                distance = np.full(len(found.t), -1.0)  # no distance: see merge
         object_parts.append(
             {
-                "number": np.full(len(found.t), number[i]),
+                "number": np.full(len(found), number[i]),
                 "id": found.ids,
                 "t": found.t,
                 "x": found.x,
                 "y": found.y,
-                "distance": distance,
+                "distance": np.zeros(len(found)) if found.distance is None else found.distance,
             }
         )
     if object_parts:
@@ -262,7 +260,34 @@ def _stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
 def _step(slot: int, indexes: SlotIndexes, upto: int) -> Iterator[Row]:
     partials = indexes.terms.step(upto)
     if len(partials):
-        yield slot, messages.STEPS, partials.to_arrow()
+        yield slot, messages.STEPS, steps_to_arrow(partials)
+
+
+def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
+    """The content of a :data:`~spatialstream.pipeline.messages.STEPS` block."""
+    terms = partials.terms.compact()
+    coded = pa.DictionaryArray.from_arrays(pa.array(terms.codes), terms.vocabulary)
+    offsets = pa.array(terms.offsets)
+    return columns(
+        number=partials.number,
+        query=partials.query,
+        now=partials.now,
+        k=partials.k,
+        terms=pa.ListArray.from_arrays(offsets, coded),
+        counts=pa.ListArray.from_arrays(offsets, pa.array(partials.counts)),
+    )
+
+
+def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
+    """What :func:`steps_to_arrow` packed."""
+    return StepPartials(
+        numbers(content, "number"),
+        content.column("query"),
+        numbers(content, "now"),
+        numbers(content, "k"),
+        terms_from_arrow(content.column("terms")),
+        numpy_view(content.column("counts").values),
+    )
 
 
 def _expire(indexes: SlotIndexes, upto: int) -> None:

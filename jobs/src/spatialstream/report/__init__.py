@@ -3,7 +3,7 @@
 Nothing here is needed to answer a query. Every output is self-contained: it refers to no file, font or server.
 """
 
-# from spatialstream.report.page import Summary, write_page
+from spatialstream.report.page import Summary, write_page
 from spatialstream.report.tree import LeafTable, tree_svg, tree_text
 
 __all__ = ["LeafTable", "Summary", "tree_svg", "tree_text", "write_page"]

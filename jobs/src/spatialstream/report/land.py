@@ -1,4 +1,4 @@
-"""Outlines of land, for orientation on maps: Natural Earth at 1:50 million, simplified, 53 KB.
+"""Outlines of land, for orientation on maps: Natural Earth at 1:50 million, simplified to about 5 km, 94 KB.
 
 ``land.json`` is made by ``scripts/coastline.py`` and states its source.
 """
@@ -12,13 +12,13 @@ from itertools import accumulate
 
 __all__ = ["land_rings", "packed_land"]
 
-_UNIT = 10
+_UNIT = 20
 """Units of the file in one degree."""
 
 
 @cache
 def packed_land() -> list[list[int]]:
-    """The rings as stored: tenths of a degree, x0, y0, then differences. Cost: one read of the file in a process."""
+    """The rings as stored: in 1/20 degree, x0, y0, then differences. Cost: one read of the file in a process."""
     rings: list[list[int]] = json.loads(files(__package__).joinpath("land.json").read_text("utf-8"))["rings"]
     return rings
 

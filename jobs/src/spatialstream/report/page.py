@@ -1,8 +1,8 @@
 """A run as one HTML file that opens offline: a map, a timeline, the answers, and the QT-tree with its loads.
 
-The file holds everything: styles, script, outlines of land, data. It forbids itself to load anything (a content security
-policy without sources). Data travels as one JSON value in a script element of a type that browsers do not run, with every
-character that could end it escaped, and the script puts texts on the page as text, never as markup.
+The file holds everything: styles, script, outlines of land, data. It forbids itself to load anything (a content
+security policy without sources). Data travels as one JSON value in a script element of a type that browsers do not run,
+with every character that could end it escaped, and the script puts texts on the page as text, never as markup.
 """
 
 from __future__ import annotations

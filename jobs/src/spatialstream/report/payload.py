@@ -1,8 +1,10 @@
 """What the page shows, as one JSON value: queries with their answers, places, counts over time.
 
-Results arrive as a stream of rows. Of each query at most ``MOST_ROWS`` rows are kept (the latest), of the objects at most
-``MOST_PLACES`` that match nothing are (evenly picked); every total is counted over everything, and the page says where it
-shows a part. Cost: O(rows + objects), memory O(what is kept).
+Results arrive as a stream of rows. Of each query the latest ``MOST_ROWS`` rows are kept (fewer where queries are many),
+of each row the first ``MOST_ITEMS`` objects or terms, and of the objects that match nothing ``MOST_PLACES``, evenly
+picked. Every total is counted over everything, and the page says where it shows a part. Queries and objects may carry a
+``title`` for people, which the page prefers to what it would say itself. Cost: O(rows + objects), memory O(what is
+kept).
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from spatialstream.model.terms import extract_terms
 from spatialstream.model.times import format_duration, parse_time
 from spatialstream.report.shapes import outline
 
-__all__ = ["MOST_PLACES", "MOST_QUERIES", "MOST_ROWS", "payload"]
+__all__ = ["payload"]
 
-MOST_QUERIES, MOST_ROWS, MOST_PLACES = 300, 2_000, 4_000
+MOST_QUERIES, MOST_ROWS, MOST_ITEMS, MOST_PLACES = 300, 2_000, 1_000, 4_000
+_ROWS_IN_ALL = 40_000
 _BINS = 160
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
@@ -40,7 +43,7 @@ class _Asked:
     query: Query
     record: Record
     end: int
-    rows: deque[Record] = field(default_factory=lambda: deque(maxlen=MOST_ROWS))
+    rows: deque[Record] = field(default_factory=deque)
     total: int = 0
 
 
@@ -106,6 +109,8 @@ def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[
 def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> dict[str, int]:
     """Hand every row to its query: of several with one id, to the last that had been asked by then."""
     totals: Counter[str] = Counter()
+    queries = sum(map(len, by_id.values()))
+    most = min(MOST_ROWS, max(100, _ROWS_IN_ALL // max(1, queries)))
     for row in results:
         totals[row["type"]] += 1
         candidates = by_id.get(row["query"])
@@ -114,6 +119,8 @@ def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> di
         earlier = [one for one in candidates if one.query.t <= row["t"] and one.query.type == row["type"]]
         one = max(earlier, key=lambda one: one.query.t, default=candidates[0])
         one.rows.append(row)
+        if len(one.rows) > most:
+            one.rows.popleft()
         one.total += 1
     return {kind.value: totals[kind.value] for kind in TYPES if totals[kind.value]}
 
@@ -132,6 +139,18 @@ def _choose(asked: list[_Asked]) -> list[_Asked]:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An object as the page draws it."""
+
+    id: str
+    t: int
+    x: float
+    y: float
+    label: str
+    text: str
+
+
 class _Places:
     """The objects that the page draws: all that a result names, and a sample of the others."""
 
@@ -139,8 +158,8 @@ class _Places:
         self._space = space
         self._x, self._y = space.axes
         self._index: dict[tuple[str, int], int] = {}
-        self._rows: list[tuple[str, int, float, float, str]] = []
-        self._others: dict[tuple[str, int], tuple[str, int, float, float, str]] = {}
+        self._drawn: list[_Place] = []
+        self._others: dict[tuple[str, int], _Place] = {}
         self.times: list[int] = []
         for record in objects:
             try:
@@ -149,10 +168,10 @@ class _Places:
             except RecordError:
                 continue
             self.times.append(t)
-            name, text = str(record.get("id")), record.get("text")
-            if text is None:
-                text = " ".join(map(str, record.get("terms") or ()))
-            self._others[name, t] = (name, t, x, y, str(text))
+            text = record.get("text")
+            text = str(text) if text is not None else " ".join(map(str, record.get("terms") or ()))
+            place = _Place(str(record.get("id")), t, x, y, _title(record) or text, text)
+            self._others[place.id, t] = place
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -163,9 +182,9 @@ class _Places:
         """The number of an object that a result row names."""
         key = item["id"], item["t"]
         if key not in self._index:
-            self._index[key] = len(self._rows)
+            self._index[key] = len(self._drawn)
             known = self._others.pop(key, None)
-            self._rows.append(known or (item["id"], item["t"], item[self._x], item[self._y], ""))
+            self._drawn.append(known or _Place(item["id"], item["t"], item[self._x], item[self._y], "", ""))
         return self._index[key]
 
     def sample(self) -> None:
@@ -173,21 +192,26 @@ class _Places:
         others = list(self._others.values())
         if len(others) > MOST_PLACES:
             others = [others[i] for i in np.linspace(0, len(others) - 1, MOST_PLACES).astype(np.int64)]
-        self._rows += others
+        self._drawn += others
 
     def inside(self, predicate: Predicate) -> list[int]:
         """Numbers of the places that a predicate holds for."""
         region, wanted = Regions.of([predicate.region]), set(predicate.keywords)
         return [
             i
-            for i, (_, _, x, y, text) in enumerate(self._rows)
-            if region.contain(self._space, 0, x, y) and wanted.issubset(extract_terms(text) if wanted else ())
+            for i, place in enumerate(self._drawn)
+            if region.contain(self._space, 0, place.x, place.y)
+            and wanted.issubset(extract_terms(place.text) if wanted else ())
         ]
 
     def columns(self) -> dict[str, list[Any]]:
         """The places as columns."""
-        names = ("id", "t", "x", "y", "text")
-        return {name: [row[i] for row in self._rows] for i, name in enumerate(names)}
+        return {name: [getattr(place, name) for place in self._drawn] for name in ("id", "t", "x", "y", "label")}
+
+
+def _title(record: Record) -> str:
+    title = record.get("title")
+    return title if isinstance(title, str) else ""
 
 
 def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
@@ -197,6 +221,7 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
     at = query.selection
     return {
         "id": query.id,
+        "title": _title(one.record),
         "type": query.type.value,
         "t": query.t,
         "span": [start, one.end],
@@ -206,18 +231,22 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
         "says": _sentence(query, one.end, space),
         "record": dict(one.record),
         "total": one.total,
-        "rows": [_row_value(row, places, space.distance_field) for row in one.rows],
+        "rows": [
+            _row_value(row, places, space.distance_field) for row in sorted(one.rows, key=lambda row: int(row["t"]))
+        ],
     }
 
 
 def _row_value(row: Record, places: _Places, distance: str) -> dict[str, Any]:
+    """A row with places by number: ``o`` objects, ``d`` their distances, ``n`` how many there are in all."""
     if "terms" in row:
-        return {"t": row["t"], "terms": [[term["term"], term["count"]] for term in row["terms"]]}
+        return {"t": row["t"], "terms": [[term["term"], term["count"]] for term in row["terms"][:MOST_ITEMS]]}
     if "object" in row:
-        return {"t": row["t"], "o": [places.add(row["object"])]}
-    value: dict[str, Any] = {"t": row["t"], "o": [places.add(item) for item in row["objects"]]}
-    if row["objects"] and distance in row["objects"][0]:
-        value["d"] = [item[distance] for item in row["objects"]]
+        return {"t": row["t"], "o": [places.add(row["object"])], "n": 1}
+    items = row["objects"][:MOST_ITEMS]
+    value: dict[str, Any] = {"t": row["t"], "o": [places.add(item) for item in items], "n": len(row["objects"])}
+    if items and distance in items[0]:
+        value["d"] = [item[distance] for item in items]
     return value
 
 

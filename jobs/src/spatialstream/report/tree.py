@@ -138,6 +138,7 @@ _SIDE = 200
 """Width of the column with the slots' loads."""
 _MARGIN_LEFT = 46
 _MARGIN_TOP = 34
+_GAP = 14
 _MOST_POINTS, _MOST_BARS = 2_000, 64
 _SMALLEST_TYPE = 6.5
 """Pixels of a label's type; leaves whose tiles take no such label get an inset."""
@@ -190,8 +191,7 @@ def tree_svg(
     inner = width - _MARGIN_LEFT - _SIDE
     view = _View.fit(_bounds(table, space), _MARGIN_LEFT, _MARGIN_TOP, inner)
     everything = np.arange(len(table))
-    crowded = _crowded(table, view, everything)
-    insets = _inset_views(crowded, view)
+    insets = _inset_views(table, view)
     slots = table.slot_load
     below = max((inset.bottom for inset in insets), default=view.bottom + 24)
     height = max(below + 34, _MARGIN_TOP + 52 + 26 * min(len(slots), _MOST_BARS) + 20)
@@ -344,24 +344,38 @@ def _crowded(table: LeafTable, view: _View, leaves: npt.NDArray[np.int64]) -> np
     return table.boxes[small]
 
 
-def _inset_views(crowded: npt.NDArray[np.float64], view: _View) -> list[_View]:
-    """Up to two quadrants of the space that are worth showing larger: those where most of the crowded leaves are."""
-    bounds: list[_Rect] = []
-    left = len(crowded)
-    while len(bounds) < 2 and len(crowded) >= max(8, 0.15 * left):
-        box = view.bounds
-        while True:
-            counts = [int(_inside(crowded, quadrant).sum()) for quadrant in _quadrants(box)]
-            if max(counts) < 0.6 * len(crowded):
-                break
-            box = _quadrants(box)[counts.index(max(counts))]
-        if box == view.bounds:
-            break
-        bounds.append(box)
-        crowded = crowded[~_inside(crowded, box)]
-    gap = 14
-    width = (view.width - gap * (len(bounds) - 1)) // max(1, len(bounds))
-    return [_View.fit(box, view.left + i * (width + gap), view.bottom + 46, width) for i, box in enumerate(bounds)]
+def _inset_views(table: LeafTable, view: _View) -> list[_View]:
+    """Up to two quadrants of the space that are worth showing larger, side by side.
+
+    The first is the smallest that holds most of the leaves that are too small for a label. The second is chosen in the
+    same way from the crowded leaves elsewhere, or from those that the first inset still shows too small.
+    """
+    half = (view.width - _GAP) // 2
+
+    def place(bounds: list[_Rect], width: int) -> list[_View]:
+        return [_View.fit(box, view.left + i * (width + _GAP), view.bottom + 46, width) for i, box in enumerate(bounds)]
+
+    crowded = _crowded(table, view, np.arange(len(table)))
+    first = _densest(crowded, view.bounds)
+    if first is None:
+        return []
+    second = _densest(crowded[~_inside(crowded, first)], view.bounds)
+    if second is None:
+        inner = np.flatnonzero(_inside(table.boxes, first))
+        second = _densest(_crowded(table, place([first], half)[0], inner), first)
+    return place([first], view.width) if second is None else place([first, second], half)
+
+
+def _densest(crowded: npt.NDArray[np.float64], start: _Rect) -> _Rect | None:
+    """The smallest quadrant below ``start`` that holds 0.6 of the boxes; None if they are few or there is none."""
+    if len(crowded) < 8:
+        return None
+    box = start
+    while True:
+        counts = [int(_inside(crowded, quadrant).sum()) for quadrant in _quadrants(box)]
+        if max(counts) < 0.6 * len(crowded):
+            return None if box == start else box
+        box = _quadrants(box)[counts.index(max(counts))]
 
 
 def _quadrants(box: _Rect) -> list[_Rect]:

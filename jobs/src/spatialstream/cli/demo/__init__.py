@@ -26,14 +26,16 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="ask all kinds of query over real earthquakes, and make a page of the answers",
-        description="Runs a week of the USGS earthquake feed through all six kinds of query, prints what was found, and "
-        "writes one HTML page that opens offline.",
+        description="Runs a week of the USGS earthquake feed through all six kinds of query, prints what was found, "
+        "and writes one HTML page that opens offline.",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("demo-output"), metavar="DIR", help="where to write (default demo-output)"
     )
     parser.add_argument("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default 4)")
-    parser.add_argument("--leaves", type=shared.count, default=32, metavar="N", help="leaves of the QT-tree (default 32)")
+    parser.add_argument(
+        "--leaves", type=shared.count, default=32, metavar="N", help="leaves of the QT-tree (default 32)"
+    )
     parser.set_defaults(function=_demo)
 
 
@@ -79,13 +81,13 @@ def _demo(options: argparse.Namespace) -> int:
         {
             "objects": summary.objects,
             "queries": summary.queries,
-            "results": sum(summary.results.values()),
+            "results": summary.results,
             "rejected": summary.rejected,
             "seconds": summary.seconds,
-            "epochs": summary.epochs,
         },
     )
-    print(f"\n{summary.objects:,} objects, {summary.queries} queries, {len(results):,} result rows in {summary.seconds:.1f} s")
+    counts = f"{summary.objects:,} objects, {summary.queries} queries, {len(results):,} result rows"
+    print(f"\n{counts} in {summary.seconds:.1f} s")
     print(f"rows   {settings.paths.results}/*.jsonl")
     print(f"page   {page.absolute()}")
     return 0
@@ -101,7 +103,7 @@ def _print(queries: list[dict[str, Any]], results: list[dict[str, Any]]) -> None
         if query["type"] == "CANCEL":
             continue
         rows = rows_of.get(query["id"], [])
-        print(f"\n{query['type']} {query['id']}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
+        print(f"\n{query['type']}  {query['title']}: {len(rows)} row{'s' if len(rows) != 1 else ''}")
         for row in rows[-3:] if query["type"] in ("CRQ", "CTQ") else rows[-1:]:
             _print_row(row, texts)
     sys.stdout.flush()

@@ -1,0 +1,162 @@
+"""Synthetic streams as JSON Lines, written column by column: no Python object a record."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.generate.objects import CHUNK, object_batches
+from spatialstream.generate.queries import chosen, focuses, query_batch_around
+from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.geometry import BOX
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import TYPES, QueryBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["object_lines", "query_lines", "write_stream"]
+
+
+def write_stream(
+    objects_path: Path | None,
+    queries_path: Path | None,
+    settings: GenerateSettings,
+    progress: Callable[[int], object] = lambda written: None,
+) -> None:
+    """Write a synthetic stream; the same settings give the same bytes.
+
+    Args:
+        objects_path: file of objects, compressed if it ends in ``.gz``; None: not written.
+        queries_path: file of queries, likewise.
+        settings: what to write.
+        progress: is told after each batch of objects how many it had.
+    """
+
+    def written(batch: ObjectBatch, file: BinaryIO | None) -> ObjectBatch:
+        if file is not None:
+            file.write(object_lines(batch, settings.space))
+        progress(len(batch))
+        return batch
+
+    with _created(objects_path) as file:
+        passed = (written(batch, file) for batch in object_batches(settings))
+        if queries_path is None:
+            for _ in passed:
+                pass
+        else:
+            centres = chosen(passed, focuses(settings))
+    if queries_path is not None:
+        with _created(queries_path) as file:
+            assert file is not None
+            queries = query_batch_around(settings, centres)
+            for first in range(0, len(queries), CHUNK):
+                file.write(query_lines(queries.take(np.arange(first, min(first + CHUNK, len(queries))))))
+
+
+@contextmanager
+def _created(path: Path | None) -> Iterator[BinaryIO | None]:
+    if path is None:
+        yield None
+        return
+    with path.open("wb") as plain:
+        if path.suffix == ".gz":
+            # Neither the name nor the time of writing goes into the file.
+            with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed, io.BufferedWriter(cast(Any, packed)) as file:
+                yield file
+        else:
+            yield plain
+
+
+def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
+    """Objects as JSON Lines. Terms are word characters only, so nothing needs to be escaped."""
+    x, y = space.axes
+    return _bytes(
+        _joined(
+            '{"id": "',
+            batch.ids,
+            '", "t": ',
+            _numbers(batch.t),
+            f', "{x}": ',
+            _numbers(batch.x),
+            f', "{y}": ',
+            _numbers(batch.y),
+            ', "text": "',
+            _words(batch.terms, batch.terms.vocabulary, " "),
+            '"}\n',
+        )
+    )
+
+
+def query_lines(batch: QueryBatch) -> memoryview:
+    """Queries (no cancellations) as JSON Lines."""
+    quoted = _joined('"', batch.keywords.vocabulary, '"')
+    keywords = _joined(', "keywords": [', _words(batch.keywords, quoted, ", "), "]")
+    return _bytes(
+        _joined(
+            '{"id": "',
+            batch.ids,
+            '", "type": "',
+            pa.array([kind.value for kind in TYPES]).take(pa.array(batch.code)),
+            '", "t": ',
+            _numbers(batch.t),
+            _region(batch.regions),
+            _where(batch.regions.kind == 0, _joined(', "at": ', _list(batch.at))),
+            _where(np.diff(batch.keywords.offsets) > 0, keywords),
+            _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
+            _joined(', "duration": ', _numbers(batch.duration)),
+            _where(batch.window >= 0, _joined(', "window": ', _numbers(batch.window))),
+            _where(batch.step >= 0, _joined(', "step": ', _numbers(batch.step))),
+            "}\n",
+        )
+    )
+
+
+def _region(regions: Regions) -> pa.StringArray:
+    box = _joined(', "region": {"box": ', _list(regions.shape), "}")
+    circle = _joined(', "region": {"circle": ', _list(regions.shape[:, :3]), "}")
+    return _where(regions.kind > 0, pc.if_else(pa.array(regions.kind == BOX), box, circle))
+
+
+def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _where(condition: npt.NDArray[np.bool_], text: pa.StringArray) -> pa.StringArray:
+    return pc.if_else(pa.array(condition), text, "")
+
+
+def _numbers(values: npt.NDArray[Any]) -> pa.StringArray:
+    """Numbers in JSON; of floats the shortest form that reads as the same."""
+    return pa.array(np.ascontiguousarray(values)).cast(pa.string())
+
+
+def _list(values: npt.NDArray[np.float64]) -> pa.StringArray:
+    """Rows of a matrix as JSON lists."""
+    columns = [_numbers(column) for column in values.T]
+    between = [part for column in columns for part in (", ", column)][1:]
+    return _joined("[", *between, "]")
+
+
+def _words(lists: TermLists, vocabulary: pa.StringArray, separator: str) -> pa.StringArray:
+    """Each set of terms as one text."""
+    words = vocabulary.take(pa.array(lists.codes))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(lists.offsets), words), separator)
+
+
+def _bytes(lines: pa.StringArray) -> memoryview:
+    """The bytes of all strings, one after the other."""
+    if len(lines) == 0:
+        return memoryview(b"")
+    _, offsets, data = lines.buffers()
+    ends = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return memoryview(data)[int(ends[0]) : int(ends[-1])]

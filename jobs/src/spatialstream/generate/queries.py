@@ -1,0 +1,151 @@
+"""The queries of a synthetic stream: each centred on an object of it, with keywords of that object.
+
+So no query is hopeless, and there are most queries where there are most objects, as in the papers' workloads (SSTD,
+section 7.1). Cost: O(1) a query, and the objects are made once more to look some of them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.generate.objects import object_batches, object_times
+from spatialstream.generate.places import rounded
+from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.regions import Regions
+from spatialstream.model.terms import TermLists
+
+__all__ = ["focuses", "query_batch", "query_batch_around"]
+
+_NEAREST = (TYPES.index(QueryType.SKQ), TYPES.index(QueryType.CKQ))
+_TOP_TERMS = (TYPES.index(QueryType.STQ), TYPES.index(QueryType.CTQ))
+_CKQ, _CTQ = TYPES.index(QueryType.CKQ), TYPES.index(QueryType.CTQ)
+_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
+
+
+def query_batch(settings: GenerateSettings) -> QueryBatch:
+    """All queries, in order of time: ``srq0``, ``srq1``, ..., ``skq0``, ..."""
+    return query_batch_around(settings, chosen(object_batches(settings), focuses(settings)))
+
+
+def focuses(settings: GenerateSettings) -> npt.NDArray[np.int64]:
+    """The number of the object that each query is centred on, type after type."""
+    return settings.random("queries").integers(0, max(settings.objects, 1), len(_codes(settings)))
+
+
+def chosen(batches: Iterable[ObjectBatch], numbers: npt.NDArray[np.int64]) -> ObjectBatch:
+    """The objects with these numbers, in their order, out of a stream that is passed through once."""
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    parts, first = [], 0
+    for batch in batches:
+        low, high = np.searchsorted(ascending, (first, first + len(batch)))
+        parts.append(batch.take(ascending[low:high] - first))
+        first += len(batch)
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return ObjectBatch.concat(parts).take(places)
+
+
+def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> QueryBatch:
+    """The queries around ``objects``, which are the :func:`focuses`, in order of time."""
+    code, random = _codes(settings), settings.random("queries", 1)
+    n, continuous = len(code), code >= _FIRST_CONTINUOUS
+    nearest = np.isin(code, _NEAREST)
+    number = np.concatenate([np.arange(count) for count in _counts(settings)])
+    window, step = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    window[(code == _CTQ) | ((code == _CKQ) & (number % 2 == 1))] = settings.window
+    step[code == _CTQ] = settings.step
+    queries = QueryBatch(
+        pc.binary_join_element_wise(
+            pa.array([kind.value.lower() for kind in TYPES]).take(pa.array(code)),
+            pa.array(number).cast(pa.string()),
+            "",
+        ),
+        code,
+        _times(settings, random, continuous),
+        np.full(n, settings.duration, np.int64),
+        window,
+        step,
+        np.where(nearest | np.isin(code, _TOP_TERMS), settings.k, 0).astype(np.int32),
+        np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
+        _regions(settings, random, objects, ~nearest),
+        _keywords(settings, random, objects.terms, ~np.isin(code, _TOP_TERMS)),
+    )
+    return queries.take(np.argsort(queries.t, kind="stable"))
+
+
+def _counts(settings: GenerateSettings) -> list[int]:
+    return [settings.queries.get(kind, 0) for kind in TYPES]
+
+
+def _codes(settings: GenerateSettings) -> npt.NDArray[np.int8]:
+    return np.repeat(np.arange(len(TYPES), dtype=np.int8), _counts(settings))
+
+
+def _times(
+    settings: GenerateSettings, random: np.random.Generator, continuous: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    first, last = object_times(settings, np.array([0, max(settings.objects - 1, 0)]))
+    low, high = (np.where(continuous, *ends) for ends in zip(settings.registered, settings.asked, strict=True))
+    share = low + (high - low) * random.random(len(continuous))
+    times: npt.NDArray[np.int64] = first + np.floor(share * (last - first)).astype(np.int64)
+    return times
+
+
+def _regions(
+    settings: GenerateSettings, random: np.random.Generator, objects: ObjectBatch, wanted: npt.NDArray[np.bool_]
+) -> Regions:
+    """A box or circle of the chosen size around each object; everywhere where it is not wanted."""
+    space, n = settings.space, len(objects)
+    low, high = np.log(settings.region)
+    share = np.exp(low + (high - low) * random.random(n)) / 100.0
+    circle = wanted & (random.random(n) < settings.circles)
+    width, height = space.east - space.west, space.north - space.south
+    half_x, half_y = np.sqrt(share) * width / 2, np.sqrt(share) * height / 2
+    if space.geographic:
+        radius = np.round(EARTH_RADIUS_M * np.arccos(1.0 - 2.0 * share), 1)
+    else:
+        radius = np.round(np.sqrt(share * width * height / np.pi), settings.decimals)
+    west, east = objects.x - half_x, objects.x + half_x
+    if space.geographic:  # round the Earth, unless the box is as wide as it
+        west, east = np.where(west < -180.0, west + 360.0, west), np.where(east > 180.0, east - 360.0, east)
+        west, east = np.where(half_x >= 180.0, -180.0, west), np.where(half_x >= 180.0, 180.0, east)
+    decimals = settings.decimals
+    boxes = np.stack(
+        [
+            rounded(space, west, decimals, 0),
+            rounded(space, objects.y - half_y, decimals, 1),
+            rounded(space, east, decimals, 0),
+            rounded(space, objects.y + half_y, decimals, 1),
+        ],
+        axis=1,
+    )
+    circles = np.stack([objects.x, objects.y, radius, np.zeros(n)], axis=1)
+    kind = np.where(wanted, np.where(circle, CIRCLE, BOX), EVERYWHERE).astype(np.uint8)
+    shape = np.where(wanted[:, None], np.where(circle[:, None], circles, boxes), 0.0)
+    return Regions(kind, shape)
+
+
+def _keywords(
+    settings: GenerateSettings, random: np.random.Generator, terms: TermLists, wanted: npt.NDArray[np.bool_]
+) -> TermLists:
+    """A few terms of each object: the most frequent, or any."""
+    count = random.integers(settings.keywords[0], settings.keywords[1], len(terms), endpoint=True)
+    lengths = np.diff(terms.offsets)
+    count = np.where(wanted, np.minimum(count, lengths), 0)
+    owner = np.repeat(np.arange(len(terms)), lengths)
+    # The code of a term is its rank; the names of cities, which are rare, come after all words.
+    preference = terms.codes if settings.frequent else random.random(len(owner))
+    order = np.lexsort((preference, owner))
+    place = np.arange(len(owner)) - np.repeat(terms.offsets[:-1], lengths)
+    offsets = np.zeros(len(terms) + 1, np.int32)
+    np.cumsum(count, out=offsets[1:])
+    return TermLists(offsets, terms.codes[order][place < np.repeat(count, lengths)], terms.vocabulary)

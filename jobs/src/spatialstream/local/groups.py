@@ -1,0 +1,230 @@
+"""Groups of continuous top-k terms queries: who shares a common table (SSTD, section 6.1, Figure 6).
+
+Queries are grouped if they have the same window, the same keywords and steps at the same instants. A group's *common region*
+lies in the regions of all its members: objects in it are counted once for the group, the others once for each member. It
+is the intersection of the members that were there when the group was made; a later member has to contain it, so that what
+has been counted stays right.
+
+Choosing groups is a heuristic (it changes the cost, never an answer): queries whose centres and sizes fall in the same cell
+meet in order; each joins the first group there for which the saving grows. With m members and a common region of area A the
+group saves (m - 1) A updates per unit of density, so with one more it must be m A' > (m - 1) A; and at least half of the
+query's region must be common, or a table of its own costs less. Other regions than plain boxes are shared only with equals.
+
+Cost: O(n log n) for n queries that come together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.columns import Strings, compare_strings, rank_strings
+from spatialstream.model.geometry import BOX
+from spatialstream.model.kernels import kernel
+from spatialstream.model.regions import Regions
+from spatialstream.model.terms import TermLists
+
+__all__ = ["Members", "assign", "cells", "join_keywords", "prepare"]
+
+_OPEN = 8
+"""Groups per cell that a query is compared with."""
+
+_MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
+
+
+def join_keywords(keywords: TermLists) -> pa.StringArray:
+    """Each set as one string, equal for equal sets: its terms in order, with a character between that is in no term."""
+    rank = rank_strings(keywords.vocabulary)
+    owner = np.repeat(np.arange(len(keywords)), np.diff(keywords.offsets))
+    codes = keywords.codes[int(keywords.offsets[0]) : int(keywords.offsets[-1])]
+    codes = codes[np.lexsort((rank[codes], owner))]
+    lists = pa.ListArray.from_arrays(
+        pa.array(keywords.offsets - keywords.offsets[0]), keywords.vocabulary.take(pa.array(codes))
+    )
+    return pc.binary_join(lists, " ")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Members:
+    """n queries, or groups that exist, as far as grouping is concerned.
+
+    Attributes:
+        window, step: int64[n], ms.
+        phase: int64[n], instant of the steps modulo ``step``.
+        keys: keywords of each, see :func:`join_keywords`.
+        regions: of the queries; of a group, its common region.
+    """
+
+    window: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int64]
+    keys: Strings
+    regions: Regions
+
+
+@kernel
+def _cells(
+    window: npt.NDArray[np.int64],
+    step: npt.NDArray[np.int64],
+    phase: npt.NDArray[np.int64],
+    key_offsets: npt.NDArray[np.int64],
+    key_data: npt.NDArray[np.uint8],
+    kind: npt.NDArray[np.uint8],
+    shape: npt.NDArray[np.float64],
+) -> npt.NDArray[np.int64]:
+    n = len(window)
+    out = np.empty(n, np.int64)
+    for i in range(n):
+        h = np.int64(kind[i])
+        for part in (window[i], step[i], phase[i]):
+            h = (h ^ part) * _MIX
+            h ^= (h >> 29) & 0x7FFFFFFFF
+        for j in range(key_offsets[i], key_offsets[i + 1]):
+            h = (h ^ np.int64(key_data[j])) * _MIX
+            h ^= (h >> 29) & 0x7FFFFFFFF
+        a, b, c, d = shape[i]
+        if kind[i] == BOX and a <= c:
+            # a power of two between the longer side and twice that
+            cell = 2.0 ** np.ceil(np.log2(max(max(c - a, d - b), 1e-300)))
+            for value in (cell, np.floor((a + c) * 0.5 / cell), np.floor((b + d) * 0.5 / cell)):
+                h = (h ^ np.int64(min(max(value * 4096.0, -9e18), 9e18))) * _MIX
+                h ^= (h >> 29) & 0x7FFFFFFFF
+        else:
+            for value in (a, b, c, d):
+                h = (h ^ np.int64(min(max(value * 4096.0, -9e18), 9e18))) * _MIX
+                h ^= (h >> 29) & 0x7FFFFFFFF
+        out[i] = h
+    return out
+
+
+def cells(members: Members) -> npt.NDArray[np.int64]:
+    """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared."""
+    result: npt.NDArray[np.int64] = _cells(
+        members.window,
+        members.step,
+        members.phase,
+        members.keys.offsets,
+        members.keys.data,
+        members.regions.kind,
+        members.regions.shape,
+    )
+    return result
+
+
+@kernel
+def _assign(
+    order: npt.NDArray[np.int64],
+    existing: int,
+    cell: npt.NDArray[np.int64],
+    window: npt.NDArray[np.int64],
+    step: npt.NDArray[np.int64],
+    phase: npt.NDArray[np.int64],
+    key_offsets: npt.NDArray[np.int64],
+    key_data: npt.NDArray[np.uint8],
+    kind: npt.NDArray[np.uint8],
+    shape: npt.NDArray[np.float64],
+    common: npt.NDArray[np.float64],
+) -> npt.NDArray[np.int64]:
+    """For each, the one that founded its group (itself, if it does); shrinks the founders' ``common`` regions."""
+    founder = np.arange(len(order))
+    members = np.ones(len(order), np.int64)
+    open_, opened = np.empty(_OPEN, np.int64), 0
+    for at in range(len(order)):
+        i = order[at]
+        if at == 0 or cell[order[at - 1]] != cell[i]:
+            opened = 0
+        joined = False
+        if i >= existing:
+            for which in range(min(opened, _OPEN)):
+                g = open_[which]
+                if (
+                    window[g] != window[i]
+                    or step[g] != step[i]
+                    or phase[g] != phase[i]
+                    or kind[g] != kind[i]
+                    or compare_strings(key_offsets, key_data, g, i) != 0
+                ):
+                    continue
+                same = True
+                for side in range(4):
+                    same = same and common[g, side] == shape[i, side]
+                if not same:
+                    plain = kind[i] == BOX and common[g, 0] <= common[g, 2] and shape[i, 0] <= shape[i, 2]
+                    if not plain:
+                        continue
+                    west, south = max(common[g, 0], shape[i, 0]), max(common[g, 1], shape[i, 1])
+                    east, north = min(common[g, 2], shape[i, 2]), min(common[g, 3], shape[i, 3])
+                    if west >= east or south >= north:
+                        continue
+                    before = (common[g, 2] - common[g, 0]) * (common[g, 3] - common[g, 1])
+                    own = (shape[i, 2] - shape[i, 0]) * (shape[i, 3] - shape[i, 1])
+                    area = (east - west) * (north - south)
+                    if 2.0 * area < own or 2.0 * area < before or members[g] * area < (members[g] - 1) * before:
+                        continue
+                    if g >= existing:
+                        common[g, 0], common[g, 1], common[g, 2], common[g, 3] = west, south, east, north
+                    elif west > common[g, 0] or south > common[g, 1] or east < common[g, 2] or north < common[g, 3]:
+                        continue
+                founder[i] = g
+                members[g] += 1
+                joined = True
+                break
+        if not joined:
+            open_[opened % _OPEN] = i
+            opened += 1
+    return founder
+
+
+def assign(
+    existing: Members, queries: Members, cell: npt.NDArray[np.int64], query_cell: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Put queries into groups.
+
+    Args:
+        existing: m groups that may be joined.
+        queries: n queries.
+        cell, query_cell: their :func:`cells`.
+
+    Returns:
+        int64[n]: below m, the group that is joined; else m + the position of the query that founds the group. And
+        float64[n, 4]: the common region of the group that each query founds (meaningless if it founds none).
+    """
+    m = len(existing.window)
+    keys = Strings()
+    for members in (existing, queries):
+        keys.extend(members.keys.offsets, members.keys.data)
+    shape = np.concatenate([existing.regions.shape, queries.regions.shape])
+    all_cells = np.concatenate([cell, query_cell])
+    centre = shape[:, 0] + shape[:, 2]
+    centre[:m] = -np.inf  # groups that exist come first
+    order = np.lexsort((np.arange(len(centre)), shape[:, 1] + shape[:, 3], centre, all_cells))
+    common = shape.copy()
+    columns: list[Any] = [
+        np.concatenate([getattr(existing, name), getattr(queries, name)]) for name in ("window", "step", "phase")
+    ]
+    founder = _assign(
+        order,
+        m,
+        all_cells,
+        *columns,
+        keys.offsets,
+        keys.data,
+        np.concatenate([existing.regions.kind, queries.regions.kind]),
+        shape,
+        common,
+    )
+    return founder[m:], common[m:]
+
+
+def prepare() -> None:
+    """Compile the kernels of this module."""
+    keys = Strings()
+    keys.append(join_keywords(TermLists.of([["a"]])))
+    one = np.ones(1, np.int64)
+    members = Members(one, one, one, keys, Regions(np.full(1, BOX, np.uint8), np.array([[0.0, 0.0, 1.0, 1.0]])))
+    assign(members, members, cells(members), cells(members))

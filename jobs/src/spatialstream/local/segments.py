@@ -1,0 +1,323 @@
+"""All objects of one slot, as a log-structured merge tree of segments.
+
+The tree of O'Neil et al. (1996), size-tiered as in Bigtable (2006). Every epoch appends a small segment. Segments of
+about the same size are merged, eight at a time, into one of the next size, up to :data:`CAPACITY` objects; those are
+not touched again. So an object is copied a few times in its life, and a query meets some dozen segments. Segments
+whose objects are all outside a query's time are not even mapped, and within one that is wholly inside it no timestamp
+is compared.
+
+Δ (``interval``) bounds the time that merging puts together. A segment belongs to the interval of its latest object,
+``t_max // Δ``, and only segments of one interval are merged; when a later interval begins, what is left of the
+earlier one is merged into as few segments as the capacity allows. So a merged segment is droppable as a whole at most
+Δ after its earliest epoch is. Without an interval nothing is bounded, for streams that keep everything.
+
+Cost: an append is the building of its objects; every now and then it pays for a merge, of at most ``CAPACITY``
+objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local import wordtable
+from spatialstream.local.rows import ObjectRows, RawRows, arrange
+from spatialstream.local.segment import Ask, Segment
+from spatialstream.local.segment import prepare as prepare_segment
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.regions import Region
+from spatialstream.model.space import Space
+
+__all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "prepare", "top_terms"]
+
+CAPACITY = 1 << 20
+"""Objects of a segment beyond which none are added to it."""
+
+FAN_IN = 8
+"""Segments of one size that are merged into one."""
+
+_SMALLEST = 1024
+"""Segments with fewer objects than this count as being of one size."""
+
+_TERMS_PER_OBJECT = 32
+"""An object with more terms weighs as several when capacities are compared."""
+
+_NO_FLOOR = -(2**62)
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A segment of the store, perhaps not loaded, perhaps not written."""
+
+    objects: int
+    weight: int
+    nbytes: int
+    t_min: int
+    t_max: int
+    file: str | None = None
+    segment: Segment | None = None
+
+    @classmethod
+    def of(cls, segment: Segment) -> _Part:
+        weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
+        return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
+
+    @property
+    def tier(self) -> int:
+        tier, size = 0, self.weight // _SMALLEST
+        while size >= FAN_IN:
+            tier, size = tier + 1, size // FAN_IN
+        return tier
+
+
+class SegmentStore:
+    """All objects of one slot.
+
+    Args:
+        space: of the objects.
+        interval: Δ in ms, the longest time that merging puts into one segment; None: unbounded.
+        capacity: objects of a segment beyond which none are added to it.
+
+    Attributes:
+        checked: objects that queries have looked at one by one since this instance was made.
+        floor: objects with t below it are gone.
+    """
+
+    def __init__(self, space: Space, interval: int | None = None, capacity: int = CAPACITY) -> None:
+        self.space = space
+        self.interval = interval
+        self.capacity = capacity
+        self.floor = _NO_FLOOR
+        self.checked = 0
+        self._parts: list[_Part] = []
+        self._read: ReadFile | None = None
+        self._scratch = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        """Number of objects kept; those below the floor whose segment is not gone yet are among them."""
+        return sum(part.objects for part in self._parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all segments, in files and in memory."""
+        return sum(part.nbytes for part in self._parts)
+
+    @property
+    def segments(self) -> int:
+        """Number of segments."""
+        return len(self._parts)
+
+    # ------------------------------------------------------------------------------------------------------- changing
+
+    def append(self, objects: ObjectBatch) -> None:
+        """Add the objects of an epoch; then merge what has become due."""
+        if len(objects) == 0:
+            return
+        part = _Part.of(Segment.build(self.space, objects))
+        if part.t_max < self.floor:
+            return
+        self._parts.append(part)
+        interval = self._interval_of(part)
+        self._close_earlier(interval)
+        self._merge_tiers(interval)
+
+    def drop_before(self, t: int) -> None:
+        """Objects with timestamps below ``t`` are not returned any more; segments that hold no others are dropped."""
+        self.floor = max(self.floor, t)
+        self._parts = [part for part in self._parts if part.t_max >= self.floor]
+
+    def _interval_of(self, part: _Part) -> int:
+        return 0 if self.interval is None else part.t_max // self.interval
+
+    def _close_earlier(self, current: int) -> None:
+        """Merge what is left of each interval before ``current`` that was open until now."""
+        if self.interval is None:
+            return
+        intervals = [self._interval_of(part) for part in self._parts[:-1]]
+        if intervals and max(intervals) < current:
+            latest = max(intervals)
+            open_ = [
+                part
+                for part in self._parts[:-1]
+                if self._interval_of(part) == latest and part.weight <= self.capacity // 2
+            ]
+            self._merge(open_)
+
+    def _merge_tiers(self, interval: int) -> None:
+        """Merge ``FAN_IN`` segments of one size, or as many as fill a segment, until there are no such."""
+        merged = True
+        while merged:
+            merged = False
+            tiers: dict[int, list[_Part]] = {}
+            for part in self._parts:
+                if self._interval_of(part) == interval and part.weight <= self.capacity // 2:
+                    tiers.setdefault(part.tier, []).append(part)
+            for _, members in sorted(tiers.items()):
+                if len(members) >= FAN_IN or sum(part.weight for part in members) >= self.capacity:
+                    self._merge(members[:FAN_IN])
+                    merged = True
+                    break
+
+    def _merge(self, parts: Sequence[_Part]) -> None:
+        """Merge parts in their order, each result up to the capacity; the results take the place of the first parts."""
+        group: list[_Part] = []
+        for part in [*parts, None]:
+            if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
+                if len(group) > 1:
+                    self._replace(group, Segment.merge([self._segment(each) for each in group], self.floor))
+                group = []
+            if part is not None:
+                group.append(part)
+
+    def _replace(self, group: Sequence[_Part], segment: Segment) -> None:
+        gone = {id(part) for part in group}
+        at = next(i for i, part in enumerate(self._parts) if id(part) in gone)
+        self._parts[at] = _Part.of(segment)
+        self._parts = [part for part in self._parts if id(part) not in gone]
+
+    # ------------------------------------------------------------------------------------------------------- querying
+
+    def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
+        """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
+        ask = Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
+        found: list[RawRows] = []
+        for part in self._within(ask):
+            segment = self._segment(part)
+            positions, checked = segment.search(ask)
+            self.checked += checked
+            if len(positions):
+                found.append(segment.rows(positions))
+        return arrange(found, nearest=False)
+
+    def nearest(
+        self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
+    ) -> ObjectRows:
+        """The k nearest objects with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
+
+        In order of (distance, t descending, id, x, y), with distances.
+        """
+        ask = Ask.of(self.space, None, keywords, max(t_after, self.floor - 1), t_last)
+        found: list[RawRows] = []
+        reached = np.empty(0)
+        for part in sorted(self._within(ask), key=_size, reverse=True):
+            segment = self._segment(part)
+            positions, distances, checked = segment.search_nearest(x, y, k, ask, bound)
+            self.checked += checked
+            if len(positions):
+                found.append(segment.rows(positions, distances))
+                reached = np.sort(np.concatenate([reached, distances]))[:k]
+                if len(reached) == k:
+                    bound = min(bound, float(reached[-1]))
+        return arrange(found, nearest=True, limit=k)
+
+    def term_counts(
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
+    ) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+        """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
+
+        Only counts above 0. An object counts a term once.
+        """
+        ask = Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
+        words: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]] = []
+        counts: list[npt.NDArray[np.int64]] = []
+        for part in self._within(ask):
+            segment = self._segment(part)
+            if len(self._scratch) < segment.terms:
+                self._scratch = np.zeros(segment.terms, np.int32)
+            codes, numbers, checked = segment.count(ask, self._scratch)
+            self.checked += checked
+            if len(codes):
+                words.append(segment.vocabulary(codes))
+                counts.append(numbers)
+        if not words:
+            return pa.array([], pa.string()), np.empty(0, np.int64)
+        if len(words) == 1:
+            return wordtable.to_arrow(*words[0]), counts[0]
+        offsets, data = wordtable.concatenate(words)
+        merged, firsts = wordtable.union(offsets, data)
+        totals = _sums(merged, np.concatenate(counts), len(firsts))
+        return wordtable.to_arrow(*wordtable.gather(offsets, data, firsts)), totals
+
+    def _within(self, ask: Ask) -> list[_Part]:
+        return [part for part in self._parts if part.t_max > ask.t_after and part.t_min <= ask.t_last]
+
+    def _segment(self, part: _Part) -> Segment:
+        if part.segment is None:
+            assert part.file is not None
+            assert self._read is not None
+            part.segment = Segment.from_arrays(self.space, self._read(part.file)[0])
+        return part.segment
+
+    # -------------------------------------------------------------------------------------------------------- keeping
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """Write the segments that are not written yet, a file each; see :mod:`spatialstream.local.state`."""
+        for part in self._parts:
+            if part.file is None:
+                part.file = write("segment", self._segment(part).to_arrays(), None)
+        return {
+            "interval": self.interval,
+            "capacity": self.capacity,
+            "floor": self.floor,
+            "segments": [
+                {
+                    "file": part.file,
+                    "objects": part.objects,
+                    "weight": part.weight,
+                    "nbytes": part.nbytes,
+                    "t_min": part.t_min,
+                    "t_max": part.t_max,
+                }
+                for part in self._parts
+            ],
+        }
+
+    @classmethod
+    def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> SegmentStore:
+        """The store of a checkpoint. A segment's file is read when a query or a merge first needs it."""
+        store = cls(space, manifest["interval"], manifest["capacity"])
+        store.floor = manifest["floor"]
+        store._read = read
+        store._parts = [_Part(**part) for part in manifest["segments"]]
+        return store
+
+
+def _size(part: _Part) -> int:
+    return part.objects
+
+
+@kernel
+def _sums(codes: npt.NDArray[Any], numbers: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    totals = np.zeros(n, np.int64)
+    for i in range(len(codes)):
+        totals[codes[i]] += numbers[i]
+    return totals
+
+
+def top_terms(terms: pa.StringArray, counts: npt.NDArray[np.int64], k: int) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """The k terms with the highest counts, ties by term; of all terms where there are fewer."""
+    candidates = np.arange(len(counts))
+    if k < len(counts):
+        least = np.partition(counts, len(counts) - k)[len(counts) - k]
+        candidates = np.flatnonzero(counts >= least)
+    names = terms.take(pa.array(candidates)).to_pylist()
+    ranked = sorted(zip((-counts[candidates]).tolist(), names, strict=True))[:k]
+    return [name for _, name in ranked], np.array([-count for count, _ in ranked], np.int64)
+
+
+def prepare() -> None:
+    """Compile every kernel of segments and of their store."""
+    prepare_segment()
+    store = SegmentStore(Space.planar(0.0, 0.0, 1.0, 1.0))
+    for t in range(2):
+        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a",))]))
+    store.range_query(None, [], -1, 2)
+    store.nearest(0.0, 0.0, 1, [], -1, 2)
+    store.term_counts(None, [], -1, 2)

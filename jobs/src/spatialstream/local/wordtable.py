@@ -1,0 +1,180 @@
+"""Words as bytes in flat arrays, and an exact lookup from a word to its code.
+
+Words are (offsets int32[n + 1], bytes uint8[...]), as in Arrow. The table is open addressing with linear probing over
+a 64-bit hash; a hit is always verified against the bytes, so a code is never that of another word.
+
+Cost: 8 to 16 bytes of table a word; a lookup reads one or two slots and compares one word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.integers import wide
+from spatialstream.model.kernels import kernel
+
+__all__ = ["Strings", "compare", "concatenate", "find_word", "gather", "pack", "slots_of", "to_arrow", "union"]
+
+Strings = tuple[npt.NDArray[np.int32], npt.NDArray[Any]]
+"""Lists as (offsets int32[n + 1], values): strings, or sets of codes. The first offset is 0."""
+
+_LARGEST = 2**31 - 1
+
+_SEED = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+_MIX = np.uint64(0xFF51AFD7ED558CCD)
+
+
+def pack(words: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Words as (offsets, bytes)."""
+    offsets = np.zeros(len(words) + 1, np.int32)
+    if not words:
+        return offsets, np.empty(0, np.uint8)
+    coded = [word.encode() for word in words]
+    end = 0
+    for i, word in enumerate(coded):
+        end += len(word)
+        offsets[i + 1] = end
+    return offsets, np.frombuffer(bytearray(b"".join(coded)) or bytearray(1), np.uint8)
+
+
+def concatenate(parts: Sequence[Strings]) -> Strings:
+    """Lists one after the other: (offsets, values) of all.
+
+    Raises:
+        OverflowError: the offsets need more than 31 bits.
+    """
+    offsets, base = [np.zeros(1, np.int32)], 0
+    for part, values in parts:
+        if base + len(values) > _LARGEST:
+            raise OverflowError("a segment's offsets are limited to 31 bits")
+        offsets.append(part[1:] + np.int32(base))
+        base += int(part[-1])
+    return np.concatenate(offsets), np.concatenate([values for _, values in parts])
+
+
+def to_arrow(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.StringArray:
+    """(offsets, bytes) as an Arrow array, without a copy."""
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+@kernel
+def gather(
+    offsets: npt.NDArray[Any], data: npt.NDArray[Any], rows: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The words at ``rows`` (int64), in that order, as (offsets, bytes)."""
+    taken = np.empty(len(rows) + 1, np.int32)
+    taken[0] = 0
+    for i in range(len(rows)):
+        taken[i + 1] = taken[i] + offsets[rows[i] + 1] - offsets[rows[i]]
+    copied = np.empty(taken[len(rows)], np.uint8)
+    for i in range(len(rows)):
+        start = offsets[rows[i]]
+        for j in range(taken[i], taken[i + 1]):
+            copied[j] = data[start]
+            start += 1
+    return taken, copied
+
+
+@kernel
+def compare(data: npt.NDArray[Any], a: int, a_end: int, b: int, b_end: int) -> int:
+    """Negative, zero or positive as word [a, a_end) is before, equal to or after word [b, b_end) of the same bytes."""
+    while a < a_end and b < b_end:
+        if data[a] != data[b]:
+            return wide(data[a]) - wide(data[b])
+        a += 1
+        b += 1
+    return (a_end - a) - (b_end - b)
+
+
+@kernel
+def _hash(data: npt.NDArray[Any], start: int, end: int) -> int:
+    state = _SEED
+    for i in range(start, end):
+        state = (state ^ np.uint64(data[i])) * _PRIME
+    state = (state ^ (state >> np.uint64(33))) * _MIX
+    return int(np.int64(state >> np.uint64(33)))
+
+
+@kernel
+def _same(a: npt.NDArray[Any], a_start: int, b: npt.NDArray[Any], b_start: int, length: int) -> bool:
+    same = 0
+    while same < length and a[a_start + same] == b[b_start + same]:
+        same += 1
+    return same == length
+
+
+@kernel
+def _slot(
+    slots: npt.NDArray[Any],
+    offsets: npt.NDArray[Any],
+    data: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    start: int,
+    end: int,
+) -> int:
+    """The slot that holds the word other[start:end], or the free one where it belongs."""
+    mask = len(slots) - 1
+    slot = _hash(other, start, end) & mask
+    while slots[slot] >= 0:
+        code = slots[slot]
+        if offsets[code + 1] - offsets[code] == end - start and _same(data, offsets[code], other, start, end - start):
+            break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def _capacity(words: int) -> int:
+    size = 2
+    while size < 2 * words:
+        size *= 2
+    return size
+
+
+@kernel
+def slots_of(offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The table (int32, -1 is free) of distinct words."""
+    n = len(offsets) - 1
+    slots = np.full(_capacity(n), -1, np.int32)
+    for code in range(n):
+        slots[_slot(slots, offsets, data, data, offsets[code], offsets[code + 1])] = code
+    return slots
+
+
+@kernel
+def find_word(
+    slots: npt.NDArray[Any],
+    offsets: npt.NDArray[Any],
+    data: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    start: int,
+    end: int,
+) -> int:
+    """The code of the word other[start:end], or -1."""
+    return wide(slots[_slot(slots, offsets, data, other, start, end)])
+
+
+@kernel
+def union(offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """For words with repetitions: (code of each int32[n], row of the first occurrence of each code int64[m])."""
+    n = len(offsets) - 1
+    slots = np.full(_capacity(n), -1, np.int32)
+    codes = np.empty(n, np.int32)
+    firsts = np.empty(n, np.int64)
+    m = 0
+    for row in range(n):
+        slot = _slot(slots, offsets, data, data, offsets[row], offsets[row + 1])
+        if slots[slot] < 0:
+            slots[slot] = row
+            codes[row] = m
+            firsts[m] = row
+            m += 1
+        else:
+            codes[row] = codes[slots[slot]]
+    return codes, firsts[:m].copy()

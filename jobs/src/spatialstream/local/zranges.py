@@ -1,0 +1,269 @@
+"""A region as a few ranges of positions: descent of the implicit quadtree, and the range-keyword search on top of it.
+
+A node outside the region is dropped, one inside becomes a range that needs no check of place, and one on the border
+is split until it holds few objects or is an eighth of the region's extent. So a region gives a few dozen ranges,
+whatever the number of objects (the pruning of an IR-tree, Cong et al. 2009, without a stored tree). The range-keyword
+search takes the postings of the rarest keyword within these ranges and checks what is left object by object.
+
+Cost: O(ranges) directory lookups, O(ranges log postings) for the search, then O(candidates).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.local.integers import wide
+from spatialstream.local.termlists import has_all
+from spatialstream.local.wordtable import find_word
+from spatialstream.local.zorder import LEVELS, cell, column, node_box, node_start
+from spatialstream.model.geometry import CIRCLE, EVERYWHERE, contains, distance, distance_to_box
+from spatialstream.model.kernels import kernel
+
+__all__ = ["bisect", "farthest", "lookup", "nearest_bound", "ranges", "search"]
+
+_CAPACITY = 512
+_SPLIT = 8
+_FEW = 32
+_TESTED = 128
+"""Nodes of a circle's cover with fewer objects are not tested against the circle itself."""
+
+_DEGREE = np.pi / 180.0
+
+
+@kernel
+def nearest_bound(geographic: bool, x: float, y: float, box: tuple[float, float, float, float]) -> float:
+    """A lower bound of the computed distance from (x, y) to any point of the box.
+
+    Near the antipode the haversine formula itself is wrong by up to decimetres, hence the metre.
+    """
+    bound = distance_to_box(geographic, x, y, box[0], box[1], box[2], box[3])
+    if geographic and bound > 1.99e7:
+        bound -= 1.0
+    return bound
+
+
+@kernel
+def farthest(geographic: bool, x: float, y: float, box: tuple[float, float, float, float]) -> float:
+    """An upper bound of the computed distance from (x, y) to any point of the box (west <= east).
+
+    Planar: the farthest corner. Geographic: the farthest point lies on the meridian of the box that differs most in
+    longitude; along it the distance is largest at an end, or at the antipode of the nearest point if that is between.
+    """
+    west, south, east, north = box
+    if not geographic:
+        dx = max(x - west, east - x)
+        dy = max(y - south, north - y)
+        return float(np.sqrt(dx * dx + dy * dy))
+    opposite = x + 180.0 if x <= 0.0 else x - 180.0
+    if west <= opposite and opposite <= east:
+        apart = 180.0
+    else:
+        apart = max(abs(west - x), abs(east - x))
+        if apart > 180.0:
+            other = min(abs(west - x), abs(east - x))
+            apart = max(360.0 - apart, other if other <= 180.0 else 360.0 - other)
+    p = y * _DEGREE
+    foot = np.arctan2(np.sin(p), np.cos(p) * np.cos(apart * _DEGREE)) / _DEGREE
+    back = min(max(foot - 180.0 if foot > 0.0 else foot + 180.0, south), north)
+    bound = max(
+        distance(True, 0.0, y, apart, back),
+        max(distance(True, 0.0, y, apart, south), distance(True, 0.0, y, apart, north)),
+    )
+    return bound * (1.0 + 1e-9) + (1e-3 if bound < 1.99e7 else 1.0)
+
+
+@kernel
+def _limit(cells: npt.NDArray[Any], boxes: int) -> int:
+    """The level at which a node is about an eighth of the region."""
+    extent = 1
+    for b in range(boxes):
+        extent = max(extent, max(cells[b, 2] - cells[b, 0], cells[b, 3] - cells[b, 1]) + 1)
+    level = LEVELS
+    while level > 0 and (extent >> (LEVELS - level)) > _SPLIT:
+        level -= 1
+    return level
+
+
+@kernel
+def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[Any], inner: npt.NDArray[Any]) -> int:
+    """Cells that the boxes touch, and cells that lie wholly in them; returns how many boxes meet the grid."""
+    m = 0
+    for b in range(len(boxes)):
+        west, south, east, north = boxes[b, 0], boxes[b, 1], boxes[b, 2], boxes[b, 3]
+        if west > grid[2] or east < grid[0] or south > grid[3] or north < grid[1]:
+            continue
+        outer[m, 0], outer[m, 1] = cell(west, grid[0], grid[4]), cell(south, grid[1], grid[5])
+        outer[m, 2], outer[m, 3] = cell(east, grid[0], grid[4]), cell(north, grid[1], grid[5])
+        inner[m, 0] = 0 if west <= grid[0] else outer[m, 0] + 1
+        inner[m, 1] = 0 if south <= grid[1] else outer[m, 1] + 1
+        inner[m, 2] = 65535 if east >= grid[2] else outer[m, 2] - 1
+        inner[m, 3] = 65535 if north >= grid[3] else outer[m, 3] - 1
+        m += 1
+    return m
+
+
+@kernel
+def ranges(
+    s: Any, geographic: bool, kind: int, shape: npt.NDArray[Any], boxes: npt.NDArray[Any], joined: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Position ranges that hold every object of the region, ascending and disjoint.
+
+    Args:
+        s: columns of a segment.
+        geographic: kind of space.
+        kind: of region.
+        shape: float64[4], its numbers.
+        boxes: float64[m, 4], its covering boxes.
+        joined: whether adjacent ranges are joined; otherwise each range is one node of the quadtree.
+
+    Returns:
+        first positions int64[r], ends int64[r], and whether all objects of the range are in the region bool[r].
+    """
+    first = np.empty(_CAPACITY, np.int64)
+    end = np.empty(_CAPACITY, np.int64)
+    inside = np.empty(_CAPACITY, np.bool_)
+    m = 0
+    outer = np.empty((len(boxes), 4), np.int64)
+    inner = np.empty((len(boxes), 4), np.int64)
+    meeting = _cells(s.grid, boxes, outer, inner)
+    limit = _limit(outer, meeting)
+    stack = np.empty((4 * LEVELS + 8, 4), np.int64)
+    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 0, 0, len(s.x)
+    top = 1
+    if meeting == 0 and kind != EVERYWHERE:
+        top = 0
+    while top > 0:
+        top -= 1
+        level, prefix, lo, hi = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
+        if lo == hi:
+            continue
+        within = kind == EVERYWHERE
+        if not within:
+            shift = LEVELS - level
+            x0, y0 = column(prefix) << shift, column(prefix >> 1) << shift
+            x1, y1 = x0 + (1 << shift) - 1, y0 + (1 << shift) - 1
+            touched = False
+            for b in range(meeting):
+                if x1 >= outer[b, 0] and y1 >= outer[b, 1] and x0 <= outer[b, 2] and y0 <= outer[b, 3]:
+                    touched = True
+                    if x0 >= inner[b, 0] and y0 >= inner[b, 1] and x1 <= inner[b, 2] and y1 <= inner[b, 3]:
+                        within = True
+            if not touched:
+                continue
+            if kind == CIRCLE:
+                within = False
+                if hi - lo >= _TESTED:
+                    box = node_box(s.grid, level, prefix)
+                    if nearest_bound(geographic, shape[0], shape[1], box) > shape[2]:
+                        continue
+                    within = farthest(geographic, shape[0], shape[1], box) <= shape[2]
+        if not within and level < limit and hi - lo > _FEW:
+            upper = hi
+            for child in (3, 2, 1, 0):
+                start = lo if child == 0 else node_start(s, level + 1, 4 * prefix + child, lo, upper)
+                stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = level + 1, 4 * prefix + child, start, upper
+                upper = start
+                top += 1
+        elif joined and m > 0 and end[m - 1] == lo and inside[m - 1] == within:
+            end[m - 1] = hi
+        elif m == _CAPACITY:
+            end[m - 1] = hi
+            inside[m - 1] = False
+        else:
+            first[m], end[m], inside[m] = lo, hi, within
+            m += 1
+    return first[:m], end[:m], inside[:m]
+
+
+@kernel
+def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
+    """First index in [lo, hi) of the ascending postings whose value is not below ``position``; gallops from lo."""
+    step = 1
+    while lo + step < hi and postings[lo + step] < position:
+        lo += step
+        step *= 2
+    hi = min(hi, lo + step)
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if postings[middle] < position:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@kernel
+def lookup(s: Any, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> tuple[bool, npt.NDArray[Any], int]:
+    """Keywords as codes of a segment: (whether all are in it, ascending codes int64[k], the rarest one or -1)."""
+    codes = np.empty(len(word_offsets) - 1, np.int64)
+    rarest = -1
+    for i in range(len(codes)):
+        code = find_word(s.slots, s.word_offsets, s.words, words, word_offsets[i], word_offsets[i + 1])
+        if code < 0:
+            return False, codes, -1
+        codes[i] = code
+        # codes rank terms by frequency: the largest is the rarest
+        rarest = max(rarest, code)
+    codes.sort()
+    return True, codes, rarest
+
+
+@kernel
+def search(
+    s: Any,
+    geographic: bool,
+    kind: int,
+    shape: npt.NDArray[Any],
+    boxes: npt.NDArray[Any],
+    word_offsets: npt.NDArray[Any],
+    words: npt.NDArray[Any],
+    t_after: int,
+    t_last: int,
+) -> tuple[npt.NDArray[Any], int]:
+    """Ascending positions (int32) of the objects in the region with all keywords and t in (t_after, t_last].
+
+    Returns:
+        the positions, and how many objects were checked for it.
+    """
+    found = np.empty(64, np.int32)
+    m = 0
+    checked = 0
+    known, codes, rarest = lookup(s, word_offsets, words)
+    if not known or len(s.x) == 0:
+        return found[:0], checked
+    a, b, c, d = shape[0], shape[1], shape[2], shape[3]
+    timed = not (t_after < s.t_min and s.t_max <= t_last)
+    cursor, last = 0, len(s.x)
+    if rarest >= 0:
+        cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
+    if rarest >= 0 and last - cursor <= _FEW:
+        first, end, inside = np.zeros(1, np.int64), np.full(1, len(s.x), np.int64), np.zeros(1, np.bool_)
+    else:
+        first, end, inside = ranges(s, geographic, kind, shape, boxes, True)
+    for r in range(len(first)):
+        if rarest >= 0:
+            cursor = bisect(s.postings, cursor, last, first[r])
+        else:
+            cursor = first[r]
+        while cursor < last:
+            position = wide(s.postings[cursor]) if rarest >= 0 else cursor
+            if position >= end[r]:
+                break
+            cursor += 1
+            checked += 1
+            if not inside[r] and not contains(geographic, kind, a, b, c, d, s.x[position], s.y[position]):
+                continue
+            if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
+                continue
+            if len(codes) > 1 and not has_all(s, position, codes):
+                continue
+            if m == len(found):
+                longer = np.empty(2 * m, np.int32)
+                longer[:m] = found
+                found = longer
+            found[m] = position
+            m += 1
+    return found[:m], checked

@@ -1,0 +1,173 @@
+"""What every global index promises, for every index there is."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.construction import SPLITS
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Cancellation, QueryBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.terms import TermLists
+from tests.unit.index.samples import PLANE, coordinates, obj, objects, points, queries, query, regions, spaces, trees
+
+INDEXES: Mapping[str, partial[st.SearchStrategy[GlobalIndex]]] = {
+    "qt-tree": partial(trees, splits=SPLITS),
+    "quadtree": partial(trees, splits=frozenset({"spatial"})),
+    "text": partial(trees, splits=frozenset({"textual"})),
+}
+each_index = pytest.mark.parametrize("index_of", INDEXES.values(), ids=INDEXES.keys())
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_each_object_goes_to_one_leaf_whose_box_contains_it(data, space, index_of):
+    index, batch = data.draw(index_of(space)), data.draw(objects(space))
+
+    leaf = index.route_objects(batch)
+
+    assert leaf.dtype == np.int32
+    assert leaf.shape == (len(batch),)
+    west, south, east, north = index.leaves.box[leaf].T
+    assert ((west <= batch.x) & (batch.x <= east) & (south <= batch.y) & (batch.y <= north)).all()
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_a_query_goes_to_the_leaf_of_every_object_of_its_region(data, space, index_of):
+    index, batch = data.draw(index_of(space)), data.draw(objects(space))
+    asked = data.draw(queries(space))
+
+    rows, leaves = index.route_queries(asked)
+
+    routed = set(zip(rows.tolist(), leaves.tolist(), strict=True))
+    leaf = index.route_objects(batch).tolist()
+    for q in range(len(asked)):
+        for o in range(len(batch)):
+            if asked.regions.contain(space, q, batch.x[o], batch.y[o]):
+                assert (q, leaf[o]) in routed
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_no_query_misses_an_object_on_the_border_of_its_region(data, space, index_of):
+    index, region = data.draw(index_of(space)), data.draw(regions(space))
+    columns = Regions.of([region])
+    a, b, c, d = columns.shape[0]
+    edges = [(a, b), (c, d), (a, d), (c, b), (a, data.draw(coordinates(space.south, space.north)))]
+    x, y = data.draw(points(space))
+    batch = ObjectBatch.of(
+        [
+            obj(f"{i}", px, py)
+            for i, (px, py) in enumerate([*edges, (x, b), (x, d)])
+            if space.west <= px <= space.east and space.south <= py <= space.north
+        ]
+    )
+
+    leaves = index.route_queries(QueryBatch.of([query("SRQ", region)]))[1]
+
+    for o, leaf in enumerate(index.route_objects(batch).tolist()):
+        if columns.contain(space, 0, batch.x[o], batch.y[o]):
+            assert leaf in leaves
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_rows_come_in_order_and_no_query_is_without_a_leaf(data, space, index_of):
+    index, asked = data.draw(index_of(space)), data.draw(queries(space))
+
+    rows, leaves = index.route_queries(asked)
+
+    pairs = list(zip(rows.tolist(), leaves.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    assert set(rows.tolist()) == set(range(len(asked)))
+    assert (rows.dtype, leaves.dtype) == (np.int32, np.int32)
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_queries_without_a_region_go_everywhere(data, space, index_of):
+    index = data.draw(index_of(space))
+    asked = QueryBatch.of([query("SKQ"), query("CKQ"), Cancellation("q", 0)])
+
+    rows, leaves = index.route_queries(asked)
+
+    n = len(index.leaves)
+    assert rows.tolist() == [0] * n + [1] * n + [2] * n
+    assert leaves.tolist() == list(range(n)) * 3
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_an_object_goes_to_the_same_leaf_alone_and_in_any_company(data, space, index_of):
+    index, batch = data.draw(index_of(space)), data.draw(objects(space))
+    together = index.route_objects(batch).tolist()
+
+    alone = [index.route_objects(ObjectBatch.of([batch[i]])).tolist()[0] for i in range(len(batch))]
+    order = data.draw(st.permutations(range(len(batch))))
+    shuffled = index.route_objects(batch.take(np.array(order, np.int64)))
+    turned = TermLists.of([batch.terms[i][::-1] for i in range(len(batch))])
+    reordered = index.route_objects(ObjectBatch(batch.ids, batch.t, batch.x, batch.y, turned))
+    sliced = index.route_objects(ObjectBatch.from_arrow(batch.to_arrow().slice(1)))
+
+    assert alone == together
+    assert shuffled.tolist() == [together[i] for i in order]
+    assert reordered.tolist() == together
+    assert sliced.tolist() == together[1:]
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_the_leaf_nearest_to_a_place_contains_it(data, space, index_of):
+    index = data.draw(index_of(space))
+    at = np.array(data.draw(st.lists(points(space), min_size=1)))
+
+    leaf = index.nearest_leaves(at)
+
+    west, south, east, north = index.leaves.box[leaf].T
+    assert ((west <= at[:, 0]) & (at[:, 0] <= east) & (south <= at[:, 1]) & (at[:, 1] <= north)).all()
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_the_arrays_are_the_whole_index(data, space, index_of):
+    index, batch, asked = data.draw(index_of(space)), data.draw(objects(space)), data.draw(queries(space))
+
+    again = type(index).from_arrays(*index.to_arrays())
+
+    assert again.route_objects(batch).tolist() == index.route_objects(batch).tolist()
+    for one, other in zip(again.route_queries(asked), index.route_queries(asked), strict=True):
+        assert one.tolist() == other.tolist()
+    for name in ("box", "textual", "objects", "load"):
+        np.testing.assert_array_equal(getattr(again.leaves, name), getattr(index.leaves, name))
+
+
+@each_index
+@given(data=st.data(), space=spaces)
+def test_leaves_describe_themselves(data, space, index_of):
+    leaves = data.draw(index_of(space)).leaves
+
+    n = len(leaves)
+    assert n >= 1
+    assert leaves.box.shape == (n, 4)
+    assert leaves.textual.shape == leaves.objects.shape == leaves.load.shape == (n,)
+    assert np.isfinite(leaves.load).all()
+    assert (leaves.load >= 0).all()
+
+
+def test_the_border_between_leaves_belongs_to_the_north_and_east():
+    from spatialstream.index.construction import build_tree
+    from spatialstream.index.statistics import Statistics
+
+    sample = ObjectBatch.of([obj(f"{x}{y}", x, y) for x in (1.0, 3.0) for y in (1.0, 3.0)])
+    tree = build_tree(sample, 4, Statistics.of(PLANE, sample, QueryBatch.of([]), 1.0))
+
+    places = [(2.0, 1.0), (1.0, 2.0), (2.0, 2.0), (0.0, 0.0), (4.0, 4.0), (4.0, 0.0)]
+    batch = ObjectBatch.of([obj(f"{place}", *place) for place in places])
+
+    assert tree.route_objects(batch).tolist() == [1, 2, 3, 0, 3, 1]

@@ -1,0 +1,61 @@
+"""The cost model, by hand and against plain Python."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.index import cost
+from spatialstream.index.cost import CellStatistics, keyword_coverage, workload
+
+chances = st.floats(0.0, 1.0)
+six = st.lists(chances, min_size=6, max_size=6).map(np.array)
+
+
+def test_equation_1_by_hand():
+    lengths = np.array([0.0, 0.5, 0.3, 0.2])
+
+    assert keyword_coverage(lengths, 0.5) == pytest.approx(0.5 * 0.5 + 0.3 * 0.25 + 0.2 * 0.125)
+    assert keyword_coverage(lengths, 1.0) == pytest.approx(1.0)
+    assert keyword_coverage(lengths, 0.0) == 0.0
+    assert keyword_coverage(np.array([0.25, 0.75]), 0.0) == 0.25  # queries without keywords concern every object
+
+
+def test_the_six_workloads_by_hand():
+    assert cost.w_srq(0.5, 0.35, 100) == pytest.approx(17.5)
+    assert cost.w_skq(0.1, 0.35, 100) == pytest.approx(3.5)
+    assert cost.w_stq(0.2, 100) == pytest.approx(20.0)
+    arrivals = cost.expected_arrivals(lifetime=60_000.0, rate=0.01)
+    assert arrivals == pytest.approx(600.0)
+    assert cost.w_crq(0.5, arrivals) == pytest.approx(300.0)
+    assert cost.w_ckq(0.1, arrivals) == pytest.approx(60.0)
+    assert cost.w_ctq(0.2, arrivals) == pytest.approx(120.0)
+
+
+def test_equation_2_by_hand():
+    cell = CellStatistics(
+        arrival=np.array([0.3, 0.1, 0.1, 0.3, 0.1, 0.1]),
+        reach=np.array([0.5, 0.1, 0.2, 0.5, 0.1, 0.2]),
+        lengths=np.array([[0.0, 1.0], [0.0, 0.5]]),
+        lifetime=np.array([0.0, 0.0, 0.0, 1000.0, 2000.0, 3000.0]),
+    )
+
+    total = workload(cell, objects=100.0, rate=0.1, h_srq=0.4, h_skq=0.6)
+
+    snapshot = 0.3 * (0.5 * 0.4 * 100) + 0.1 * (0.1 * 0.3 * 100) + 0.1 * (0.2 * 100)
+    continuous = 0.3 * (0.5 * 100) + 0.1 * (0.1 * 200) + 0.1 * (0.2 * 300)
+    assert total == pytest.approx(snapshot + continuous)
+
+
+@given(six, six, st.lists(chances, min_size=1, max_size=6), six, st.integers(0, 1000), chances, chances, chances)
+def test_workload_is_that_of_plain_python(arrival, reach, lengths, lifetime, objects, rate, h_srq, h_skq):
+    both = np.array([lengths, lengths[::-1]])
+
+    expected = 0.0
+    for kind in range(6):
+        visited = objects if kind < 3 else lifetime[kind] * rate
+        if kind < 2:
+            visited *= sum(chance * (h_srq, h_skq)[kind] ** size for size, chance in enumerate(both[kind]))
+        expected += arrival[kind] * reach[kind] * visited
+
+    assert workload(CellStatistics(arrival, reach, both, lifetime), objects, rate, h_srq, h_skq) == pytest.approx(expected)

@@ -1,0 +1,207 @@
+"""J, against a plain count of the same queries and objects."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.index.covers import region_parts
+from spatialstream.index.hashing import hash_strings
+from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import TYPES, Cancellation, QueryBatch
+from spatialstream.model.regions import Box, Circle
+from spatialstream.model.space import WGS84
+from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces
+
+NO_OBJECTS = ObjectBatch.of([])
+NO_QUERIES = QueryBatch.of([])
+LEVELS = 2
+
+
+def cell_boxes(space, levels=LEVELS):
+    """The box of each cell, and whether it ends at the east and north bounds."""
+    boxes = [space.bounds]
+    for cell in range((4**levels - 1) // 3):
+        west, south, east, north = boxes[cell]
+        x, y = (west + east) / 2, (south + north) / 2
+        boxes += [(west, south, x, y), (x, south, east, y), (west, y, x, north), (x, y, east, north)]
+    return boxes
+
+
+def clamp(value, low, high):
+    return min(max(value, low), high)
+
+
+def meets(space, part, box):
+    """Whether a covering box, drawn into the space, meets a cell, which owns its west and south border."""
+    if part[0] > part[2]:
+        return False
+    west, south, east, north = space.bounds
+    w, e = clamp(part[0], west, east), clamp(part[2], west, east)
+    s, n = clamp(part[1], south, north), clamp(part[3], south, north)
+    in_x = e >= box[0] and (w < box[2] or box[2] == east)
+    in_y = n >= box[1] and (s < box[3] or box[3] == north)
+    return in_x and in_y
+
+
+@given(st.data(), spaces)
+def test_counts_are_those_of_counting(data, space):
+    sample, asked = data.draw(objects(space)), data.draw(queries(space, "SRQ STQ CRQ CTQ"))
+    statistics = Statistics.of(space, sample, asked, 500.0, LEVELS)
+
+    parts = region_parts(space, asked.regions)
+    boxes = cell_boxes(space)
+    names = dict(zip(hash_strings(asked.keywords.vocabulary).tolist(), asked.keywords.vocabulary.to_pylist(), strict=True))
+    for cell, box in enumerate(boxes):
+        reached = [q for q in range(len(asked)) if any(meets(space, part, box) for part in parts[q])]
+        assert statistics.reached[:, cell].tolist() == [sum(asked.code[q] == kind for q in reached) for kind in range(6)]
+        words = Counter(word for q in reached if asked.code[q] == SRQ for word in asked.keywords[q])
+        chances = dict(zip(statistics.terms.tolist(), statistics.keyword_distribution(cell, SRQ), strict=True))
+        assert {names[term]: p for term, p in chances.items() if p} == pytest.approx(
+            {word: count / words.total() for word, count in words.items()}
+        )
+        west, south, east, north = box
+        within = (
+            (sample.x >= west)
+            & ((sample.x < east) | (east == space.east))
+            & (sample.y >= south)
+            & ((sample.y < north) | (north == space.north))
+        )
+        assert statistics.objects[cell] == within.sum()
+        assert statistics.object_rate(cell) == pytest.approx(within.sum() / 500.0)
+
+
+@given(st.data(), spaces)
+def test_two_periods_add_up_to_one(data, space):
+    first, second = (data.draw(queries(space, "SRQ STQ CRQ CTQ")) for _ in range(2))
+    sample, later = (data.draw(objects(space)) for _ in range(2))
+
+    both = QueryBatch.concat([first, second])
+    whole = Statistics.of(space, ObjectBatch.concat([sample, later]), both, 300.0, LEVELS)
+    merged = Statistics.of(space, sample, first, 100.0, LEVELS).updated(
+        Statistics.of(space, later, second, 200.0, LEVELS)
+    )
+
+    for name in ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects", "span"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
+    for name in ("offsets", "term", "count"):
+        np.testing.assert_array_equal(getattr(merged.srq, name), getattr(whole.srq, name))
+
+
+def test_old_counts_fade():
+    west, east = Box(0.1, 0.1, 0.2, 0.2), Box(3.1, 0.1, 3.2, 0.2)
+    old = Statistics.of(PLANE, ObjectBatch.of([obj("o", 0.1, 0.1)]), QueryBatch.of([query("SRQ", west, "a")]), 100.0, 1)
+    new = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of([query("SRQ", east, "b"), query("SRQ", east, "a")]), 100.0, 1)
+
+    statistics = old.updated(new, keep=0.5)
+
+    assert statistics.cell(1).reach[SRQ] == pytest.approx(0.5 / 2.5)
+    assert statistics.cell(2).reach[SRQ] == pytest.approx(2.0 / 2.5)
+    assert sorted(statistics.keyword_distribution(0, SRQ)) == pytest.approx([1.0 / 2.5, 1.5 / 2.5])
+    assert statistics.object_rate(0) == pytest.approx(0.5 / 150.0)
+
+
+def test_what_the_cost_model_is_told():
+    asked = [
+        query("SRQ", Box(0, 0, 1, 1), "ab"),
+        query("SRQ", Box(0, 0, 4, 4), "c"),
+        query("SRQ", Box(3, 3, 4, 4)),
+        query("CRQ", Box(3, 3, 4, 4), duration=1_000),
+        query("CRQ", Box(3, 3, 4, 4), duration=1_001),
+        query("CRQ", Box(3, 3, 4, 4), duration=60_000),
+        Cancellation("q", 5),
+    ]
+    statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 1)
+
+    cell = statistics.cell(4)  # north-east
+
+    assert cell.arrival.tolist() == [0.5, 0.0, 0.0, 0.5, 0.0, 0.0]
+    assert cell.reach == pytest.approx([2 / 3, 0.0, 0.0, 1.0, 0.0, 0.0])
+    assert cell.lengths[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert cell.lifetime[3] == pytest.approx(62_001 / 3)
+    chance, duration = statistics.duration_distribution(TYPES.index("CRQ"))
+    assert sorted(zip(chance[chance > 0], duration[chance > 0], strict=True)) == [
+        (pytest.approx(1 / 3), 60_000.0),
+        (pytest.approx(2 / 3), 1_000.5),
+    ]
+
+
+def test_nothing_is_known_of_nothing():
+    statistics = Statistics.of(WGS84, NO_OBJECTS, NO_QUERIES, 0.0)
+
+    cell = statistics.cell(0)
+
+    assert cell.arrival.tolist() == cell.reach.tolist() == cell.lifetime.tolist() == [0.0] * 6
+    assert cell.lengths.sum() == 0.0
+    assert statistics.updated(statistics).span == 0.0
+
+
+@given(st.data(), spaces)
+def test_rates_of_a_sample_add_up_to_the_rate_of_its_cells(data, space):
+    history, sample = data.draw(objects(space)), data.draw(objects(space))
+    statistics = Statistics.of(space, history, NO_QUERIES, 1000.0, LEVELS)
+
+    rates = statistics.rates(sample.x, sample.y)
+
+    here = Statistics.of(space, sample, NO_QUERIES, 1000.0, LEVELS)
+    finest = slice(-(4**LEVELS), None)
+    seen = here.objects[finest] > 0
+    assert rates.sum() == pytest.approx(statistics.objects[finest][seen].sum() / 1000.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ kNN queries
+
+
+def uniform(side=32, terms=""):
+    places = (np.arange(side) + 0.5) * 4 / side
+    return [obj(f"{x},{y}", x, y, terms) for x in places for y in places]
+
+
+def reached_cells(asked, sample, span=1000.0, levels=5):
+    statistics = Statistics.of(PLANE, ObjectBatch.of(sample), QueryBatch.of([asked]), span, levels)
+    return int(statistics.reached[:, -(4**levels) :].sum())
+
+
+def test_a_search_region_holds_about_k_objects():
+    # 64 objects a unit of area: 16 of them in a circle of radius 0.28, which a square of about 5 cells of 1/8 bounds
+    assert 9 <= reached_cells(query("SKQ", at=(2.05, 2.05), k=16), uniform()) <= 49
+    assert reached_cells(query("SKQ", at=(2.05, 2.05), k=64), uniform()) > reached_cells(
+        query("SKQ", at=(2.05, 2.05), k=4), uniform()
+    )
+
+
+def test_rare_keywords_and_short_durations_widen_it():
+    sample = uniform(terms="a")[:-64] + [obj(f"b{i}", o.x, o.y, "ab") for i, o in enumerate(uniform()[-64:])]
+
+    common = reached_cells(query("SKQ", None, "a", at=(2.05, 2.05)), sample)
+    rare = reached_cells(query("SKQ", None, "b", at=(2.05, 2.05)), sample)
+    brief = reached_cells(query("SKQ", None, "a", at=(2.05, 2.05), duration=10), sample)
+
+    assert common <= 4
+    assert rare > common
+    assert brief > common
+    assert reached_cells(query("SKQ", None, "z", at=(2.05, 2.05)), sample) == 4**5  # nothing has it: goes everywhere
+
+
+def test_without_objects_a_search_reaches_everywhere():
+    assert reached_cells(query("CKQ", at=(1.0, 1.0)), []) == 4**5
+
+
+def test_search_regions_cross_the_antimeridian():
+    sample = [obj(f"{i}", 179.0 + i / 100, 0.5) for i in range(100)]
+    asked = query("SKQ", None, "", at=(179.99, 0.0), k=50)
+
+    statistics = Statistics.of(WGS84, ObjectBatch.of(sample), QueryBatch.of([asked]), 1000.0, 1)
+
+    assert statistics.reached[SKQ].tolist() == [1.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_circles_count_as_the_boxes_around_them():
+    asked = QueryBatch.of([query("SRQ", Circle(1.0, 1.0, 0.5), "a"), query("SRQ", Circle(2.0, 2.0, 0.5), "a")])
+
+    statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
+
+    assert statistics.reached[SRQ].tolist() == [2.0, 2.0, 1.0, 1.0, 1.0]

@@ -1,0 +1,152 @@
+"""Routing versions: allocation, routing to slots, and the file they travel in."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.index import construction, cost, hashing, qttree, statistics, version
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.arrays import write_arrays
+from spatialstream.model.errors import StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Box
+from spatialstream.model.space import WGS84
+from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces
+
+NO_OBJECTS = ObjectBatch.of([])
+NO_QUERIES = QueryBatch.of([])
+
+
+@given(st.data(), spaces, st.integers(1, 20), st.integers(1, 5))
+def test_slots_are_those_of_the_leaves(data, space, leaves, slots):
+    sample, asked = data.draw(objects(space)), data.draw(queries(space))
+    routing = build(space, sample, asked, leaves, slots)
+
+    assert routing.mapping.dtype == np.int32
+    assert routing.route_objects(sample).tolist() == routing.mapping[routing.index.route_objects(sample)].tolist()
+    rows, found = routing.route_queries(asked)
+    row, leaf = routing.index.route_queries(asked)
+    pairs = list(zip(rows.tolist(), found.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == {(r, int(routing.mapping[each])) for r, each in zip(row.tolist(), leaf.tolist(), strict=True)}
+    assert rows.tolist() == sorted(rows.tolist())
+    for slot in range(slots):
+        assert routing.loads[slot] == pytest.approx(routing.index.leaves.load[routing.mapping == slot].sum())
+
+
+@pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)
+def test_without_history_space_is_shared_out_evenly(space):
+    routing = build(space, NO_OBJECTS, NO_QUERIES, 64, 4)
+
+    assert len(routing.index.leaves) == 64
+    assert np.ptp(routing.index.leaves.load) == 0.0
+    assert np.bincount(routing.mapping).tolist() == [16] * 4
+    assert routing.imbalance == 1.0
+
+
+def test_without_queries_objects_are_shared_out_evenly():
+    rng = np.random.default_rng(2)
+    places = np.clip(rng.normal(1.0, 0.2, (2000, 2)), 0.0, 4.0)
+    sample = ObjectBatch.of([obj(f"o{i}", x, y, "ab", t=i) for i, (x, y) in enumerate(places)])
+
+    routing = build(PLANE, sample, NO_QUERIES, 64, 4)
+
+    counts = np.bincount(routing.route_objects(sample), minlength=4)
+    assert counts.max() < 1.1 * counts.min()
+    assert routing.index.leaves.load == pytest.approx(routing.index.leaves.objects)
+
+
+def test_without_objects_queries_are_shared_out():
+    asked = QueryBatch.of([query("CRQ", Box(0.0, 0.0, 0.5, 0.5), "a")] * 100)
+
+    routing = build(PLANE, NO_OBJECTS, asked, 16, 4)
+
+    small = routing.index.leaves.box[:, 2] - routing.index.leaves.box[:, 0] < 1.0
+    assert small.any()  # it is split where the queries are
+    assert routing.imbalance < 1.5
+
+
+def test_leaves_that_no_query_concerns_count_by_their_objects():
+    sample = ObjectBatch.of([obj(f"o{i}", 0.001 * i, 0.001 * i, t=i) for i in range(4000)])
+    asked = QueryBatch.of([query("SRQ", Box(3.9, 0.0, 4.0, 0.1))])
+
+    counts = np.bincount(build(PLANE, sample, asked, 64, 4).route_objects(sample), minlength=4)
+
+    assert counts.max() < 1.2 * counts.min()
+
+
+def test_more_slots_than_leaves_leaves_some_without():
+    routing = build(PLANE, NO_OBJECTS, NO_QUERIES, 4, 9)
+
+    assert routing.mapping.tolist() == [0, 1, 2, 3]
+    assert routing.loads.tolist()[4:] == [0.0] * 5
+    assert routing.imbalance == np.inf
+
+
+@given(data=st.data(), space=spaces)
+def test_a_version_survives_its_file(tmp_path_factory, data, space):
+    sample, asked = data.draw(objects(space)), data.draw(queries(space))
+    routing = build(space, sample, asked, data.draw(st.integers(1, 20)), 3, number=7)
+    path = tmp_path_factory.mktemp("version") / "7.arrays"
+
+    routing.save(path)
+    again = RoutingVersion.load(path)
+
+    assert (again.number, again.slots) == (7, 3)
+    assert again.route_objects(sample).tolist() == routing.route_objects(sample).tolist()
+    for one, other in zip(again.route_queries(asked), routing.route_queries(asked), strict=True):
+        assert one.tolist() == other.tolist()
+    assert again.loads.tolist() == routing.loads.tolist()
+
+
+def test_another_process_routes_alike(tmp_path):
+    sample = ObjectBatch.of([obj(f"o{i}", 1.0, 1.0, "abcdefgh"[i % 8 :][:3]) for i in range(200)])
+    routing = build(PLANE, sample, QueryBatch.of([query("SRQ", Box(0, 0, 4, 4), "ab")] * 9), 16, 4)
+    assert len(routing.index.texts.cell) > 0
+    routing.save(tmp_path / "version")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from spatialstream.index.version import RoutingVersion\n"
+        "from spatialstream.model.objects import ObjectBatch\n"
+        "from tests.unit.index.samples import obj\n"
+        "sample = ObjectBatch.of([obj(f'o{i}', 1.0, 1.0, 'abcdefgh'[i % 8 :][:3]) for i in range(200)])\n"
+        "print(RoutingVersion.load(Path(sys.argv[1])).route_objects(sample).tolist())"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "version")], check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout.strip() == str(routing.route_objects(sample).tolist())
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    write_arrays(tmp_path / "other", {}, {"kind": "r-tree"})
+
+    with pytest.raises(StateError, match="r-tree"):
+        RoutingVersion.load(tmp_path / "other")
+
+
+def test_every_kernel_is_compiled_once_before_use():
+    version.prepare()
+    sample = ObjectBatch.of([obj(f"o{i}", i / 10, i / 10, "abc"[i % 3 :], t=i) for i in range(30)])
+    asked = QueryBatch.of([query("SRQ", Box(0, 0, 4, 4), "ab"), query("CKQ", at=(1.0, 1.0))])
+    for space in (PLANE, WGS84):
+        routing = build(space, sample, asked, 16, 4)
+        routing.route_objects(sample)
+        routing.route_queries(asked)
+        routing.index.nearest_leaves(asked.at)
+
+    kernels = {
+        f"{module.__name__}.{name}": len(value.signatures)
+        for module in (hashing, cost, statistics, qttree, construction, version)
+        for name, value in vars(module).items()
+        if hasattr(value, "signatures")
+    }
+    assert len(kernels) > 15
+    assert {name for name, signatures in kernels.items() if signatures != 1} == set()

@@ -1,0 +1,256 @@
+"""Continuous k-nearest queries: slots and merger together against brute force over the whole stream."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.local import ckq, skyband
+from spatialstream.local.ckq import ContinuousNearestIndex
+from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.state import MemoryFiles
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
+from spatialstream.model.space import WGS84, Space
+from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Stream, order, streams
+
+Row = tuple[int, str, list[tuple[str, int, float, float, float]]]
+
+
+def expected(stream: Stream) -> list[Row]:
+    """Every change of every answer, from its definition."""
+    rows = []
+    last = stream.epochs[-1].horizon if stream.epochs else 0
+    for number, query in enumerate(stream.queries):
+        window, at = query.lifetime.window, query.selection
+        end = min(query.t + query.lifetime.duration, stream.end[number])
+
+        def key(o: SpatialObject, at: Nearest = at) -> tuple[float, int, str, float, float]:
+            return stream.space.distance(at.x, at.y, o.x, o.y), -o.t, o.id, o.x, o.y
+
+        matching = [
+            o for o in stream.objects if query.t <= o.t < end and set(query.predicate.keywords) <= set(o.terms)
+        ]
+        events = [(o.t, 1, order(o), i) for i, o in enumerate(matching)]
+        if window is not None:
+            events += [(t, 0, (), -1) for t in {o.t + window for o in matching} if t < end and t <= last]
+        answer: list[tuple[float, int, str, float, float]] = []
+        seen: list[SpatialObject] = []
+        for now, phase, place, i in sorted(events):
+            if phase:
+                seen.append(matching[i])
+            inside = seen if window is None else [o for o in seen if now - window < o.t <= now]
+            new = sorted(map(key, inside))[: query.k]
+            if new != answer:
+                answer = new
+                rows.append(((now, phase, place, query.id), (now, query.id, [(i, -t, x, y, d) for d, t, i, x, y in new])))
+    return [row for _, row in sorted(rows, key=lambda row: row[0])]
+
+
+def rows_of(changes: Changes) -> list[Row]:
+    rows = []
+    columns = (changes.ids.to_pylist(), changes.object_t, changes.x, changes.y, changes.distance)
+    for i in range(len(changes)):
+        part = slice(changes.offsets[i], changes.offsets[i + 1])
+        objects = list(zip(*(list(column[part]) for column in columns), strict=True))
+        rows.append((int(changes.t[i]), changes.query[i].as_py(), objects))
+    return rows
+
+
+def arrivals_of(index: ContinuousNearestIndex, objects: list[SpatialObject]) -> Arrivals:
+    batch = ObjectBatch.of(objects)
+    found = index.update(batch)
+    at = found.position
+    return Arrivals(found.number, batch.ids.take(pa.array(at)), batch.t[at], batch.x[at], batch.y[at], found.distance)
+
+
+class Run:
+    """Slots and merger, epoch by epoch."""
+
+    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
+        self.stream, self.files = stream, files
+        self.slots = [ContinuousNearestIndex(stream.space) for _ in range(stream.slots)]
+        self.merger = NearestMerger(stream.space)
+
+    def epoch(self, epoch: Epoch) -> list[Row]:
+        numbers, ids, queries, start = self.stream.batch(epoch.numbers)
+        cancelled = np.array([i for i, _ in epoch.cancelled] + [999], np.int64)
+        at = np.array([t for _, t in epoch.cancelled] + [0], np.int64)
+        self.merger.register(numbers, ids, queries, start, start + queries.duration)
+        self.merger.end_at(cancelled, at)
+        arrivals = []
+        for slot, index in enumerate(self.slots):
+            index.register(numbers, queries, start, start + queries.duration)
+            index.end_at(cancelled, at)
+            arrivals.append(arrivals_of(index, [o for o, s in zip(epoch.objects, epoch.slots, strict=True) if s == slot]))
+            index.expire(epoch.before)
+        return rows_of(self.merger.apply(Arrivals.concat(arrivals), epoch.horizon))
+
+    def checkpoint(self) -> list[dict]:
+        return [part.checkpoint(self.files.write) for part in (*self.slots, self.merger)]
+
+    def restart(self) -> None:
+        *slots, merger = self.checkpoint()
+        self.slots = [ContinuousNearestIndex.restore(self.stream.space, m, self.files.read) for m in slots]
+        self.merger = NearestMerger.restore(self.stream.space, merger, self.files.read)
+
+
+def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
+    query = st.builds(
+        lambda t, place, k, keywords, duration, window: (
+            t,
+            Predicate(None, tuple(keywords)),
+            Nearest(*place, k),
+            Lifetime(duration, True, window),
+        ),
+        st.integers(0, LAST // 2),
+        st.sampled_from(PLACES[space]),
+        st.sampled_from([1, 2, 3, 2**31 - 1]),
+        st.sets(st.sampled_from(WORDS), max_size=2).map(sorted),
+        st.sampled_from([0, 1, 6, 100]),
+        st.sampled_from([None, None, 0, 1, 3, 5, 100]),
+    )
+    return st.lists(query, max_size=6).map(lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)])
+
+
+@pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)
+@given(data=st.data())
+def test_every_change_is_reported_exactly(space, data):
+    stream = data.draw(streams(queries_in(space), space))
+    run = Run(stream, MemoryFiles())
+    rows = []
+    for epoch in stream.epochs:
+        rows += run.epoch(epoch)
+        if epoch.restart:
+            run.restart()
+
+    assert rows == expected(stream)
+
+
+class Digests(MemoryFiles):
+    """Files whose names tell their content."""
+
+    def write(self, kind, arrays, meta=None):
+        digest = hashlib.sha256(kind.encode())
+        for name, array in arrays.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        self._files[name] = ({key: array.copy() for key, array in arrays.items()}, dict(meta or {})) if (
+            name := f"{kind}-{digest.hexdigest()[:16]}"
+        ) else None
+        return name
+
+
+@given(data=st.data())
+def test_a_restored_structure_writes_the_same_files(data):
+    stream = data.draw(streams(queries_in(PLANE), PLANE))
+    one, other = Run(stream, Digests()), Run(stream, Digests())
+    for epoch in stream.epochs:
+        one.epoch(epoch)
+        other.epoch(epoch)
+        assert one.checkpoint() == other.checkpoint()
+        if epoch.restart:
+            other.restart()
+
+
+def crowd(n: int, seed: int, first: int = 0) -> list[SpatialObject]:
+    rng = np.random.default_rng(seed)
+    return [
+        SpatialObject(f"{rng.integers(0, 9)}", first + i // 10, *rng.integers(0, 40, 2) / 10.0, tuple(WORDS[: rng.integers(0, 4)]))
+        for i in range(n)
+    ]
+
+
+def standing(n: int, seed: int, k: int = 3, window: int | None = None) -> list[Query]:
+    rng = np.random.default_rng(seed)
+    return [
+        Query(
+            f"q{i}", 0, Predicate(None, tuple(WORDS[: rng.integers(0, 3)])), Nearest(*rng.random(2) * 4.0, k),
+            Lifetime(10**6, True, window),
+        )  # fmt: skip
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("window", [None, 7])
+def test_grids_are_rebuilt_and_merged_without_a_trace(monkeypatch, window):
+    monkeypatch.setattr(ckq, "_WASTE", 1)
+    monkeypatch.setattr(ckq, "_PAIRS", 64)
+    monkeypatch.setattr(skyband, "_LEAST_SWEEP", 8)
+    queries = standing(60, 1, window=window)
+    objects = sorted(crowd(400, 2), key=order)
+    end = [10**9] * 20 + [25] * 40
+    epochs = []
+    for i in range(20):
+        part = objects[20 * i : 20 * i + 20]
+        cancelled = [(number, 25) for number in range(20, 60)] if i == 10 else []
+        numbers = [*range(30 * i, 30 * i + 30)] if i < 2 else []
+        epochs.append(Epoch(numbers, cancelled, part, [0] * 20, part[-1].t, part[-1].t, i % 3 == 0))
+    for number in range(30, 60):
+        object.__setattr__(queries[number], "t", epochs[1].objects[0].t)
+    stream = Stream(PLANE, queries, end, objects, 1, epochs)
+    run = Run(stream, MemoryFiles())
+    rows = []
+    for epoch in epochs:
+        rows += run.epoch(epoch)
+        if epoch.restart:
+            run.restart()
+
+    assert rows == expected(stream)
+    assert len(run.slots[0]) == 20
+    assert len(run.merger) == 20
+
+
+def test_an_arrival_beyond_the_radius_is_not_passed_on():
+    index = ContinuousNearestIndex(PLANE)
+    queries = QueryBatch.of(standing(1, 0, k=2))
+    zero = np.zeros(1, np.int64)
+    index.register(zero, queries, zero, zero + 100)
+    x, y = queries.at[0]
+    near = [SpatialObject("a", t, x, y, tuple(WORDS)) for t in (1, 2)]
+    arrivals_of(index, near)
+
+    assert len(arrivals_of(index, [SpatialObject("far", 3, 0.0, 4.0, tuple(WORDS))])) == 0
+    assert len(arrivals_of(index, [SpatialObject("newer", 3, x, y, tuple(WORDS))])) == 1
+
+
+def test_an_epoch_that_changes_nothing_writes_nothing():
+    index, merger, files = ContinuousNearestIndex(PLANE), NearestMerger(PLANE), MemoryFiles()
+    queries = QueryBatch.of(standing(3, 0, k=1))
+    numbers = np.arange(3)
+    index.register(numbers, queries, queries.t, queries.t + 100)
+    merger.register(numbers, queries.ids, queries, queries.t, queries.t + 100)
+    before = index.checkpoint(files.write), merger.checkpoint(files.write)
+    written = len(files._files)
+    merger.apply(arrivals_of(index, [SpatialObject("a", 100, 0.0, 0.0, tuple(WORDS))]), 99)
+
+    assert (index.checkpoint(files.write), merger.checkpoint(files.write)) == before
+    assert len(files._files) == written
+
+
+def test_the_state_of_a_window_is_its_skyband():
+    merger = NearestMerger(PLANE)
+    queries = QueryBatch.of(standing(1, 0, k=3, window=10**5))
+    zero = np.zeros(1, np.int64)
+    merger.register(zero, queries.ids, queries, zero, zero + 10**6)
+    rng = np.random.default_rng(5)
+    n = 5000
+    t = np.arange(n, dtype=np.int64)
+    ids = pa.array([str(i) for i in range(n)], pa.string())
+    merger.apply(Arrivals(np.zeros(n, np.int64), ids, t, rng.random(n), rng.random(n), rng.random(n)), n)
+
+    assert int(merger._queries["count"][0]) < 60  # about 3 ln(5000 / 3) = 22
+
+
+def test_kernels_are_compiled_once():
+    ckq.prepare()
+    skyband.prepare()
+    for module in (ckq, skyband):
+        for name, kernel in vars(module).items():
+            if hasattr(kernel, "signatures") and kernel.__module__ == module.__name__:
+                assert len(kernel.signatures) == 1, name

@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spatialstream.local import crq
+from spatialstream.local.crq import ContinuousRangeIndex, Tiering
+from spatialstream.local.frequencies import TermFrequencies
+from spatialstream.local.state import MemoryFiles
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermLists
+from tests.unit.local.test_grid import WORDS, batch, boxes, circles, in_region, many, points, word_sets
+
+SMALL = Tiering(tail=3, ratio=2, full=24, large=12)
+
+
+class BruteContinuousRange:
+    """The twin: a dictionary of queries, all of them tried on every object."""
+
+    def __init__(self, space):
+        self.space, self.queries, self.horizon = space, {}, -(2**63)
+
+    def register(self, numbers, ids, regions, keywords, start, end):
+        for i, number in enumerate(numbers.tolist()):
+            self.queries[number] = [ids[i].as_py(), regions[i], set(keywords[i]), int(start[i]), int(end[i])]
+
+    def end_at(self, numbers, t):
+        for number in numbers.tolist():
+            if number in self.queries:
+                self.queries[number][4] = min(self.queries[number][4], t)
+
+    def expire(self, now):
+        self.horizon = max(self.horizon, now)
+
+    def observe(self, objects):
+        pass
+
+    def __len__(self):
+        return sum(end > max(start, self.horizon) for *_, start, end in self.queries.values())
+
+    def match(self, objects):
+        return [
+            (o, number, name)
+            for o in range(len(objects))
+            for number, (name, region, keywords, start, end) in sorted(self.queries.items())
+            if start <= objects.t[o] < end
+            and end > self.horizon
+            and keywords <= set(objects.terms[o])
+            and in_region(self.space, region, objects.x[o], objects.y[o])
+        ]
+
+
+class Indexed:
+    """The index behind the twin's interface."""
+
+    tiering = crq.DEFAULT_TIERING
+
+    def __init__(self, space):
+        self.index = self.make(space)
+
+    def make(self, space):
+        return ContinuousRangeIndex(space, self.tiering)
+
+    def __getattr__(self, name):
+        return getattr(self.index, name)
+
+    def __len__(self):
+        return len(self.index)
+
+    def match(self, objects):
+        found = self.index.match(objects)
+        ids = self.index.ids_of(found)
+        assert ids.type == pa.string()
+        return list(zip(found.object.tolist(), found.number.tolist(), ids.to_pylist(), strict=True))
+
+
+class SmallTiers(Indexed):
+    tiering = SMALL
+
+
+class Restored(SmallTiers):
+    """Goes through a checkpoint and back before and after every call."""
+
+    def __init__(self, space):
+        super().__init__(space)
+        self.files = MemoryFiles()
+
+    def _through_files(self):
+        manifest = json.loads(json.dumps(self.index.checkpoint(self.files.write)))
+        self.index = ContinuousRangeIndex.restore(self.index.space, manifest, self.files.read, SMALL)
+
+    def __getattr__(self, name):
+        self._through_files()
+        return getattr(self.index, name)
+
+    def match(self, objects):
+        self._through_files()
+        return super().match(objects)
+
+
+IMPLEMENTATIONS = [BruteContinuousRange, Indexed, SmallTiers, Restored]
+
+
+def columns(queries, first=0):
+    """(region, keywords, start, end) of each query to what ``register`` takes."""
+    n = len(queries)
+    return (
+        np.arange(first, first + n),
+        pa.array([f"q{i}" for i in range(first, first + n)], pa.string()),
+        Regions.of([query[0] for query in queries]),
+        TermLists.of([query[1] for query in queries]),
+        np.array([query[2] for query in queries], np.int64),
+        np.array([query[3] for query in queries], np.int64),
+    )
+
+
+def at_times(objects, times) -> ObjectBatch:
+    result = batch(objects)
+    result.t[:] = times
+    return result
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda implementation: implementation.__name__)
+def index(request):
+    return request.param(WGS84)
+
+
+ANYWHERE = (0.0, 0.0, ["a"])
+
+
+class TestContract:
+    def test_an_empty_index_matches_nothing(self, index):
+        assert index.match(at_times([ANYWHERE], [0])) == []
+        assert len(index) == 0
+
+    def test_matches_come_by_object_then_number_with_the_ids(self, index):
+        index.register(*columns([(None, ["a"], 0, 10), (None, [], 0, 10)]))
+        index.register(*columns([(None, ["b"], 0, 10), (None, ["a"], 0, 10)], first=7))
+        assert index.match(at_times([ANYWHERE, (0.0, 0.0, ["b"])], [1, 1])) == [
+            (0, 0, "q0"),
+            (0, 1, "q1"),
+            (0, 8, "q8"),
+            (1, 1, "q1"),
+            (1, 7, "q7"),
+        ]
+
+    def test_a_life_holds_its_start_and_not_its_end(self, index):
+        index.register(*columns([(None, [], 5, 7), (None, [], 6, 6)]))
+        assert [o for o, *_ in index.match(at_times([ANYWHERE] * 4, [4, 5, 6, 7]))] == [1, 2]
+        assert len(index) == 1
+
+    def test_a_cancellation_brings_the_end_forward_and_never_back(self, index):
+        index.register(*columns([(None, [], 0, 10)] * 3))
+        index.end_at(np.array([1]), 5)
+        index.end_at(np.array([1, 2]), 8)
+        index.end_at(np.array([2]), 100)
+        index.end_at(np.array([55]), 0)
+        assert index.match(at_times([ANYWHERE] * 3, [4, 5, 8])) == [
+            *((0, number, f"q{number}") for number in range(3)),
+            (1, 0, "q0"),
+            (1, 2, "q2"),
+            (2, 0, "q0"),
+        ]
+
+    def test_a_cancellation_counts_before_and_after_the_query_was_first_matched(self, index):
+        index.register(*columns([(None, [], 0, 10)] * 2))
+        index.end_at(np.array([0]), 3)
+        assert index.match(at_times([ANYWHERE], [3])) == [(0, 1, "q1")]
+        index.end_at(np.array([1]), 4)
+        assert index.match(at_times([ANYWHERE], [4])) == []
+        assert len(index) == 2
+        index.expire(3)
+        assert len(index) == 1
+
+    def test_a_cancellation_before_the_start_leaves_nothing(self, index):
+        index.register(*columns([(None, [], 5, 10)]))
+        index.end_at(np.array([0]), 2)
+        assert index.match(at_times([ANYWHERE] * 3, [1, 2, 5])) == []
+        assert len(index) == 0
+
+    def test_the_expired_are_gone_for_good(self, index):
+        index.register(*columns([(None, [], 0, end) for end in (5, 6, 7)]))
+        index.expire(6)
+        index.expire(2)
+        assert index.match(at_times([ANYWHERE], [1])) == [(0, 2, "q2")]
+        assert len(index) == 1
+        index.expire(100)
+        assert index.match(at_times([ANYWHERE], [1])) == []
+        assert len(index) == 0
+
+    def test_numbers_need_not_increase(self, index):
+        index.register(*columns([(None, [], 0, 10)] * 5, first=100))
+        index.register(*columns([(None, [], 0, 10)] * 5, first=50))
+        index.end_at(np.array([52, 101]), 0)
+        found = [number for _, number, _ in index.match(at_times([ANYWHERE], [0]))]
+        assert found == [50, 51, 53, 54, 100, 102, 103, 104]
+
+    def test_no_rows_are_no_change(self, index):
+        index.register(*columns([]))
+        index.end_at(np.empty(0, np.int64), 0)
+        assert index.match(at_times([], [])) == []
+
+    def test_thousands_registered_one_at_a_time(self, index):
+        queries, objects = many(WGS84, 300, 6)
+        twin = BruteContinuousRange(WGS84)
+        for number, (region, words) in enumerate(queries):
+            one = columns([(region, words, number, number + 200)], first=number)
+            index.register(*one)
+            twin.register(*one)
+        some = at_times(objects, np.arange(len(objects)))
+        expected = twin.match(some)
+        assert len(expected) > 500
+        assert index.match(some) == expected
+
+
+def operations():
+    regions = st.one_of(st.none(), boxes(WGS84), circles(WGS84))
+    times = st.integers(0, 12)
+    query = st.tuples(regions, word_sets(4), times, times)
+    thing = st.builds(lambda p, words: (p[0], p[1], words), points(WGS84), word_sets(6))
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("register"), st.lists(query, min_size=1, max_size=9)),
+            st.tuples(st.just("end_at"), st.tuples(st.lists(st.integers(0, 60), max_size=8), times)),
+            st.tuples(st.just("expire"), times),
+            st.tuples(st.just("match"), st.lists(st.tuples(thing, times), max_size=6)),
+        ),
+        max_size=25,
+    )
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS[1:])
+@given(history=operations())
+@settings(max_examples=60)
+def test_any_history_gives_the_matches_of_the_twin(implementation, history):
+    index, twin, registered = implementation(WGS84), BruteContinuousRange(WGS84), 0
+    everything = at_times([(x, 0.0, WORDS) for x in (-180.0, 0.0, 45.0, 180.0)], [0, 3, 6, 9])
+    for name, argument in [*history, ("match", [])]:
+        if name == "match":
+            for objects in (at_times([o for o, _ in argument], [t for _, t in argument]), everything):
+                index.observe(objects)
+                assert index.match(objects) == twin.match(objects)
+            assert len(index) == len(twin)
+            continue
+        if name == "register":
+            arguments = columns(argument, first=registered)
+            registered += len(argument)
+        elif name == "end_at":
+            arguments = (np.array(argument[0], np.int64), argument[1])
+        else:
+            arguments = (argument,)
+        for each in (index, twin):
+            getattr(each, name)(*arguments)
+
+
+def random_queries(n, seed, life=1000):
+    queries, objects = many(WGS84, n, seed)
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 100, n)
+    return [(region, words, int(s), int(s) + life) for (region, words), s in zip(queries, start, strict=True)], objects
+
+
+class TestTiers:
+    def test_there_are_few_and_none_above_the_limit(self):
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, ratio=4, full=256, large=1 << 30))
+        queries, _ = random_queries(1000, 7)
+        for first in range(0, 1000, 5):
+            index.register(*columns(queries[first : first + 5], first=first))
+        assert sum(index.tiers) + index.tail == 1000
+        assert max(index.tiers) <= 256
+        assert len(index.tiers) <= 1000 // (256 * 4 / 5) + 5
+
+    def test_a_bulk_above_the_limit_becomes_several(self):
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100))
+        index.register(*columns(random_queries(350, 8)[0]))
+        assert index.tiers == [100, 100, 100, 50]
+
+    def test_space_is_reclaimed_when_more_than_half_is_dead(self):
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100))
+        index.register(*columns([(None, [], 0, 10 + i) for i in range(100)]))
+        index.expire(59)
+        assert index.tiers == [100]
+        index.expire(60)
+        assert index.tiers == [49]
+        index.expire(1000)
+        assert index.tiers == []
+
+    def test_cancelled_queries_are_reclaimed_too(self):
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100))
+        index.register(*columns([(None, [], 0, 1000)] * 100))
+        index.end_at(np.arange(60), 5)
+        index.expire(5)
+        assert index.tiers == [40]
+
+    def test_one_call_does_at_most_one_large_merge(self):
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100, large=10))
+        for first in (0, 100, 200):
+            index.register(*columns([(None, [], 0, 10 + 50 * (i % 2) + first) for i in range(100)], first=first))
+        index.end_at(np.arange(0, 300, 2), 0)
+        index.end_at(np.arange(1, 60, 2), 0)
+        index.end_at(np.arange(101, 160, 2), 0)
+        index.end_at(np.arange(201, 260, 2), 0)
+        sizes = []
+        for _ in range(4):
+            index.expire(1)
+            sizes.append(sum(index.tiers))
+        assert sizes == sorted(sizes, reverse=True)
+        assert sizes[0] > sizes[-1] == len(index)
+
+    def test_columns_of_different_lengths_are_refused(self):
+        index = ContinuousRangeIndex(WGS84)
+        numbers, *rest = columns([(None, [], 0, 1)] * 2)
+        with pytest.raises(ValueError, match="of one length"):
+            index.register(numbers[:1], *rest)
+
+
+class TestCheckpoint:
+    def test_only_what_is_new_is_written(self):
+        files = RecordingFiles()
+        index = ContinuousRangeIndex(WGS84, Tiering(tail=8, ratio=1))
+        index.register(*columns(random_queries(100, 9)[0]))
+        index.checkpoint(files.write)
+        assert files.take() == ["crq"]
+        index.checkpoint(files.write)
+        assert files.take() == []
+        index.end_at(np.array([3, 4]), 0)
+        index.checkpoint(files.write)
+        assert files.take() == ["crq-ends"]
+        index.register(*columns(random_queries(10, 10)[0], first=100))
+        index.checkpoint(files.write)
+        assert files.take() == ["crq"]
+
+    def test_overlays_stay_few(self):
+        files = RecordingFiles()
+        index = ContinuousRangeIndex(WGS84)
+        queries, objects = random_queries(200, 11)
+        index.register(*columns(queries))
+        for number in range(100):
+            index.end_at(np.array([number]), 0)
+            manifest = index.checkpoint(files.write)
+            assert len(manifest["overlays"]) <= 9
+        again = ContinuousRangeIndex.restore(WGS84, manifest, files.read)
+        assert len(again) == len(index) == 100
+
+    def test_the_same_calls_on_equal_structures_write_equal_bytes(self):
+        histories = []
+        for restored in (False, True):
+            files = RecordingFiles()
+            index = ContinuousRangeIndex(WGS84, SMALL)
+            queries, objects = random_queries(200, 12, life=40)
+            stream = at_times(objects, np.arange(len(objects)))
+            for step in range(20):
+                index.register(*columns(queries[step * 10 : step * 10 + 10], first=step * 10))
+                index.end_at(np.arange(step, 200, 23), step * 7)
+                index.observe(stream)
+                index.match(stream)
+                index.expire(step * 5)
+                manifest = index.checkpoint(files.write)
+                if restored:
+                    index = ContinuousRangeIndex.restore(WGS84, manifest, files.read, SMALL)
+            histories.append((files.bytes, manifest))
+        assert len(histories[0][0]) > 20
+        assert histories[0] == histories[1]
+
+    def test_matches_stay_readable_when_the_index_has_changed(self):
+        index = ContinuousRangeIndex(WGS84, SMALL)
+        index.register(*columns([(None, [], 0, 10)] * 10))
+        found = index.match(at_times([ANYWHERE], [0]))
+        index.expire(100)
+        assert index.ids_of(found).to_pylist() == [f"q{i}" for i in range(10)]
+
+
+class RecordingFiles(MemoryFiles):
+    """Files in memory that remember what was written."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds, self.bytes = [], []
+
+    def write(self, kind, arrays, meta=None):
+        self.kinds.append(kind)
+        self.bytes.append((kind, {name: array.tobytes() for name, array in arrays.items()}, dict(meta or {})))
+        return super().write(kind, arrays, meta)
+
+    def take(self):
+        kinds, self.kinds = self.kinds, []
+        return kinds
+
+
+class TestFrequencies:
+    def test_frequent_words_count_more(self):
+        seen = TermFrequencies()
+        seen.observe(at_times([(0.0, 0.0, ["a", "b"])] * 9 + [(0.0, 0.0, ["a", "a longer word"])], [0] * 10))
+        assert seen.of(pa.array(["a", "b", "a longer word", "never"])).tolist() == [10.0, 9.0, 1.0, 0.0]
+
+    def test_a_period_is_sampled_at_its_start_and_old_counts_fade(self):
+        seen = TermFrequencies()
+        many_objects = at_times([(0.0, 0.0, ["a"])] * 1024, [0] * 1024)
+        for _ in range(1024):
+            seen.observe(many_objects)
+        assert seen.of(pa.array(["a"])).tolist() == [65536.0]
+        seen.observe(many_objects)
+        assert seen.of(pa.array(["a"])).tolist() == [65536.0 / 2 + 1024]
+
+    def test_they_choose_the_index_keyword(self):
+        index = ContinuousRangeIndex(WGS84)
+        index.observe(at_times([(0.0, 0.0, ["common"])] * 50 + [(0.0, 0.0, ["rare"])], [0] * 51))
+        index.register(*columns([(None, ["common", "rare"], 0, 10)] * 20 + [(None, ["rare"], 0, 10)] * 30))
+        assert index.match(at_times([(0.0, 0.0, ["common"])], [0])).candidates == 0
+
+
+def test_every_kernel_has_a_single_signature():
+    crq.prepare()
+    kernels = {name: value for name, value in vars(crq).items() if hasattr(value, "signatures")}
+    assert {name: len(kernel.signatures) for name, kernel in kernels.items()} == dict.fromkeys(kernels, 1)
+    assert kernels

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.local import grid
+from spatialstream.local.grid import KeywordGrid, ProbeBatch
+from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.model.arrays import map_arrays, write_arrays
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.regions import Box, Circle, Region, Regions
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermLists
+
+PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)
+WORDS = ["a", "b", "ab", "flood", "a rather long one", "a rather long two", "日本語", "ÿ"]
+
+
+def in_region(space: Space, region: Region | None, x: float, y: float) -> bool:
+    if region is None:
+        return True
+    if isinstance(region, Circle):
+        return space.distance(region.x, region.y, x, y) <= region.radius
+    if not region.south <= y <= region.north:
+        return False
+    if region.west <= region.east:
+        return region.west <= x <= region.east
+    return x >= region.west or x <= region.east
+
+
+def brute_force(space, objects, queries):
+    return [
+        (o, q)
+        for o, (x, y, terms) in enumerate(objects)
+        for q, (region, keywords) in enumerate(queries)
+        if set(keywords) <= set(terms) and in_region(space, region, x, y)
+    ]
+
+
+def batch(objects) -> ObjectBatch:
+    return ObjectBatch(
+        pa.array([f"o{i}" for i in range(len(objects))], pa.string()),
+        np.zeros(len(objects), np.int64),
+        np.array([x for x, _, _ in objects], np.float64),
+        np.array([y for _, y, _ in objects], np.float64),
+        TermLists.of([terms for _, _, terms in objects]),
+    )
+
+
+def build(space, queries, **options) -> KeywordGrid:
+    return KeywordGrid.build(
+        space, Regions.of([region for region, _ in queries]), TermLists.of([words for _, words in queries]), **options
+    )
+
+
+def pairs(index: KeywordGrid, objects) -> list[tuple[int, int]]:
+    found_objects, found_queries = index.match(batch(objects))
+    assert (found_objects.dtype, found_queries.dtype) == (np.int32, np.int32)
+    return list(zip(found_objects.tolist(), found_queries.tolist(), strict=True))
+
+
+def coordinates(low: float, high: float):
+    """Often the same few numbers: ties, borders of regions and of cells."""
+    grid_lines = [low + (high - low) * i / 8 for i in range(9)]
+    near = [low, high, low + 1e-9, high - 1e-9, 0.5 * (low + high) + 1e-10]
+    return st.one_of(st.sampled_from(grid_lines + near), st.floats(low, high))
+
+
+def points(space: Space):
+    west, south, east, north = space.bounds
+    return st.tuples(coordinates(west, east), coordinates(south, north))
+
+
+def boxes(space: Space):
+    def box(corners):
+        (x1, y1), (x2, y2) = corners
+        if not space.geographic:
+            x1, x2 = min(x1, x2), max(x1, x2)
+        return Box(x1, min(y1, y2), x2, max(y1, y2))
+
+    free = st.tuples(points(space), points(space)).map(box)
+    at_point = points(space).map(lambda p: Box(p[0], p[1], p[0], p[1]))
+    return st.one_of(free, at_point)
+
+
+def circles(space: Space):
+    radii = st.sampled_from([0.0, 1.0, 1e4, 3e5, 5e6, 2.5e7]) if space.geographic else st.floats(0.0, 6.0)
+    return st.builds(lambda p, radius: Circle(p[0], p[1], radius), points(space), radii)
+
+
+def word_sets(largest: int):
+    return st.lists(st.sampled_from(WORDS), max_size=largest, unique=True)
+
+
+def cases(space: Space):
+    regions = st.one_of(st.none(), boxes(space), circles(space))
+    queries = st.lists(st.tuples(regions, word_sets(5)), max_size=40)
+    objects = st.lists(st.builds(lambda p, w: (p[0], p[1], w), points(space), word_sets(8)), max_size=25)
+    return st.tuples(queries, objects)
+
+
+@given(cases(WGS84))
+def test_matches_on_the_globe_are_those_of_brute_force(case):
+    queries, objects = case
+    assert pairs(build(WGS84, queries), objects) == brute_force(WGS84, objects, queries)
+
+
+@given(cases(PLANE))
+def test_matches_in_a_plane_are_those_of_brute_force(case):
+    queries, objects = case
+    assert pairs(build(PLANE, queries), objects) == brute_force(PLANE, objects, queries)
+
+
+@given(cases(WGS84), st.permutations(WORDS))
+def test_the_estimated_frequencies_change_no_match(case, order):
+    queries, objects = case
+    index = build(WGS84, queries, frequency=lambda words: np.array([order.index(w.as_py()) for w in words], float))
+    assert pairs(index, objects) == brute_force(WGS84, objects, queries)
+
+
+def many(space: Space, n: int, seed: int):
+    """Queries of all sizes and a few thousand objects on a lattice, so that borders are hit all the time."""
+    rng = np.random.default_rng(seed)
+    west, south, east, north = space.bounds
+    width, height = east - west, north - south
+    x, y = west + width * rng.integers(0, 65, n) / 64, south + height * rng.integers(0, 65, n) / 64
+    extents = 2.0 ** -rng.integers(0, 12, n)
+    queries = []
+    for i in range(n):
+        words = rng.choice(WORDS, rng.integers(0, 5), replace=False).tolist()
+        if rng.random() < 0.3:
+            reach = extents[i] * (1e7 if space.geographic else width)
+            queries.append((Circle(x[i], y[i], reach), words))
+            continue
+        x2, y2 = x[i] + width * extents[i], y[i] + height * extents[i]
+        if space.geographic:
+            x2, y2 = x2 - 360.0 if x2 > 180.0 else x2, min(y2, 90.0)
+        queries.append((Box(x[i], y[i], x2, y2), words))
+    objects = [
+        (west + width * a / 256, south + height * b / 256, rng.choice(WORDS, c, replace=False).tolist())
+        for a, b, c in zip(rng.integers(0, 257, 400), rng.integers(0, 257, 400), rng.integers(0, 9, 400), strict=True)
+    ]
+    return queries, objects
+
+
+@pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
+def test_thousands_of_queries_of_all_sizes_match_as_in_brute_force(space):
+    queries, objects = many(space, 1500, 1)
+    expected = brute_force(space, objects, queries)
+    assert len(expected) > 5_000
+    assert pairs(build(space, queries), objects) == expected
+
+
+def test_a_planar_box_may_reach_out_of_the_space():
+    queries = [
+        (Box(-1e300, -50.0, 1e300, 2.0), ["a"]),
+        (Box(-9.0, -9.0, -8.0, -8.0), []),
+        (Box(-9.0, 0.0, -2.0, 9.0), []),
+    ]
+    objects = [(-2.0, 1.0, ["a"]), (3.0, 5.0, ["a"]), (0.0, 2.0, ["a", "b"])]
+    assert pairs(build(PLANE, queries), objects) == [(0, 0), (0, 2), (2, 0)]
+
+
+def test_a_box_across_the_antimeridian_is_found_once_however_coarse_its_cells():
+    around = Box(1.0, -80.0, -1.0, 80.0)  # all longitudes but a strip: both parts share cells
+    narrow = Box(179.9999, 0.0, -179.9999, 0.0001)
+    objects = [(-180.0, 0.0, []), (180.0, 0.0, []), (0.0, 0.0, []), (90.0, 10.0, [])]
+    assert pairs(build(WGS84, [(around, []), (narrow, [])]), objects) == [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
+
+
+def test_words_that_share_a_prefix_length_or_hash_bucket_stay_apart():
+    words = [f"word-{i:06d}" for i in range(3000)] + [f"{i:x}" for i in range(3000)]
+    queries = [(None, [word]) for word in words]
+    objects = [
+        (0.0, 2.0, [words[i], words[-i - 1], "unknown", "word-000000-", "word-00000"]) for i in range(0, 3000, 7)
+    ]
+    found = pairs(build(PLANE, queries), objects)
+    assert found == [(o, q) for o, i in enumerate(range(0, 3000, 7)) for q in sorted({i, len(words) - i - 1})]
+
+
+def test_equal_keys_of_different_words_are_told_apart_by_their_bytes():
+    table = KeywordTable.build(pa.array(["longer than eight", "short"]))
+    keys = TermKeys.of_vocabulary(pa.array(["longer than EIGHT", "longer than eight"]))
+    forged = TermKeys(keys.offsets, keys.data, keys.used, np.full(2, keys.keys[1]))
+    assert table.translate(forged, np.array([7, 8])).tolist() == [0, 7]
+
+
+def test_an_object_with_a_long_text_matches_queries_with_many_keywords():
+    words = [f"w{i}" for i in range(500)]
+    queries = [(None, words[i : i + 10]) for i in range(0, 500, 5)] + [(None, [*words[:9], "absent"])]
+    assert pairs(build(PLANE, queries), [(0.0, 2.0, words)]) == [(0, q) for q in range(99)] + [(0, 99)]
+
+
+def test_no_queries_and_no_objects():
+    assert pairs(build(WGS84, []), [(0.0, 0.0, ["a"])]) == []
+    assert pairs(build(WGS84, [(None, [])]), []) == []
+
+
+def test_sliced_columns_are_taken_as_they_are():
+    queries, objects = many(PLANE, 60, 2)
+    whole = batch(objects)
+    part = ObjectBatch.from_arrow(whole.to_arrow().slice(100, 150))
+    index = build(PLANE, queries)
+    found = list(zip(*(column.tolist() for column in index.match(part)), strict=True))
+    assert found == brute_force(PLANE, objects[100:250], queries)
+
+
+def test_rarest_keyword_decides_how_many_candidates_are_seen():
+    box = Box(0.0, 2.0, 0.1, 2.1)
+    index = build(PLANE, [(box, ["common", "rare"])] * 100, frequency=lambda words: np.array([9.0, 1.0]))
+    common = ProbeBatch.of(PLANE, batch([(0.05, 2.05, ["common"])] * 10))
+    assert index.probe(common).candidates == 0
+    both = index.probe(ProbeBatch.of(PLANE, batch([(0.05, 2.05, ["common", "rare"])])))
+    assert (both.candidates, len(both.queries)) == (100, 100)
+
+
+def test_lifetimes_are_half_open_and_the_horizon_hides_the_expired():
+    index = build(PLANE, [(None, [])] * 4)
+    life = np.array([[0, 10], [5, 6], [5, 5], [-3, 5]])
+    objects = batch([(0.0, 2.0, [])] * 3)
+    objects.t[:] = [4, 5, 6]
+    probe = ProbeBatch.of(PLANE, objects)
+    found = index.probe(probe, life)
+    assert list(zip(found.objects.tolist(), found.queries.tolist(), strict=True)) == [
+        (0, 0),
+        (0, 3),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
+    assert index.probe(probe, life, 6).queries.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_a_grid_survives_its_file(tmp_path: Path, n: int):
+    queries, objects = many(WGS84, n, 3)
+    index = build(WGS84, queries)
+    write_arrays(tmp_path / "grid", *index.to_arrays())
+    mapped = KeywordGrid.from_arrays(WGS84, *map_arrays(tmp_path / "grid"))
+    assert len(mapped) == n
+    assert pairs(mapped, objects) == pairs(index, objects)
+    assert [mapped.keywords[i] for i in range(n)] == [index.keywords[i] for i in range(n)]
+
+
+def test_building_twice_gives_equal_bytes():
+    queries, _ = many(PLANE, 200, 4)
+    (first, _), (second, _) = (build(PLANE, queries).to_arrays() for _ in range(2))
+    assert all(first[name].tobytes() == second[name].tobytes() for name in first)
+
+
+def test_every_kernel_has_a_single_signature():
+    grid.prepare()
+    for space in (WGS84, PLANE):
+        queries, objects = many(space, 100, 5)
+        pairs(build(space, queries, frequency=lambda words: np.arange(float(len(words)))), objects)
+    called_from_python = [
+        *("_coordinates", "_index_keywords", "_natural_levels", "_level_masks", "_assign_cells", "_write_postings"),
+        *("_group_by_keyword", "_z_order", "_in_z_order", "_match", "_by_object"),
+    ]
+    assert {name: len(getattr(grid, name).signatures) for name in called_from_python} == dict.fromkeys(called_from_python, 1)

@@ -1,0 +1,62 @@
+"""Every row that the pipeline gives is the oracle's, however the stream is cut, spread over slots, lost and
+replayed."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spatialstream.model.queries import QueryType
+from spatialstream.model.space import WGS84, Space
+from spatialstream.oracle import answers, check
+from tests.harness import Outcome, Shape, run_stream
+from tests.streams import Stream, random_stream, streams
+
+SHAPES = st.builds(
+    Shape,
+    slots=st.sampled_from([1, 2, 3, 5]),
+    leaves=st.sampled_from([1, 4, 16, 40]),
+    partitions=st.sampled_from([1, 2, 3]),
+    epoch_records=st.sampled_from([1, 2, 5, 13, 1_000]),
+    forget=st.booleans(),
+    replays=st.sampled_from([0.0, 0.3]),
+    blocks=st.sampled_from([1, 2, 4]),
+)
+
+
+def run(stream: Stream, shape: Shape) -> Outcome:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_stream(Path(folder), stream.space, stream.objects, stream.queries, shape)
+
+
+def differences(stream: Stream, outcome: Outcome) -> list[str]:
+    expected, refused = answers(stream.objects, stream.queries, stream.space)
+    found = [str(each) for each in check(outcome.rows, expected, 5)]
+    lines = sorted(record["line"] for record in outcome.rejected)
+    if lines != [place + 1 for place, _ in refused]:
+        found.append(f"rejected {lines}, expected {refused}")
+    return found
+
+
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@given(streams(), SHAPES)
+def test_every_row_is_the_oracles(stream: Stream, shape: Shape) -> None:
+    assert differences(stream, run(stream, shape)) == []
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(streams(), SHAPES, SHAPES)
+def test_results_are_the_same_bytes_for_any_shape(stream: Stream, one: Shape, other: Shape) -> None:
+    assert run(stream, one).text == run(stream, other).text
+
+
+@pytest.mark.parametrize("kind", list(QueryType))
+@pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 1.0, 1.0)], ids=["wgs84", "planar"])
+def test_a_bigger_stream_of_one_type(kind: QueryType, space: Space) -> None:
+    stream = random_stream(7, 2_000, 100, space, types=[kind])
+    shape = Shape(slots=3, leaves=40, partitions=2, epoch_records=400, blocks=3, replays=0.3)
+    assert differences(stream, run(stream, shape)) == []

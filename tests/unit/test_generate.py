@@ -1,0 +1,367 @@
+"""Synthetic streams: deterministic, readable by the parsers, distributed as they say, and worth asking about."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spatialstream.generate import (
+    GenerateSettings,
+    object_batches,
+    object_lines,
+    query_batch,
+    query_lines,
+    write_stream,
+)
+from spatialstream.generate.objects import CHUNK
+from spatialstream.generate.places import cities
+from spatialstream.generate.queries import chosen, focuses
+from spatialstream.generate.words import english_words
+from spatialstream.model.errors import SettingError
+from spatialstream.model.geometry import EARTH_RADIUS_M
+from spatialstream.model.objects import ObjectBatch, parse_object
+from spatialstream.model.queries import QueryType, parse_query
+from spatialstream.model.regions import Box, Circle
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import extract_terms
+from spatialstream.oracle import answers
+
+PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
+STREAMS = {
+    "social": GenerateSettings(objects=3_000),
+    "by day": GenerateSettings(objects=3_000, diurnal=True, rate=0.05),
+    "uniform": GenerateSettings(kind="uniform", objects=3_000),
+    "gaussian": GenerateSettings(kind="gaussian", objects=3_000, space=PLANE),
+    "clusters": GenerateSettings(kind="clusters", objects=3_000, space=PLANE, vocabulary=1_000),
+    "round the Earth": GenerateSettings(kind="gaussian", objects=3_000, sigma=300.0),
+}
+each_stream = pytest.mark.parametrize("settings", STREAMS.values(), ids=STREAMS)
+
+
+def generated(settings):
+    return ObjectBatch.concat(list(object_batches(settings)))
+
+
+@each_stream
+def test_lines_of_objects_say_what_the_columns_hold(settings):
+    batch = generated(settings)
+
+    records = [json.loads(line) for line in bytes(object_lines(batch, settings.space)).splitlines()]
+
+    assert [parse_object(record, settings.space) for record in records] == [batch[i] for i in range(settings.objects)]
+    assert [record["id"] for record in records] == [f"o{i}" for i in range(settings.objects)]
+
+
+@each_stream
+def test_lines_of_queries_say_what_the_columns_hold(settings):
+    settings = replace(
+        settings, queries=dict.fromkeys(QueryType, 60), circles=0.5, region=(0.0001, 60.0), keywords=(0, 2)
+    )
+    batch = query_batch(settings)
+
+    records = [json.loads(line) for line in bytes(query_lines(batch)).splitlines()]
+
+    parsed = [parse_query(record, settings.space) for record in records]
+    assert parsed == [batch[i] for i in range(360)]
+    assert [query.t for query in parsed] == sorted(query.t for query in parsed)
+    assert sorted(query.id for query in parsed) == sorted(f"{t.lower()}{i}" for t in QueryType for i in range(60))
+
+
+@each_stream
+def test_the_same_settings_give_the_same_bytes(tmp_path, settings):
+    settings = replace(settings, queries=dict.fromkeys(QueryType, 5))
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        paths = [tmp_path / folder / name for name in ("o.jsonl", "q.jsonl", "o.jsonl.gz", "q.jsonl.gz")]
+        write_stream(paths[0], paths[1], settings)
+        write_stream(paths[2], None, settings)
+        write_stream(None, paths[3], settings)
+        files.append([path.read_bytes() for path in paths])
+
+    assert files[0] == files[1]
+    assert [gzip.decompress(packed) for packed in files[0][2:]] == files[0][:2]
+    assert bytes(object_lines(generated(replace(settings, seed=1)), settings.space)) != files[0][0]
+
+
+def test_chunks_follow_one_another(tmp_path):
+    settings = GenerateSettings(
+        kind="uniform", objects=CHUNK + 3, terms=1, vocabulary=2, rate=2.0, start=7, queries={QueryType.SRQ: 20}
+    )
+    told = []
+
+    write_stream(tmp_path / "o", tmp_path / "q", settings, told.append)
+    batch = generated(settings)
+
+    assert told == [CHUNK, 3]
+    assert (tmp_path / "o").read_bytes().count(b"\n") == CHUNK + 3
+    assert batch.t.tolist() == list(range(7, 7 + 500 * (CHUNK + 3), 500))
+    assert batch[CHUNK].id == f"o{CHUNK}"
+    assert batch.x[0] != batch.x[CHUNK]
+
+
+def test_chosen_objects_come_in_the_order_of_their_numbers():
+    settings = GenerateSettings(kind="uniform", objects=CHUNK + 100, terms=1, vocabulary=2)
+    numbers = np.array([CHUNK + 5, 3, CHUNK - 1, 3, CHUNK])
+
+    found = chosen(object_batches(settings), numbers)
+
+    assert found.ids.to_pylist() == [f"o{number}" for number in numbers]
+    assert found.x.tolist() == generated(settings).x[numbers].tolist()
+
+
+def test_a_stream_of_nothing(tmp_path):
+    write_stream(tmp_path / "o", tmp_path / "q", GenerateSettings(objects=0))
+
+    assert (tmp_path / "o").read_bytes() == (tmp_path / "q").read_bytes() == b""
+
+
+# -------------------------------------------------------------------------------------------------------------- places
+
+
+def test_uniform_objects_fill_the_space():
+    batch = generated(GenerateSettings(kind="uniform", objects=20_000, space=PLANE))
+    counts, _, _ = np.histogram2d(batch.x, batch.y, bins=4, range=[[0, 10], [0, 10]])
+
+    assert counts.min() > 1_100
+    assert counts.max() < 1_400
+
+
+def test_gaussian_objects_lie_around_the_middle():
+    batch = generated(GenerateSettings(kind="gaussian", objects=20_000, space=PLANE))
+
+    for axis in (batch.x, batch.y):
+        assert axis.mean() == pytest.approx(5.0, abs=0.05)
+        assert axis.std() == pytest.approx(1.0, abs=0.05)
+    assert abs(np.corrcoef(batch.x, batch.y)[0, 1]) < 0.05
+
+
+def test_clusters_hold_seven_tenths_of_the_objects():
+    settings = GenerateSettings(kind="clusters", objects=20_000, space=PLANE)
+    batch, random = generated(settings), settings.random("centres")
+    x, y = random.uniform(0, 10, 40), random.uniform(0, 10, 40)
+
+    def in_a_cluster(points_x, points_y):
+        return np.hypot(points_x[:, None] - x, points_y[:, None] - y).min(axis=1) < 0.4
+
+    # A Gaussian in the plane has 1 - exp(-2) of its mass within two sigma; some of the uniform part falls there too.
+    area = in_a_cluster(*(np.indices((100, 100)).reshape(2, -1) / 10)).mean()
+    assert in_a_cluster(batch.x, batch.y).mean() == pytest.approx(0.7 * (1 - np.exp(-2)) + 0.3 * area, abs=0.03)
+
+
+def test_social_objects_are_where_people_are():
+    batch, world = generated(GenerateSettings(objects=20_000)), cities()
+    tokyo = world.names.index("Tokyo")
+    share = world.cumulated[tokyo] - world.cumulated[tokyo - 1]
+
+    near = np.hypot(batch.x - world.x[tokyo], batch.y - world.y[tokyo]) < 0.1
+    assert near.mean() > 0.4 * share
+    assert (np.abs(batch.y) < 70).mean() > 0.99
+
+
+def test_people_post_by_day():
+    settings = GenerateSettings(objects=20_000, diurnal=True, start=0, rate=20_000 / 86_400)
+    batch = generated(settings)
+
+    hour = (batch.t / 3_600_000 + batch.x / 15) % 24
+    counts, _ = np.histogram(hour, bins=24, range=(0, 24))
+
+    assert counts[19:21].sum() > 3 * counts[7:9].sum()
+    assert generated(replace(settings, diurnal=False)).t.tolist() == batch.t.tolist()
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize("vocabulary", [16, 100_000])
+def test_objects_have_distinct_terms_by_zipfs_law(vocabulary):
+    batch = generated(GenerateSettings(kind="uniform", objects=5_000, vocabulary=vocabulary))
+
+    sets = batch.terms.codes.reshape(5_000, 8)
+    assert (np.diff(np.sort(sets, axis=1), axis=1) > 0).all()
+    if vocabulary == 100_000:
+        # The first draw is not disturbed by the wish for distinct ones.
+        first = np.bincount(sets[:, 0], minlength=3)[:3] / 5_000
+        harmonic = (1 / np.arange(1, vocabulary + 1)).sum()
+        assert first == pytest.approx(1 / np.array([1, 2, 3]) / harmonic, abs=0.015)
+
+
+def test_a_social_post_has_words_and_now_and_then_its_city():
+    batch = generated(GenerateSettings(objects=5_000))
+    lengths = np.diff(batch.terms.offsets)
+    words, world = set(english_words(100_000)), cities()
+    names = [extract_terms(name) for name in world.names]
+    nearest = [int(np.argmin(np.hypot(world.x - o.x, world.y - o.y))) for o in (batch[i] for i in range(300))]
+
+    assert lengths.min() == 4
+    assert lengths.max() >= 12
+    assert all(term in words for i in range(50) for term in batch[i].terms[-4:])
+    assert sum(set(names[city]) <= set(batch[i].terms) for i, city in enumerate(nearest)) > 30
+
+
+def test_english_words_are_terms_and_do_not_run_out():
+    words = english_words(400_000)
+
+    assert words[:2] == ["the", "to"]
+    assert len(set(words)) == 400_000
+    assert all(extract_terms(word) == [word] for word in words[::1000])
+
+
+# ------------------------------------------------------------------------------------------------------------- queries
+
+
+def asked(settings):
+    """Each query with the object that it is centred on."""
+    batch = query_batch(settings)
+    centres = chosen(object_batches(settings), focuses(settings))
+    by_id = {}
+    number = 0
+    for kind in QueryType:
+        for i in range(settings.queries.get(kind, 0)):
+            by_id[f"{kind.value.lower()}{i}"] = centres[number]
+            number += 1
+    return [(batch[i], by_id[batch[i].id]) for i in range(len(batch))]
+
+
+@pytest.mark.parametrize("frequent", [False, True])
+def test_queries_are_centred_on_objects_and_take_their_words(frequent):
+    settings = GenerateSettings(
+        kind="clusters",
+        objects=2_000,
+        space=PLANE,
+        queries=dict.fromkeys(QueryType, 50),
+        frequent=frequent,
+        circles=0.4,
+    )
+    for query, focus in asked(settings):
+        words, ranks = query.predicate.keywords, sorted(int(term[1:]) for term in focus.terms)
+        if query.type in (QueryType.STQ, QueryType.CTQ):
+            assert words == ()
+        else:
+            assert 1 <= len(words) <= 3
+            assert set(words) <= set(focus.terms)
+            if frequent:
+                assert [int(word[1:]) for word in words] == ranks[: len(words)]
+        match query.predicate.region:
+            case Box(west, south, east, north):
+                assert west <= focus.x <= east
+                assert south <= focus.y <= north
+                assert (east - west) * (north - south) <= 0.01 * 1.0001
+            case Circle(x, y, radius):
+                assert (x, y) == (focus.x, focus.y)
+                assert np.pi * radius**2 == pytest.approx(0.01, rel=1e-5)
+            case None:
+                assert (query.selection.x, query.selection.y) == (focus.x, focus.y)
+
+
+def test_regions_have_the_chosen_size_on_the_earth():
+    settings = GenerateSettings(
+        kind="uniform", objects=500, region=(1.0, 1.0), circles=0.5, queries={QueryType.SRQ: 200}
+    )
+    regions = [query.predicate.region for query, _ in asked(settings)]
+    boxes, circles = ([r for r in regions if isinstance(r, kind)] for kind in (Box, Circle))
+
+    assert {round((box.east - box.west) % 360.0, 3) for box in boxes} == {36.0}
+    assert any(box.west > box.east for box in boxes)
+    assert max(round(box.north - box.south, 3) for box in boxes) == 18.0
+    for circle in circles:
+        assert (1 - np.cos(circle.radius / EARTH_RADIUS_M)) / 2 == pytest.approx(0.01, rel=1e-6)
+    assert len(boxes) > 50
+    assert len(circles) > 50
+
+
+def test_sizes_are_mixed_over_their_logarithm():
+    settings = GenerateSettings(
+        kind="uniform", space=PLANE, objects=500, region=(0.0001, 1.0), circles=1.0, queries={QueryType.CRQ: 4_000}
+    )
+
+    percent = np.array([np.pi * query.predicate.region.radius**2 for query, _ in asked(settings)])
+
+    counts, _ = np.histogram(np.log10(percent), bins=4, range=(-4, 0))
+    assert counts.min() > 900
+
+
+def test_lifetimes_are_the_chosen_ones():
+    settings = GenerateSettings(
+        objects=1_001,
+        rate=1.0,
+        start=0,
+        queries=dict.fromkeys(QueryType, 40),
+        duration=5,
+        window=6,
+        step=7,
+        k=8,
+        asked=(0.25, 0.5),
+        registered=(0.0, 0.0),
+    )
+    queries = [query for query, _ in asked(settings)]
+
+    assert {query.lifetime.duration for query in queries} == {5}
+    assert {query.t for query in queries if query.lifetime.continuous} == {0}
+    times = [query.t for query in queries if not query.lifetime.continuous]
+    assert 250_000 <= min(times) < 270_000
+    assert 480_000 < max(times) <= 500_000
+    assert {(q.lifetime.window, q.lifetime.step) for q in queries if q.type is QueryType.CTQ} == {(6, 7)}
+    assert sorted(str(q.lifetime.window) for q in queries if q.type is QueryType.CKQ) == ["6"] * 20 + ["None"] * 20
+    assert {query.k for query in queries} == {0, 8}
+
+
+def test_most_queries_have_answers():
+    settings = GenerateSettings(
+        objects=3_000, rate=10.0, queries=dict.fromkeys(QueryType, 30), keywords=(1, 1), region=(0.1, 0.1)
+    )
+    batch, queries = generated(settings), query_batch(settings)
+
+    found, refused = answers(
+        [batch[i] for i in range(len(batch))], [queries[i] for i in range(len(queries))], settings.space
+    )
+
+    assert refused == []
+    answered = {row["query"] for row in found if row.get("object") or row.get("objects") or row.get("terms")}
+    for kind in QueryType:
+        assert sum(name.startswith(kind.lower()) for name in answered) >= 10
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("kind", {"kind": "weather"}),
+        ("space", {"space": PLANE}),
+        ("objects", {"objects": -1}),
+        ("seed", {"seed": -1}),
+        ("rate", {"rate": 0.0}),
+        ("rate", {"rate": float("nan")}),
+        ("sigma", {"sigma": 0.0}),
+        ("terms", {"terms": 0}),
+        ("vocabulary", {"vocabulary": 15}),
+        ("zipf", {"zipf": -0.5}),
+        ("queries", {"queries": {QueryType.SRQ: -1}}),
+        ("queries", {"queries": {QueryType.SRQ: 1}, "objects": 0}),
+        ("region", {"region": (0.0, 1.0)}),
+        ("region", {"region": (2.0, 1.0)}),
+        ("region", {"region": (1.0, 101.0)}),
+        ("circles", {"circles": 1.5}),
+        ("keywords", {"keywords": (3, 1)}),
+        ("k", {"k": 0}),
+        ("duration", {"duration": -1}),
+        ("window", {"window": -1}),
+        ("step", {"step": 0}),
+        ("asked", {"asked": (0.0, 1.1)}),
+        ("registered", {"registered": (0.6, 0.5)}),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(setting, values):
+    with pytest.raises(SettingError, match=f"^{setting}: "):
+        GenerateSettings(**values)
+
+
+@pytest.mark.parametrize(
+    ("space", "decimals"), [(WGS84, 6), (Space.planar(0, 0, 1, 1), 8), (Space.planar(0, 0, 1e9, 1), 0)]
+)
+def test_coordinates_have_a_sensible_number_of_digits(space, decimals):
+    assert GenerateSettings(kind="uniform", space=space).decimals == decimals
