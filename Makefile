@@ -88,5 +88,5 @@ lock: ## write the locks under requirements/ anew from pyproject.toml (UPGRADE=1
 
 .PHONY: clean
 clean: ## remove what the other targets made, but not .venv and .jdk
-	@rm -rf build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	@rm -rf bench-output build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
 	@find jobs tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -78,7 +78,9 @@ def nearest(figures: Figures, n: int, count: int, window: int = -1, keywords: tu
         found = index.update(part)
         clock.lap("slot")
         at = found.position
-        arrivals = Arrivals(found.number, part.ids.take(pa.array(at)), part.t[at], part.x[at], part.y[at], found.distance)
+        arrivals = Arrivals(
+            found.number, part.ids.take(pa.array(at)), part.t[at], part.x[at], part.y[at], found.distance
+        )
         clock.start()
         changes = merger.apply(arrivals, int(part.t[-1]))
         clock.lap("merger")
@@ -93,7 +95,9 @@ def nearest(figures: Figures, n: int, count: int, window: int = -1, keywords: tu
     figures.add(f"{name}: slot, then", EPOCH * len(steady) / sum(steady), "objects/s", f"{passed:,} pairs passed on")
     figures.add(f"{name}: slot, last epoch", EPOCH / steady[-1], "objects/s")
     merger_spent = sum(clock.spent["merger"])
-    figures.add(f"{name}: merger", passed / max(1e-9, merger_spent), "pairs/s", f"{rows:,} changes in {merger_spent:.2f} s")
+    figures.add(
+        f"{name}: merger", passed / max(1e-9, merger_spent), "pairs/s", f"{rows:,} changes in {merger_spent:.2f} s"
+    )
     for what in ("slot checkpoint", "merger checkpoint"):
         figures.add(f"{name}: {what}", 1e3 * float(np.median(clock.spent[what])), "ms", "median of epochs")
     restored(figures, name, ContinuousNearestIndex, index, files)
@@ -134,7 +138,9 @@ def top_terms(figures: Figures, n: int, count: int, window: int, step: int) -> N
         terms += len(partials.terms.codes)
     figures.add(f"{name}: register", count / clock.spent["register"][0], "queries/s")
     update, step_, merge = (sum(clock.spent[what]) for what in ("update", "step", "merge"))
-    figures.add(f"{name}: update and step", n / (update + step_), "objects/s", f"update {update:.2f} s, step {step_:.2f} s")
+    figures.add(
+        f"{name}: update and step", n / (update + step_), "objects/s", f"update {update:.2f} s, step {step_:.2f} s"
+    )
     figures.add(f"{name}: merge", terms / max(1e-9, merge), "terms/s", f"{terms:,} terms in {merge:.2f} s")
     figures.add(f"{name}: checkpoint", 1e3 * float(np.median(clock.spent["checkpoint"])), "ms", "median of epochs")
     restored(figures, name, ContinuousTermsIndex, index, files)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,30 +15,37 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = Sybil(parsers=[PythonCodeBlockParser()])
 
 
-def names(pages):
-    return [page.name for page in pages]
-
-
 def uses_spark(page):
-    return "spatialstream.pipeline" in "".join(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    return re.search(r"^(import spatialstream$|from spatialstream import)", "".join(blocks), re.MULTILINE) is not None
 
 
 def examples(page):
     return list(EXAMPLES.parse(page))
 
 
-PAGES_WITH_EXAMPLES = [
-    pytest.param(page, id=page.name, marks=pytest.mark.spark if uses_spark(page) else ())
-    for page in PAGES
-    if examples(page)
-]
-
-
-@pytest.mark.parametrize("page", PAGES_WITH_EXAMPLES)
-def test_examples_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run_examples(page):
     for example in examples(page):
         example.evaluate()
+
+
+WITH_EXAMPLES = [page for page in PAGES if examples(page)]
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if not uses_spark(page)], ids=lambda page: page.name)
+def test_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    run_examples(page)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if uses_spark(page)], ids=lambda page: page.name)
+def test_examples_with_spark_run(page, tmp_path):
+    # in a process of their own, as a reader would run them: they start and end Spark sessions
+    done = subprocess.run([sys.executable, __file__, page], cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
 
 
 def commands(page):
@@ -48,7 +57,7 @@ def commands(page):
                 yield words[1:]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_are_understood(page):
     from spatialstream.cli import _parser
 
@@ -56,7 +65,11 @@ def test_commands_are_understood(page):
         _parser().parse_args(words)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_files_lead_to_files(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+if __name__ == "__main__":
+    run_examples(Path(sys.argv[1]))

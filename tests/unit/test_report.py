@@ -2,6 +2,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 
@@ -181,6 +182,7 @@ def test_slot_without_leaves_has_no_finite_ratio():
     assert idle.slot_load.tolist() == [0, 0, 1]
     assert tree_text(idle, PLANE).endswith("Lmax/Lmin = ∞\n")
     assert "Lmax/Lmin ∞" in tree_svg(idle, PLANE)
+    assert replace(SMALL, slots=4).slot_load.tolist() == [*SMALL.slot_load, 0, 0]
 
 
 def test_tree_without_load_or_leaves_is_drawn():

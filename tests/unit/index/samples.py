@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from spatialstream.index.construction import build_tree
+from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import TYPES, Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 
@@ -57,27 +59,56 @@ def regions(draw: st.DrawFn, space: Space) -> Box | Circle:
 
 
 @st.composite
-def objects(draw: st.DrawFn, space: Space, max_size: int = 40) -> ObjectBatch:
-    """Objects, some of them in the same place and some without terms."""
+def objects(draw: st.DrawFn, space: Space, max_size: int = 8) -> ObjectBatch:
+    """A few objects, anywhere, with or without terms."""
     rows = draw(st.lists(st.tuples(points(space), words), max_size=max_size))
-    return ObjectBatch.of([SpatialObject(f"o{i}", i, x, y, tuple(terms)) for i, ((x, y), terms) in enumerate(rows)])
+    return ObjectBatch.of([obj(f"o{i}", x, y, "".join(terms), t=i) for i, ((x, y), terms) in enumerate(rows)])
 
 
 @st.composite
-def queries(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ", max_size: int = 12) -> QueryBatch:
-    """Queries of several types."""
+def queries(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
+    """A few queries of any types."""
     result = []
-    for kind in draw(st.lists(st.sampled_from(kinds.split()), max_size=max_size)):
+    for kind in draw(st.lists(st.sampled_from(TYPES), max_size=max_size)):
         region = None if kind[1] == "K" else draw(regions(space))
-        at, k, duration = draw(points(space)), draw(st.integers(1, 5)), draw(st.integers(0, 5000))
         keywords = "".join(draw(words)) if kind[1] != "T" else ""
-        result.append(query(kind, region, keywords, at=at, k=k, duration=duration))
+        result.append(query(kind, region, keywords, at=draw(points(space)), k=draw(st.integers(1, 5))))
     return QueryBatch.of(result)
 
 
 @st.composite
-def trees(draw: st.DrawFn, space: Space, splits: frozenset[str]):
+def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ") -> tuple[ObjectBatch, QueryBatch]:
+    """Up to 60 objects and 20 queries, from a seed: on and between the lines of a grid, some in one place."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    grid = rng.choice([8, 1000])
+
+    def place() -> tuple[float, float]:
+        x, y = (rng.integers(0, grid + 1, 2) / grid).tolist()
+        return space.west + (space.east - space.west) * x, space.south + (space.north - space.south) * y
+
+    def letters(most: int) -> str:
+        return "".join(rng.choice(list(WORDS), rng.integers(0, most), replace=False))
+
+    def region() -> Box | Circle:
+        (west, south), (east, north) = place(), place()
+        if rng.random() < 0.5:
+            return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
+        if not space.geographic:
+            west, east = sorted((west, east))
+        return Box(west, min(south, north), east, max(south, north))
+
+    found = ObjectBatch.of([obj(f"o{i}", *place(), letters(5), t=i) for i in range(rng.integers(0, 60))])
+    asked = []
+    for kind in rng.choice(kinds.split(), rng.integers(0, 20)).tolist():
+        at, k, duration = place(), int(rng.integers(1, 5)), int(rng.integers(0, 5000))
+        keywords = letters(4) if kind[1] != "T" else ""
+        asked.append(query(kind, None if kind[1] == "K" else region(), keywords, at=at, k=k, duration=duration))
+    return found, QueryBatch.of(asked)
+
+
+@st.composite
+def trees(draw: st.DrawFn, space: Space, splits: frozenset[str]) -> QTTree:
     """A tree of up to 25 leaves."""
-    sample, asked = draw(objects(space)), draw(queries(space))
-    statistics = Statistics.of(space, sample, asked, 1000.0, levels=2)
-    return build_tree(sample, draw(st.integers(1, 25)), statistics, splits)
+    found, asked = draw(samples(space))
+    statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
+    return build_tree(found, draw(st.integers(1, 25)), statistics, splits)

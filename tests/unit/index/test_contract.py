@@ -5,14 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.construction import SPLITS
+from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.covers import region_parts
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.geometry import distance_to_box
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, QueryBatch
-from spatialstream.model.regions import Regions
+from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists
 from tests.unit.index.samples import PLANE, coordinates, obj, objects, points, queries, query, regions, spaces, trees
 
@@ -21,6 +24,7 @@ INDEXES: Mapping[str, partial[st.SearchStrategy[GlobalIndex]]] = {
     "quadtree": partial(trees, splits=frozenset({"spatial"})),
     "text": partial(trees, splits=frozenset({"textual"})),
 }
+few = settings(max_examples=30)
 each_index = pytest.mark.parametrize("index_of", INDEXES.values(), ids=INDEXES.keys())
 
 
@@ -60,7 +64,7 @@ def test_no_query_misses_an_object_on_the_border_of_its_region(data, space, inde
     columns = Regions.of([region])
     a, b, c, d = columns.shape[0]
     edges = [(a, b), (c, d), (a, d), (c, b), (a, data.draw(coordinates(space.south, space.north)))]
-    x, y = data.draw(points(space))
+    x = data.draw(coordinates(space.west, space.east))
     batch = ObjectBatch.of(
         [
             obj(f"{i}", px, py)
@@ -77,6 +81,7 @@ def test_no_query_misses_an_object_on_the_border_of_its_region(data, space, inde
 
 
 @each_index
+@few
 @given(data=st.data(), space=spaces)
 def test_rows_come_in_order_and_no_query_is_without_a_leaf(data, space, index_of):
     index, asked = data.draw(index_of(space)), data.draw(queries(space))
@@ -90,6 +95,23 @@ def test_rows_come_in_order_and_no_query_is_without_a_leaf(data, space, index_of
 
 
 @each_index
+@few
+@given(data=st.data(), space=spaces)
+def test_a_query_spares_the_leaves_that_its_region_does_not_meet(data, space, index_of):
+    index, region = data.draw(index_of(space)), data.draw(regions(space))
+    parts = region_parts(space, Regions.of([region]))[0]
+
+    leaves = index.route_queries(QueryBatch.of([query("SRQ", region)]))[1]
+
+    for west, south, east, north in index.leaves.box[leaves]:
+        assert any(w <= east and e >= west and s <= north and n >= south for w, s, e, n in parts)
+        if isinstance(region, Circle):
+            gap = distance_to_box(space.geographic, region.x, region.y, west, south, east, north)
+            assert gap <= region.radius
+
+
+@each_index
+@few
 @given(data=st.data(), space=spaces)
 def test_queries_without_a_region_go_everywhere(data, space, index_of):
     index = data.draw(index_of(space))
@@ -122,6 +144,7 @@ def test_an_object_goes_to_the_same_leaf_alone_and_in_any_company(data, space, i
 
 
 @each_index
+@few
 @given(data=st.data(), space=spaces)
 def test_the_leaf_nearest_to_a_place_contains_it(data, space, index_of):
     index = data.draw(index_of(space))
@@ -134,6 +157,7 @@ def test_the_leaf_nearest_to_a_place_contains_it(data, space, index_of):
 
 
 @each_index
+@few
 @given(data=st.data(), space=spaces)
 def test_the_arrays_are_the_whole_index(data, space, index_of):
     index, batch, asked = data.draw(index_of(space)), data.draw(objects(space)), data.draw(queries(space))
@@ -148,6 +172,7 @@ def test_the_arrays_are_the_whole_index(data, space, index_of):
 
 
 @each_index
+@few
 @given(data=st.data(), space=spaces)
 def test_leaves_describe_themselves(data, space, index_of):
     leaves = data.draw(index_of(space)).leaves
@@ -161,9 +186,6 @@ def test_leaves_describe_themselves(data, space, index_of):
 
 
 def test_the_border_between_leaves_belongs_to_the_north_and_east():
-    from spatialstream.index.construction import build_tree
-    from spatialstream.index.statistics import Statistics
-
     sample = ObjectBatch.of([obj(f"{x}{y}", x, y) for x in (1.0, 3.0) for y in (1.0, 3.0)])
     tree = build_tree(sample, 4, Statistics.of(PLANE, sample, QueryBatch.of([]), 1.0))
 

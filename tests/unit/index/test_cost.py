@@ -58,4 +58,5 @@ def test_workload_is_that_of_plain_python(arrival, reach, lengths, lifetime, obj
             visited *= sum(chance * (h_srq, h_skq)[kind] ** size for size, chance in enumerate(both[kind]))
         expected += arrival[kind] * reach[kind] * visited
 
-    assert workload(CellStatistics(arrival, reach, both, lifetime), objects, rate, h_srq, h_skq) == pytest.approx(expected)
+    cell = CellStatistics(arrival, reach, both, lifetime)
+    assert workload(cell, objects, rate, h_srq, h_skq) == pytest.approx(expected)

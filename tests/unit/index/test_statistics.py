@@ -14,7 +14,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, Cancellation, QueryBatch
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84
-from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces
+from tests.unit.index.samples import PLANE, obj, query, samples, spaces
 
 NO_OBJECTS = ObjectBatch.of([])
 NO_QUERIES = QueryBatch.of([])
@@ -49,16 +49,17 @@ def meets(space, part, box):
 
 @given(st.data(), spaces)
 def test_counts_are_those_of_counting(data, space):
-    sample, asked = data.draw(objects(space)), data.draw(queries(space, "SRQ STQ CRQ CTQ"))
+    sample, asked = data.draw(samples(space, "SRQ STQ CRQ CTQ"))
     statistics = Statistics.of(space, sample, asked, 500.0, LEVELS)
 
     parts = region_parts(space, asked.regions)
     boxes = cell_boxes(space)
-    names = dict(zip(hash_strings(asked.keywords.vocabulary).tolist(), asked.keywords.vocabulary.to_pylist(), strict=True))
+    vocabulary = asked.keywords.vocabulary
+    names = dict(zip(hash_strings(vocabulary).tolist(), vocabulary.to_pylist(), strict=True))
     for cell, box in enumerate(boxes):
-        reached = [q for q in range(len(asked)) if any(meets(space, part, box) for part in parts[q])]
-        assert statistics.reached[:, cell].tolist() == [sum(asked.code[q] == kind for q in reached) for kind in range(6)]
-        words = Counter(word for q in reached if asked.code[q] == SRQ for word in asked.keywords[q])
+        reached = np.array([any(meets(space, part, box) for part in parts[q]) for q in range(len(asked))], np.bool_)
+        assert statistics.reached[:, cell].tolist() == np.bincount(asked.code[reached], minlength=6).tolist()
+        words = Counter(word for q in np.flatnonzero(reached & (asked.code == SRQ)) for word in asked.keywords[q])
         chances = dict(zip(statistics.terms.tolist(), statistics.keyword_distribution(cell, SRQ), strict=True))
         assert {names[term]: p for term, p in chances.items() if p} == pytest.approx(
             {word: count / words.total() for word, count in words.items()}
@@ -76,8 +77,7 @@ def test_counts_are_those_of_counting(data, space):
 
 @given(st.data(), spaces)
 def test_two_periods_add_up_to_one(data, space):
-    first, second = (data.draw(queries(space, "SRQ STQ CRQ CTQ")) for _ in range(2))
-    sample, later = (data.draw(objects(space)) for _ in range(2))
+    (sample, first), (later, second) = (data.draw(samples(space, "SRQ STQ CRQ CTQ")) for _ in range(2))
 
     both = QueryBatch.concat([first, second])
     whole = Statistics.of(space, ObjectBatch.concat([sample, later]), both, 300.0, LEVELS)
@@ -141,7 +141,7 @@ def test_nothing_is_known_of_nothing():
 
 @given(st.data(), spaces)
 def test_rates_of_a_sample_add_up_to_the_rate_of_its_cells(data, space):
-    history, sample = data.draw(objects(space)), data.draw(objects(space))
+    (history, _), (sample, _) = data.draw(samples(space)), data.draw(samples(space))
     statistics = Statistics.of(space, history, NO_QUERIES, 1000.0, LEVELS)
 
     rates = statistics.rates(sample.x, sample.y)
@@ -152,7 +152,7 @@ def test_rates_of_a_sample_add_up_to_the_rate_of_its_cells(data, space):
     assert rates.sum() == pytest.approx(statistics.objects[finest][seen].sum() / 1000.0)
 
 
-# ------------------------------------------------------------------------------------------------------------ kNN queries
+# ---------------------------------------------------------------------------------------------------- kNN queries
 
 
 def uniform(side=32, terms=""):

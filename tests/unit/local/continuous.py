@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,16 @@ from spatialstream.model.space import WGS84, Space
 PLANE = Space.planar(0.0, 0.0, 4.0, 4.0)
 PLACES = {
     PLANE: [(x, y) for x in (0.0, 1.0, 2.0, 3.5) for y in (0.0, 1.0, 4.0)],
-    WGS84: [(-180.0, 0.0), (180.0, 0.0), (179.5, 1.0), (-179.5, 0.5), (0.0, 90.0), (90.0, 90.0), (10.0, 50.0), (10.5, 50.0)],
+    WGS84: [
+        (-180.0, 0.0),
+        (180.0, 0.0),
+        (179.5, 1.0),
+        (-179.5, 0.5),
+        (0.0, 90.0),
+        (90.0, 90.0),
+        (10.0, 50.0),
+        (10.5, 50.0),
+    ],
 }
 WORDS = ["x", "y", "zebra-crossing"]
 LAST = 16
@@ -85,7 +96,7 @@ def streams(draw: st.DrawFn, queries: st.SearchStrategy[list[Query]], space: Spa
     records.sort(key=lambda record: record[0])
     cuts = sorted(draw(st.sets(st.integers(0, max(0, len(records))), max_size=6)) | {0, len(records)})
     epochs = []
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+    for low, high in pairwise(cuts):
         epoch = Epoch(restart=draw(st.booleans()))
         for (t, kind), (what, i) in records[low:high]:
             if what == "query":
@@ -98,6 +109,16 @@ def streams(draw: st.DrawFn, queries: st.SearchStrategy[list[Query]], space: Spa
             epoch.before, epoch.horizon = t, t if kind == 2 else t - 1
         epochs.append(epoch)
     if epochs:
-        epochs[-1].before = epochs[-1].before + 1  # nothing comes later
-        epochs[-1].horizon = epochs[-1].before - 1
+        epochs[-1].horizon = epochs[-1].before  # nothing comes later
+        epochs[-1].before += 1
     return Stream(space, found, end, objects, slots, epochs)
+
+
+def compiled(*modules: ModuleType) -> dict[str, int]:
+    """How many types of arguments each kernel of some modules has been compiled for."""
+    return {
+        f"{module.__name__}.{name}": len(kernel.signatures)
+        for module in modules
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "signatures")
+    }

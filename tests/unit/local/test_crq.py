@@ -340,7 +340,7 @@ class TestCheckpoint:
     def test_overlays_stay_few(self):
         files = RecordingFiles()
         index = ContinuousRangeIndex(WGS84)
-        queries, objects = random_queries(200, 11)
+        queries, _ = random_queries(200, 11)
         index.register(*columns(queries))
         for number in range(100):
             index.end_at(np.array([number]), 0)

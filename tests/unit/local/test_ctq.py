@@ -5,32 +5,49 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local import ctq, groups
+from spatialstream.local import columns, ctq, groups, steps, termlogs
+from spatialstream.local.columns import Strings
 from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials, merge_steps
 from spatialstream.local.state import MemoryFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84, Space
-from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Stream, streams
+from spatialstream.model.terms import TermLists
+from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Stream, compiled, streams
 from tests.unit.local.test_ckq import Digests
 
 Row = tuple[int, str, list[tuple[str, int]]]
 
 REGIONS = {
     PLANE: [
-        None, Box(0.0, 0.0, 1.0, 1.0), Box(0.0, 0.0, 2.0, 1.0), Box(0.0, 0.0, 2.0, 1.5), Box(0.0, 0.0, 3.5, 4.0),
-        Box(0.0, 0.0, 3.0, 4.0), Box(0.5, 0.0, 3.5, 4.0), Box(1.0, 1.0, 1.0, 1.0), Circle(1.0, 1.0, 1.0), Circle(0.0, 0.0, 0.0),
+        None,
+        Box(0.0, 0.0, 1.0, 1.0),
+        Box(0.0, 0.0, 2.0, 1.0),
+        Box(0.0, 0.0, 2.0, 1.5),
+        Box(0.0, 0.0, 3.5, 4.0),
+        Box(0.0, 0.0, 3.0, 4.0),
+        Box(0.5, 0.0, 3.5, 4.0),
+        Box(1.0, 1.0, 1.0, 1.0),
+        Circle(1.0, 1.0, 1.0),
+        Circle(0.0, 0.0, 0.0),
     ],
     WGS84: [
-        None, Box(170.0, -1.0, -170.0, 1.0), Box(175.0, -1.0, -170.0, 1.0), Circle(0.0, 90.0, 10.0), Circle(180.0, 0.0, 80_000.0),
-        Box(10.0, 50.0, 11.0, 51.0), Box(10.0, 50.0, 10.6, 51.0), Box(10.0, 50.0, 10.25, 51.0),
+        None,
+        Box(170.0, -1.0, -170.0, 1.0),
+        Box(175.0, -1.0, -170.0, 1.0),
+        Circle(0.0, 90.0, 10.0),
+        Circle(180.0, 0.0, 80_000.0),
+        Box(10.0, 50.0, 11.0, 51.0),
+        Box(10.0, 50.0, 10.6, 51.0),
+        Box(10.0, 50.0, 10.25, 51.0),
     ],
-}  # fmt: skip
+}
 
 
 def expected(stream: Stream) -> list[Row]:
@@ -60,7 +77,8 @@ def rows_of(partials: list[StepPartials]) -> list[Row]:
     rows = merge_steps(partials)
     answers = list(zip(rows.terms.to_pylist(), rows.counts.tolist(), strict=True))
     return [
-        (int(rows.t[i]), rows.query[i].as_py(), answers[rows.offsets[i] : rows.offsets[i + 1]]) for i in range(len(rows))
+        (int(rows.t[i]), rows.query[i].as_py(), answers[rows.offsets[i] : rows.offsets[i + 1]])
+        for i in range(len(rows))
     ]
 
 
@@ -108,7 +126,9 @@ def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
         st.sampled_from([1, 2, 3, 100]),
         st.one_of(lifetime, st.just(Lifetime(100, True, 5, 2))),
     )
-    return st.lists(query, max_size=8).map(lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)])
+    return st.lists(query, max_size=8).map(
+        lambda parts: [Query(f"q{(7 * i) % 10}", *part) for i, part in enumerate(parts)]
+    )
 
 
 @pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)
@@ -135,3 +155,154 @@ def test_a_restored_structure_writes_the_same_files(data):
         assert one.checkpoint() == other.checkpoint()
         if epoch.restart:
             other.restart()
+
+
+def objects_of(n: int, seed: int, t: int, words: int = 5) -> list[SpatialObject]:
+    rng = np.random.default_rng(seed)
+    objects = []
+    for i in range(n):
+        x, y = rng.random(2) * 4.0
+        chosen = rng.choice(words, rng.integers(0, min(words, 4)), replace=False)
+        objects.append(SpatialObject(f"{seed}-{i}", t + i // 10, float(x), float(y), tuple(f"w{w}" for w in chosen)))
+    return objects
+
+
+def boxes(n: int, seed: int, lifetimes: list[Lifetime], t: int = 0) -> list[Query]:
+    rng = np.random.default_rng(seed)
+    queries = []
+    for i in range(n):
+        (x, y), (w, h) = rng.random(2) * 3.0, rng.random(2) + 0.2
+        box = Box(float(x), float(y), float(x + w), float(y + h))
+        queries.append(Query(f"{seed}-{i}", t, Predicate(box), TopTerms(3), lifetimes[i % len(lifetimes)]))
+    return queries
+
+
+def checked(stream: Stream, files: MemoryFiles) -> Run:
+    """A run that gives what it should."""
+    run = Run(stream, files)
+    rows = []
+    for epoch in stream.epochs:
+        rows += run.epoch(epoch)
+        if epoch.restart:
+            run.restart()
+    assert rows == expected(stream)
+    return run
+
+
+def test_checkpoints_are_deltas_and_state_is_bounded(monkeypatch):
+    monkeypatch.setattr(termlogs, "_LEAST_GARBAGE", 16)
+    queries = boxes(60, 1, [Lifetime(30, True, 7, 2), Lifetime(40, True, 9, 2), Lifetime(500, True, 3, 5)])
+    epochs = [Epoch(list(range(60)), before=0, restart=True)]
+    objects = []
+    for i in range(40):
+        part = objects_of(20, i, 2 * i)
+        objects += part
+        epochs.append(Epoch([], [], part, [0] * 20, 2 * i + 2, restart=i % 4 != 3))
+    files = MemoryFiles()
+    run = checked(Stream(PLANE, queries, [10**9] * 60, objects, 1, epochs), files)
+
+    assert sum(name.startswith("ctq-delta") for name in files._files) > 10
+    assert len(run.slots[0]) == 20
+    assert run.slots[0]._logs.sizes[0] < 200  # of 800 objects, 90 of them in the last 9 ms
+
+
+def test_words_that_no_object_has_any_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr(termlogs, "_LEAST_GARBAGE", 16)
+    queries = boxes(5, 3, [Lifetime(10**6, True, 4, 2)])
+    epochs, objects = [Epoch(list(range(5)), before=0)], []
+    for i in range(30):
+        part = [
+            SpatialObject(o.id, o.t, o.x, o.y, tuple(f"{term}-{i}" for term in o.terms))
+            for o in objects_of(40, i, 4 * i)
+        ]
+        objects += part
+        epochs.append(Epoch([], [], part, [0] * 40, 4 * i + 4))
+    run = checked(Stream(PLANE, queries, [10**9] * 5, objects, 1, epochs), MemoryFiles())
+
+    assert run.slots[0]._logs.sizes[2] < 30  # of 150
+
+
+def test_members_of_a_group_share_the_entries_of_the_common_region():
+    west, wide = Box(0.0, 0.0, 2.0, 4.0), Box(0.0, 0.0, 2.5, 4.0)
+    lifetime = Lifetime(100, True, 20, 5)
+    queries = [Query(f"{i}", 0, Predicate(west if i % 2 else wide), TopTerms(3), lifetime) for i in range(10)]
+    late = [Query(f"late {i}", 15, Predicate(wide), TopTerms(3), lifetime) for i in range(10)]
+    objects = sorted(objects_of(300, 7, 0), key=lambda o: (o.t, o.id))
+    epochs = [
+        Epoch(list(range(10)), [], [o for o in objects if o.t < 12], [0] * 120, 12),
+        Epoch(list(range(10, 20)), [], [o for o in objects if o.t >= 12], [0] * 180, 30, restart=True),
+        Epoch([], [], [], [], 60),
+    ]
+    run = checked(Stream(PLANE, queries + late, [10**9] * 20, objects, 1, epochs), MemoryFiles())
+
+    inside = sum(o.x <= 2.0 for o in objects if o.terms)
+    index = run.slots[0]
+    assert len(set(index._queries["common"].tolist())) == 1
+    assert int((index._queries["own"] >= 0).sum()) == 15
+    assert inside > 100
+
+
+def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
+    regions = Regions.of(
+        [Box(0.0, 0.0, 2.0, 2.0), Box(0.2, 0.1, 2.2, 2.1), Box(0.1, 0.0, 2.1, 2.2), Box(3.0, 3.0, 3.5, 3.5)]
+    )
+    keys = Strings()
+    keys.append(groups.join_keywords(TermLists.of([["b", "a"], ["a", "b"], ["a", "b"], ["a", "b"]])))
+    same = np.ones(4, np.int64)
+    members = groups.Members(same, same, same, keys, regions)
+    none = groups.Members(same[:0], same[:0], same[:0], Strings(), regions.take(same[:0]))
+    founder, common = groups.assign(none, members, same[:0], np.zeros(4, np.int64))
+
+    assert founder[:3].tolist() == [founder[0]] * 3
+    assert founder[3] == 3
+    assert common[founder[0]].tolist() == [0.2, 0.1, 2.0, 2.0]
+
+
+def test_more_keywords_or_other_steps_make_another_group():
+    box = Regions.of([Box(0.0, 0.0, 2.0, 2.0)] * 4)
+    keys = Strings()
+    keys.append(groups.join_keywords(TermLists.of([["a"], ["a", "b"], ["a"], ["a"]])))
+    window, step, phase = np.array([[5, 5, 6, 5], [2, 2, 2, 2], [0, 0, 0, 1]])
+    members = groups.Members(window, step, phase, keys, box)
+    none = groups.Members(window[:0], window[:0], window[:0], Strings(), box.take(window[:0]))
+    founder, _ = groups.assign(none, members, window[:0], np.zeros(4, np.int64))
+
+    assert sorted(founder.tolist()) == [0, 1, 2, 3]
+
+
+def test_late_arrivals_count_in_the_windows_that_are_still_to_come():
+    index = ContinuousTermsIndex(PLANE)
+    query = Query("q", 0, Predicate(), TopTerms(5), Lifetime(100, True, 10, 4))
+    queries = QueryBatch.of([query])
+    index.register(np.zeros(1, np.int64), queries.ids, queries, queries.t, queries.t + 100)
+    index.update(ObjectBatch.of([SpatialObject("a", 3, 0.0, 0.0, ("x",)), SpatialObject("b", 4, 0.0, 0.0, ("y",))]))
+    first = rows_of([index.step(4)])
+    index.update(ObjectBatch.of([SpatialObject("late", 2, 0.0, 0.0, ("x",))]))
+
+    assert first == [(4, "q", [("x", 1), ("y", 1)])]
+    assert rows_of([index.step(12)]) == [(8, "q", [("x", 2), ("y", 1)]), (12, "q", [("x", 1), ("y", 1)])]
+
+
+def test_steps_are_added_over_slots_and_ties_go_by_term():
+    number, now = np.zeros(1, np.int64), np.full(1, 5, np.int64)
+    parts = [
+        StepPartials(
+            number, pa.array(["q"]), now, np.full(1, 2, np.int32), TermLists.of([terms]), np.array(counts, np.int32)
+        )
+        for terms, counts in ((["b", "c"], [2, 3]), ([], []), (["a", "c", "b"], [3, 1, 1]))
+    ]
+
+    assert rows_of(parts) == [(5, "q", [("c", 4), ("a", 3)])]
+    assert rows_of(parts[1:2]) == [(5, "q", [])]
+    assert rows_of([]) == []
+
+
+def test_kernels_are_compiled_by_prepare():
+    ctq.prepare()
+    before = compiled(ctq, groups, steps, termlogs, columns)
+    test_late_arrivals_count_in_the_windows_that_are_still_to_come()
+    test_steps_are_added_over_slots_and_ties_go_by_term()
+    test_members_of_a_group_share_the_entries_of_the_common_region()
+
+    assert compiled(ctq, groups, steps, termlogs, columns) == before
+    assert all(before[f"{kernel.__module__}.{kernel.__name__}"] == 1 for kernel in (ctq._signs, termlogs._count))

@@ -262,4 +262,6 @@ def test_every_kernel_has_a_single_signature():
         *("_coordinates", "_index_keywords", "_natural_levels", "_level_masks", "_assign_cells", "_write_postings"),
         *("_group_by_keyword", "_z_order", "_in_z_order", "_match", "_by_object"),
     ]
-    assert {name: len(getattr(grid, name).signatures) for name in called_from_python} == dict.fromkeys(called_from_python, 1)
+    assert {name: len(getattr(grid, name).signatures) for name in called_from_python} == dict.fromkeys(
+        called_from_python, 1
+    )

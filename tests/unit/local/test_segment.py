@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import math
+from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spatialstream.local import segments
+from spatialstream.local import segments, wordtable
+from spatialstream.local.rows import rows_at
 from spatialstream.local.segment import Segment
+from spatialstream.local.segments import SegmentStore
+from spatialstream.local.state import MemoryFiles
 from spatialstream.local.termtables import AGGREGATE
+from spatialstream.local.wordtable import to_arrow
 from spatialstream.local.zorder import grid_of
 from spatialstream.local.zranges import farthest, nearest_bound
 from spatialstream.model.arrays import map_arrays, write_arrays
@@ -45,35 +49,33 @@ def crowd(space: Space, n: int, seed: int, words: int = 2000) -> list[SpatialObj
     terms = rng.zipf(1.2, (n, 5)) % words
     # the text goes with the place: some words are found in the west only
     terms[:, 4] = np.where(places[:, 0] < 0, words + 1, words + 2)
+    times, names = np.sort(rng.integers(0, 1000, n)).tolist(), rng.integers(0, n, n).tolist()
     return [
         SpatialObject(str(name), t, x, y, tuple(dict.fromkeys(f"w{term}" for term in row)))
-        for name, t, (x, y), row in zip(
-            rng.integers(0, n, n).tolist(),
-            np.sort(rng.integers(0, 1000, n)).tolist(),
-            places.tolist(),
-            terms.tolist(),
-            strict=True,
-        )
+        for name, t, (x, y), row in zip(names, times, places.tolist(), terms.tolist(), strict=True)
     ]
 
 
-def answers(segment: Segment, region: Region | None, keywords: tuple[str, ...], after: int, last: int) -> list[Any]:
-    _, t, offsets, ids, x, y = segment.rows(segment.range_query(region, keywords, after, last))
-    names = [ids[start:end].tobytes().decode() for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
-    return sorted(zip(t.tolist(), names, x.tolist(), y.tolist(), strict=True))
+def rows(segment: Segment, positions: Any, distances: Any = None) -> list[Any]:
+    found = rows_at(segment.table, np.zeros(len(positions), np.int32), positions, distances)
+    return list(zip(found.t.tolist(), found.ids.to_pylist(), found.x.tolist(), found.y.tolist(), strict=True))
+
+
+def answers(segment: Segment, *query: Any) -> list[Any]:
+    positions = segment.range_query(*query)
+    assert (np.diff(positions) > 0).all()
+    return rows(segment, positions)
 
 
 def neighbours(segment: Segment, *query: Any) -> list[Any]:
     positions, distances = segment.nearest(*query)
-    _, t, offsets, ids, x, y = segment.rows(positions)
-    names = [ids[start:end].tobytes().decode() for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
-    return list(zip(distances.tolist(), t.tolist(), names, x.tolist(), y.tolist(), strict=True))
+    found = rows(segment, positions, distances)
+    return [(distance, *row) for distance, row in zip(distances.tolist(), found, strict=True)]
 
 
 def term_counts(segment: Segment, *query: Any) -> dict[str, int]:
     codes, counts = segment.term_counts(*query)
-    offsets, data = segment.vocabulary(codes)
-    names = [data[start:end].tobytes().decode() for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    names = to_arrow(*segment.words(codes)).to_pylist()
     assert len(set(names)) == len(names)
     return dict(zip(names, counts.tolist(), strict=True))
 
@@ -128,15 +130,9 @@ def test_keywords_and_times_of_many_objects(large: tuple[Space, Segment, Twin]) 
 def test_nearest_of_many_objects(large: tuple[Space, Segment, Twin]) -> None:
     space, segment, twin = large
     some = twin.objects[17]
+    asked = [(1, ()), (300, ()), (10, ("w1",)), (10, ("w9", "w1")), (10, ("w2001", "w2002")), (9, ("w1999",))]
     for x, y in [(some.x, some.y), (space.west, space.north), (space.east, 0.0), (0.0, space.south)]:
-        for k, keywords in [
-            (1, ()),
-            (300, ()),
-            (10, ("w1",)),
-            (10, ("w9", "w1")),
-            (10, ("w2001", "w2002")),
-            (9, ("w1999",)),
-        ]:
+        for k, keywords in asked:
             expected = twin.nearest(x, y, k, keywords, *FOREVER)
             assert neighbours(segment, x, y, k, keywords, *FOREVER) == expected
     for bound in (expected[3][0], 0.0):
@@ -144,26 +140,34 @@ def test_nearest_of_many_objects(large: tuple[Space, Segment, Twin]) -> None:
     assert neighbours(segment, x, y, 5, ("w1",), 300, 301) == twin.nearest(x, y, 5, ("w1",), 300, 301)
 
 
+def checked(store: SegmentStore, ask: Callable[[SegmentStore], Sized]) -> tuple[int, int]:
+    """How many objects a query gives, and how many it checks for that."""
+    before = store.checked
+    found = len(ask(store))
+    return found, store.checked - before
+
+
 def test_a_search_does_not_look_at_everything() -> None:
-    segment = Segment.build(PLANE, ObjectBatch.of(crowd(PLANE, 20_000, seed=2)))
-    ask = segments.Ask.of(PLANE, Box(-0.1, -0.1, 0.1, 0.1), ("w1",), *FOREVER)
-    positions, checked = segment.search(ask)
-    assert checked <= 2 * len(positions) + 100
-    assert segment.search_nearest(0.0, 0.0, 10, ask, math.inf)[2] < 400
-    assert segment.count(segments.Ask.of(PLANE, None, (), *FOREVER), np.zeros(segment.terms, np.int32))[2] == 0
+    store = SegmentStore(PLANE)
+    store.append(ObjectBatch.of(crowd(PLANE, 20_000, seed=2)))
+    box = Box(-0.1, -0.1, 0.1, 0.1)
+    found, looked_at = checked(store, lambda each: each.range_query(box, ("w1",), *FOREVER))
+    assert looked_at <= 2 * found + 100
+    found, looked_at = checked(store, lambda each: each.nearest(0.0, 0.0, 10, ("w1",), *FOREVER))
+    assert found == 10
+    assert looked_at < 400
+    assert checked(store, lambda each: each.term_counts(None, (), *FOREVER)[0])[1] == 0
 
 
 def test_nodes_without_one_of_the_keywords_are_not_searched() -> None:
     rng = np.random.default_rng(3)
     west = [SpatialObject(f"w{i}", i, x, 0.5, ("a",)) for i, x in enumerate(rng.uniform(-2, -1, 3000).tolist())]
     east = [SpatialObject(f"e{i}", i, x, 0.5, ("b",)) for i, x in enumerate(rng.uniform(1, 2, 3000).tolist())]
-    both = [SpatialObject("both", 1, 1.9, -0.9, ("a", "b"))]
-    segment = Segment.build(PLANE, ObjectBatch.of(west + east + both))
-    positions, _, checked = segment.search_nearest(
-        -1.5, 0.5, 3, segments.Ask.of(PLANE, None, ("a", "b"), *FOREVER), math.inf
-    )
-    assert len(positions) == 1
-    assert checked < 100
+    store = SegmentStore(PLANE)
+    store.append(ObjectBatch.of([*west, *east, SpatialObject("both", 1, 1.9, -0.9, ("a", "b"))]))
+    found, looked_at = checked(store, lambda each: each.nearest(-1.5, 0.5, 3, ("a", "b"), *FOREVER))
+    assert found == 1
+    assert looked_at < 100
 
 
 @pytest.mark.parametrize("n", [1, 3, 9000])
@@ -174,7 +178,7 @@ def test_objects_of_one_place(n: int) -> None:
     assert len(segment.range_query(Box(7.0, -7.0, 7.0, -7.0), (), *FOREVER)) == n
     assert len(segment.range_query(Circle(7.0, -7.0, 0.0), ("a",), *FOREVER)) == n - (n + 2) // 3
     assert term_counts(segment, None, (), *FOREVER) == ({"a": n - (n + 2) // 3} if n > 1 else {})
-    latest = [row[1] for row in neighbours(segment, 7.0, -7.0, 3, (), *FOREVER)]
+    latest = [t for _, t, *_ in neighbours(segment, 7.0, -7.0, 3, (), *FOREVER)]
     assert latest == sorted(range(n), reverse=True)[:3]
 
 
@@ -250,7 +254,7 @@ def test_a_mapped_file_is_the_same_segment(tmp_path: Path) -> None:
 def test_offsets_beyond_31_bits_are_refused() -> None:
     huge = (np.array([0, 2**30 + 1], np.int32), np.broadcast_to(np.uint8(0), 2**30 + 1))
     with pytest.raises(OverflowError):
-        segments.wordtable.concatenate([huge, huge])
+        wordtable.concatenate([huge, huge])
 
 
 longitudes = st.sampled_from([-180.0, -90.0, 0.0, 90.0, 179.9999, 180.0]) | st.floats(-180, 180)
@@ -307,31 +311,30 @@ def test_the_grid_is_that_of_the_bounding_box() -> None:
     assert grid.tolist() == [1.0, 5.0, 3.0, 5.0, 32768.0, 0.0]
 
 
+KERNELS = """addresses integers zorder wordtable termlists zranges nearest termtables rows segment segments"""
+
+
 def test_every_kernel_is_compiled_before_use() -> None:
     segments.prepare()
-    modules = ["zorder", "wordtable", "termlists", "zranges", "nearest", "termtables", "rows", "segment", "segments"]
     kernels = {
-        f"{module}.{name}": value
-        for module in modules
-        for name, value in vars(importlib.import_module(f"spatialstream.local.{module}")).items()
+        f"{name}.{value.__name__}": value
+        for name in KERNELS.split()
+        for value in vars(importlib.import_module(f"spatialstream.local.{name}")).values()
         if hasattr(value, "signatures")
     }
-
-    def compiled() -> dict[str, int]:
-        return {name: len(kernel.signatures) for name, kernel in kernels.items()}
-
-    before = compiled()
-    store = segments.SegmentStore(WGS84, 100)
+    before = {name: len(kernel.signatures) for name, kernel in kernels.items()}
+    files = MemoryFiles()
+    store = SegmentStore(WGS84, 100)
     for start in range(0, 400, 40):
         store.append(ObjectBatch.from_arrow(ObjectBatch.of(crowd(WGS84, 400, seed=8)[start : start + 40]).to_arrow()))
+        store = SegmentStore.restore(WGS84, store.checkpoint(files.write), files.read)
     for region in (None, Box(0.0, 0.0, 90.0, 90.0), Box(170.0, -10.0, -170.0, 10.0), Circle(179.0, 0.0, 1e6)):
         for keywords in ((), ("w1",), ("w1", "w2", "w3")):
             store.range_query(region, keywords, *FOREVER)
             store.nearest(0.0, 0.0, 3, keywords, *FOREVER)
             store.nearest(0.0, 0.0, 3, keywords, 0, 3, 5.0)
             store.term_counts(region, keywords, *FOREVER)
-    assert compiled() == before
-    assert max(before.values()) == 1
+    assert {name: len(kernel.signatures) for name, kernel in kernels.items()} == before
 
 
 def test_an_empty_vocabulary() -> None:

@@ -28,7 +28,18 @@ SCRIPTS = {
     "compatible": "ﬁ ﬃ ſ ½ ² ① Ⅳ ™ ℃ … ´ ¨ ¯ ª ŉ ǆ Ａｂ９ Å K Ω \ufdfa",
     "wide": "𝐀𝐛𝟗 𐐀𐐨 𝒳 \U0001d15e \U0001e922 \U0010fffd \U00030000",
 }
-WORDS = ["flood", "Flood", "a", "é", "extraordinary", "extraordinarily", "12345678", "1234567", "日本語テキスト", "ß" * 4]
+WORDS = [
+    "flood",
+    "Flood",
+    "a",
+    "é",
+    "extraordinary",
+    "extraordinarily",
+    "12345678",
+    "1234567",
+    "日本語テキスト",
+    "ß" * 4,
+]
 
 
 def mixed() -> st.SearchStrategy[str]:
@@ -77,14 +88,25 @@ def test_every_character_between_letters() -> None:
 
 def test_the_table_takes_most_characters_itself() -> None:
     complex_ones = tokens.character_table() & np.uint64(3) == 2
-    for letters in ("äöüßéñçøåłžşğ", "абвгд", "αβγδσς", "日本語漢字かなカナ", "한국어", "שלום", "السلام", "😀👍🏽\ufe0f\u200d"):
+    for letters in (
+        "äöüßéñçøåłžşğ",
+        "абвгд",
+        "αβγδσς",
+        "日本語漢字かなカナ",
+        "한국어",
+        "שלום",
+        "السلام",
+        "😀👍🏽\ufe0f\u200d",
+    ):
         assert not [c for c in letters if complex_ones[ord(c)]], letters
     for letters in ("\u0301\u0327\u0345", "\u3099", "\u1161\u11a8", "½", "\u093c"):
         assert all(complex_ones[ord(c)] for c in letters), letters
 
 
 def test_more_terms_than_the_table_has_room_for_at_first() -> None:
-    texts = [" ".join(f"{n}longer than eight" if n % 3 else str(n) for n in range(i, i + 60)) for i in range(0, 60_000, 50)]
+    texts = [
+        " ".join(f"{n}longer than eight" if n % 3 else str(n) for n in range(i, i + 60)) for i in range(0, 60_000, 50)
+    ]
     lists = tokens.tokenise(pa.array(texts))
     assert sets(lists) == [extract_terms(text) for text in texts]
     assert len(set(lists.vocabulary.to_pylist())) == len(lists.vocabulary)
@@ -96,7 +118,7 @@ def test_a_long_term_and_a_long_text() -> None:
 
 
 def test_terms_of_seven_and_eight_bytes_that_begin_alike_differ() -> None:
-    text = "abcdefg abcdefgh abcdefghi abcdefghijklmno abcdefghijklmnop abcdefghijklmnopq ab\u00e9cdef \u00e9\u00e9\u00e9a \u00e9\u00e9\u00e9\u00e9"
+    text = "abcdefg abcdefgh abcdefghi abcdefghijklmno abcdefghijklmnop abcdefghijklmnopq abécdef éééa éééé"
     assert tokens.tokenise(pa.array([text]))[0] == text.split()
 
 

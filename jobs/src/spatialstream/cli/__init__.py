@@ -1,7 +1,8 @@
 """The command line: ``spatialstream run | generate | tree | check | demo``.
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
-line says which, and what would be right); 130 stopped at once by a second interrupt.
+line says which, and what would be right); 3 the run failed, and the same command tries again; 130 stopped at once by a
+second interrupt.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import spatialstream
-from spatialstream.model.errors import RecordError, SpatialStreamError
+from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
 
 __all__ = ["main"]
 
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RecordError as error:
         print(f"spatialstream: rejected: {error}", file=sys.stderr)
         return 1
+    except RunError as error:
+        print(f"spatialstream: {error}", file=sys.stderr)
+        return 3
     except SpatialStreamError as error:
         print(f"spatialstream: {error}", file=sys.stderr)
         return 2

@@ -1,12 +1,130 @@
-"""``spatialstream generate``: synthetic streams and query workloads."""
+"""``spatialstream generate``: synthetic streams and query workloads, as JSON Lines."""
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
+from spatialstream.model.queries import QueryType
+from spatialstream.model.times import parse_time
 
 __all__ = ["add_parser"]
 
 
+def _pair(read: Callable[[str], Any], what: str) -> Callable[[str], Any]:
+    """A reader of ``LOW:HIGH``, or of one value that is both."""
+
+    def pair(text: str) -> tuple[Any, Any]:
+        low, separator, high = text.partition(":")
+        try:
+            return read(low), read(high if separator else low)
+        except ValueError:
+            raise SettingError(what, f"{text!r} is not a number, nor LOW:HIGH") from None
+
+    return shared.value(what, pair)
+
+
+def _queries(text: str) -> dict[QueryType, int]:
+    try:
+        if text.isdigit():
+            return dict.fromkeys(QueryType, int(text))
+        pairs = (each.split("=") for each in text.split(","))
+        return {QueryType(name): int(number) for name, number in pairs}
+    except ValueError:
+        raise SettingError("queries-per-type", f'{text!r} is not a number, nor like "CRQ=1000,SRQ=50"') from None
+
+
+def _time(text: str) -> int:
+    return parse_time(int(text) if text.lstrip("-").isdigit() else text)
+
+
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    commands.add_parser("generate", help="write a synthetic stream")
+    from spatialstream.generate import GenerateSettings
+
+    default = GenerateSettings()
+    parser = commands.add_parser(
+        "generate",
+        help="write a synthetic stream and queries over it",
+        description="Writes objects, and queries centred on them, as JSON Lines. The same options give the same bytes. "
+        "Kinds: social (real cities by population, English words by Zipf's law), uniform and gaussian (the "
+        "papers' data sets), clusters (the workload of the benchmarks).",
+    )
+    parser.add_argument("--kind", choices=("social", "uniform", "gaussian", "clusters"), default=default.kind)
+    parser.add_argument("--objects", type=Path, required=True, metavar="FILE", help="objects to write; .gz compresses")
+    parser.add_argument("--queries", type=Path, metavar="FILE", help="queries to write; .gz compresses")
+    shared.add_space(parser)
+    add = parser.add_argument_group("objects").add_argument
+    add("--number", type=shared.count, default=default.objects, metavar="N", help="of objects (default %(default)s)")
+    add("--seed", type=int, default=default.seed, metavar="N", help="everything random follows from it (default 0)")
+    add("--start", type=shared.value("time", _time), default=default.start, metavar="TIME", help="of the first object")
+    add("--rate", type=float, default=default.rate, metavar="R", help="objects a second (default %(default)s)")
+    add("--diurnal", action="store_true", help="social: more by day than by night, by the sun")
+    add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
+    add("--terms", type=shared.count, default=default.terms, metavar="N", help="terms an object (default %(default)s)")
+    add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help="words (default %(default)s)")
+    add(
+        "--zipf", type=float, default=default.zipf, metavar="E", help="exponent of the words' law (default %(default)s)"
+    )
+    add = parser.add_argument_group("queries").add_argument
+    add(
+        "--queries-per-type",
+        type=shared.value("queries", _queries),
+        default=dict.fromkeys(QueryType, 100),
+        metavar="N",
+        help='how many of each type, or like "CRQ=1000,SRQ=50" (default 100)',
+    )
+    add(
+        "--region",
+        type=_pair(float, "region"),
+        default=default.region,
+        metavar="P[:P]",
+        help="size of regions in percent of the space, or from:to (default 0.01)",
+    )
+    add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
+    add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help="default 1:3")
+    add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
+    add("--k", type=shared.count, default=default.k, metavar="K", help="default %(default)s")
+    add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help="of queries (default 10m)")
+    add("--window", type=shared.duration, default=default.window, metavar="TIME", help="of CTQs and CKQs (default 1m)")
+    add("--step", type=shared.duration, default=default.step, metavar="TIME", help="of CTQs (default 10s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.set_defaults(function=_generate)
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from spatialstream.generate import GenerateSettings, write_stream
+
+    settings = GenerateSettings(
+        kind=options.kind,
+        objects=options.number,
+        space=options.space,
+        seed=options.seed,
+        start=options.start,
+        rate=options.rate,
+        diurnal=options.diurnal,
+        sigma=options.sigma,
+        terms=options.terms,
+        vocabulary=options.vocabulary,
+        zipf=options.zipf,
+        queries=options.queries_per_type if options.queries is not None else {},
+        region=options.region,
+        circles=options.circles,
+        keywords=options.keywords,
+        frequent=options.frequent,
+        k=options.k,
+        duration=options.duration,
+        window=options.window,
+        step=options.step,
+    )
+    hidden = options.quiet or not sys.stderr.isatty()
+    with tqdm(total=settings.objects, unit="object", unit_scale=True, disable=hidden, leave=False) as bar:
+        write_stream(options.objects, options.queries, settings, bar.update)
+    return 0

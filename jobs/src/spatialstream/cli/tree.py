@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import options as shared
+from spatialstream.model.files import Kind
 
 __all__ = ["add_parser", "leaf_table"]
 
@@ -36,7 +37,7 @@ def leaf_table(version: Any, objects: Any) -> Any:
 
     leaves = version.index.leaves
     counts = np.bincount(version.index.route_objects(objects), minlength=len(leaves))
-    return LeafTable(leaves.box, leaves.textual, leaves.load, version.mapping, counts)
+    return LeafTable(leaves.box, leaves.textual, leaves.load, version.mapping, counts, version.slots)
 
 
 def _tree(options: argparse.Namespace) -> int:
@@ -71,7 +72,8 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
 
     if not files:
         return None
-    parts, room = [], options.sample
+    parts: list[Any] = []
+    room = options.sample
     columns = options.columns if kind == "objects" else {}
     chunks = plan(files, columns, kind)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):

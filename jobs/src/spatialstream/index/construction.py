@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +49,38 @@ KEYWORDS = 16_384
 _DEEPEST = 20
 
 
-@dataclass(slots=True, eq=False)
-class _Shares:
-    """What the children of a split would get: objects, arrivals in a ms, H_srq and H_skq in fixed point."""
+_ROUNDING = 1e-9
+"""Total workloads that differ by less than this share count as equal."""
 
+
+@dataclass(slots=True, eq=False)
+class _Split:
+    """A way to split a node, and what its four children get.
+
+    Attributes:
+        kind: SPATIAL or TEXTUAL.
+        cells: the cell of J of each child.
+        child: int8[n], the child of each of the node's objects.
+        objects: float64[4], abs(O).
+        rate: float64[4], arrivals in a ms.
+        mass: int64[4, 2], H_srq and H_skq in fixed point.
+        mask: uint8[g], the children that have each term.
+        loads: the workloads, by Eqn 2.
+    """
+
+    kind: int
+    cells: list[int]
     child: npt.NDArray[np.int8]
     objects: npt.NDArray[np.float64]
     rate: npt.NDArray[np.float64]
     mass: npt.NDArray[np.int64]
     mask: npt.NDArray[np.uint8]
+    loads: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node under construction; its objects are ``order[start:end]``."""
+    """A node under construction; its objects are ``order[start:end]``, and a leaf has no ``split``."""
 
     box: tuple[float, float, float, float]
     cell: int
@@ -71,9 +89,19 @@ class _Node:
     start: int
     end: int
     load: float
-    kind: int = LEAF
     child: int = -1
-    shares: _Shares | None = None
+    split: _Split | None = None
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Where the quarters meet."""
+        west, south, east, north = self.box
+        return 0.5 * (west + east), 0.5 * (south + north)
+
+    def quarter(self, child: int) -> tuple[float, float, float, float]:
+        """The box of a child of a spatial node."""
+        (west, south, east, north), (x, y) = self.box, self.middle
+        return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels
@@ -183,10 +211,9 @@ class _Builder:
 
         self.cells: dict[int, CellStatistics] = {}
         self.chances: dict[int, npt.NDArray[np.uint32]] = {}
-        root = _Node(statistics.space.bounds, 0, 0, False, 0, len(objects), 0.0)
-        self.nodes = [root]
-        whole, _ = self._by_space(root, (np.inf, np.inf))
-        root.load = self._load(0, whole, 0)
+        self.nodes = [_Node(statistics.space.bounds, 0, 0, False, 0, len(objects), 0.0)]
+        whole, _ = self._by_space(self.nodes[0], [0] * 4, (np.inf, np.inf))
+        self.nodes[0].load = whole.loads[0]
 
     def cell(self, cell: int) -> CellStatistics:
         """Statistics of a cell of J."""
@@ -206,86 +233,71 @@ class _Builder:
         below = 4 * cell + 1 + child
         return below if below < len(self.statistics.objects) else cell
 
-    def _shares(self, node: _Node) -> _Shares:
-        return _Shares(
-            np.empty(node.end - node.start, np.int8),
-            np.zeros(4),
-            np.zeros(4),
-            np.zeros((4, 2), np.int64),
-            np.zeros(len(self.dictionary), np.uint8),
-        )
-
-    def _by_space(self, node: _Node, middle: tuple[float, float]) -> tuple[_Shares, bool]:
-        shares = self._shares(node)
-        chance = np.stack([self.chance(self.child_cell(node.cell, child)) for child in range(4)])
-        if middle[0] == np.inf:
-            chance[:] = self.chance(node.cell)
-        apart = _split_by_space(
-            self.order, node.start, node.end, self.x, self.y, np.array(middle), self.rates, self.offsets, self.terms,
-            chance, shares.child, shares.objects, shares.rate, shares.mass, shares.mask,
-        )  # fmt: skip
-        return shares, apart
-
-    def _by_text(self, number: int) -> _Shares:
-        node = self.nodes[number]
-        shares = self._shares(node)
-        _split_by_text(
-            self.order, node.start, node.end, number, self.hashes, self.rates, self.offsets, self.terms,
-            self.chance(node.cell), self.weight(node.cell), self.cell(node.cell).lengths,
-            shares.child, shares.objects, shares.rate, shares.mass, shares.mask,
-        )  # fmt: skip
-        return shares
-
     def weight(self, cell: int) -> npt.NDArray[np.float64]:
         """Pr(srq) p_srq and Pr(skq) p_skq of a cell."""
         statistics = self.cell(cell)
         return np.ascontiguousarray((statistics.arrival * statistics.reach)[[SRQ, SKQ]])
 
-    def _load(self, cell: int, shares: _Shares, child: int) -> float:
-        h_srq, h_skq = (shares.mass[child] / UNIT).tolist()
-        return workload(self.cell(cell), float(shares.objects[child]), float(shares.rate[child]), h_srq, h_skq)
+    def _empty_split(self, node: _Node, kind: int, cells: list[int]) -> _Split:
+        child, mask = np.empty(node.end - node.start, np.int8), np.zeros(len(self.dictionary), np.uint8)
+        return _Split(kind, cells, child, np.zeros(4), np.zeros(4), np.zeros((4, 2), np.int64), mask)
 
-    def split(self, number: int, splits: Collection[str]) -> bool:
-        """Split a leaf in the better way, if there is one (lines 6 to 13 of Algorithm 1)."""
+    def _set_loads(self, split: _Split) -> None:
+        shares = zip(
+            split.cells, split.objects.tolist(), split.rate.tolist(), (split.mass / UNIT).tolist(), strict=True
+        )
+        split.loads = [workload(self.cell(cell), objects, rate, *h) for cell, objects, rate, h in shares]
+
+    def _by_space(self, node: _Node, cells: list[int], middle: tuple[float, float]) -> tuple[_Split, bool]:
+        """Spatial partitioning, and whether it can ever tell two of the objects apart."""
+        split = self._empty_split(node, SPATIAL, cells)
+        chance = np.stack([self.chance(cell) for cell in cells])
+        apart = _split_by_space(
+            self.order, node.start, node.end, self.x, self.y, np.array(middle), self.rates, self.offsets, self.terms,
+            chance, split.child, split.objects, split.rate, split.mass, split.mask,
+        )  # fmt: skip
+        self._set_loads(split)
+        return split, apart
+
+    def _by_text(self, number: int) -> _Split:
+        """Textual partitioning."""
         node = self.nodes[number]
-        if node.depth >= _DEEPEST:
-            return False
-        west, south, east, north = node.box
-        middle = (0.5 * (west + east), 0.5 * (south + north))
-        by_space, apart = self._by_space(node, middle)
+        split = self._empty_split(node, TEXTUAL, [node.cell] * 4)
+        _split_by_text(
+            self.order, node.start, node.end, number, self.hashes, self.rates, self.offsets, self.terms,
+            self.chance(node.cell), self.weight(node.cell), self.cell(node.cell).lengths,
+            split.child, split.objects, split.rate, split.mass, split.mask,
+        )  # fmt: skip
+        self._set_loads(split)
+        return split
+
+    def _better_split(self, number: int, splits: Collection[str]) -> _Split | None:
+        """The split with the smaller total workload (lines 6 to 8 of Algorithm 1); None if there is none."""
+        node = self.nodes[number]
+        if node.depth == _DEEPEST:
+            return None
         quarters = [self.child_cell(node.cell, child) for child in range(4)]
-        options = []
-        if "spatial" in splits and apart:
-            loads = [self._load(quarters[child], by_space, child) for child in range(4)]
-            options.append((sum(loads), SPATIAL, by_space, loads))
+        by_space, apart = self._by_space(node, quarters, node.middle)
+        best = by_space if apart and "spatial" in splits else None
         if "textual" in splits:
             by_text = self._by_text(number)
-            if np.count_nonzero(by_text.objects) > 1:
-                loads = [self._load(node.cell, by_text, child) for child in range(4)]
-                options.append((sum(loads), TEXTUAL, by_text, loads))
-        if not options:
-            return False
-        _, node.kind, shares, loads = min(options, key=lambda option: option[:2])
-        node.child = len(self.nodes)
-        self.order[node.start : node.end] = self.order[node.start : node.end][np.argsort(shares.child, kind="stable")]
-        ends = node.start + np.cumsum(shares.objects).astype(np.int64)
+            useful = np.count_nonzero(by_text.objects) > 1
+            if useful and (best is None or sum(by_text.loads) < sum(best.loads) * (1.0 - _ROUNDING)):
+                best = by_text
+        return best
+
+    def _split(self, number: int, split: _Split) -> None:
+        """Make children of a leaf (lines 9 to 13 of Algorithm 1)."""
+        node = self.nodes[number]
+        node.split, node.child = split, len(self.nodes)
+        members = self.order[node.start : node.end]
+        self.order[node.start : node.end] = members[np.argsort(split.child, kind="stable")]
+        end = node.start
         for child in range(4):
-            box, cell = node.box, node.cell
-            if node.kind == SPATIAL:
-                cell = quarters[child]
-                box = (
-                    middle[0] if child & 1 else west,
-                    middle[1] if child & 2 else south,
-                    east if child & 1 else middle[0],
-                    north if child & 2 else middle[1],
-                )
-            end = int(ends[child])
-            start = end - int(shares.objects[child])
-            textual = node.textual or node.kind == TEXTUAL
-            self.nodes.append(_Node(box, cell, node.depth + 1, textual, start, end, loads[child]))
-        if node.kind == TEXTUAL:
-            node.shares = shares
-        return True
+            start, end = end, end + int(split.objects[child])
+            box = node.quarter(child) if split.kind == SPATIAL else node.box
+            textual = node.textual or split.kind == TEXTUAL
+            self.nodes.append(_Node(box, split.cells[child], node.depth + 1, textual, start, end, split.loads[child]))
 
     def grow(self, leaves: int, splits: Collection[str]) -> None:
         """Split leaves, the one with the largest workload first, until there are ``leaves`` or none can be split."""
@@ -293,13 +305,15 @@ class _Builder:
         count = 1
         while heap and count < leaves:
             number = heapq.heappop(heap)[-1]
-            if self.split(number, splits):
-                count += 3
-                first = self.nodes[number].child
-                for child in range(first, first + 4):
-                    node = self.nodes[child]
-                    if node.end > node.start + 1:
-                        heapq.heappush(heap, (-node.load, node.start - node.end, child))
+            split = self._better_split(number, splits)
+            if split is None:
+                continue
+            self._split(number, split)
+            count += 3
+            for child in range(len(self.nodes) - 4, len(self.nodes)):
+                node = self.nodes[child]
+                if node.end > node.start + 1:
+                    heapq.heappush(heap, (-node.load, node.start - node.end, child))
 
     def finish(self) -> QTTree:
         """The nodes as flat arrays, leaves numbered depth first."""
@@ -310,15 +324,16 @@ class _Builder:
         while stack:
             number = stack.pop()
             node = self.nodes[number]
-            if node.kind == LEAF:
+            if node.split is None:
                 leaf[number] = len(in_order)
                 in_order.append(node)
             else:
                 stack.extend(range(node.child + 3, node.child - 1, -1))
-        textual = [number for number, node in enumerate(self.nodes) if node.shares is not None]
+        kind = np.array([LEAF if node.split is None else node.split.kind for node in self.nodes], np.int8)
+        textual = np.flatnonzero(kind == TEXTUAL).tolist()
         row[textual] = np.arange(len(textual))
         nodes = Nodes(
-            np.array([node.kind for node in self.nodes], np.int8),
+            kind,
             np.array([node.child for node in self.nodes], np.int32),
             leaf,
             row,
@@ -334,19 +349,19 @@ class _Builder:
 
     def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
         """The textual nodes, and the dictionary as far as they use it."""
-        shares = [share for number in numbers if (share := self.nodes[number].shares) is not None]
+        splits = [split for number in numbers if (split := self.nodes[number].split) is not None]
         cells = [self.nodes[number].cell for number in numbers]
         distinct, rows = np.unique(np.array(cells, np.int64), return_inverse=True)
         g = len(self.dictionary)
         chance = np.array([self.chance(int(cell)) for cell in distinct], np.uint32).reshape(len(distinct), g, 2)
-        mask = np.array([share.mask for share in shares], np.uint8).reshape(len(numbers), g)
+        mask = np.array([split.mask for split in splits], np.uint8).reshape(len(numbers), g)
         used = np.flatnonzero(chance.any(axis=(0, 2)))
         texts = TextualNodes(
             np.ascontiguousarray(mask[:, used]),
             rows.astype(np.int32),
             np.ascontiguousarray(chance[:, used]),
-            np.array([share.objects for share in shares]).reshape(len(numbers), 4),
-            np.array([share.mass for share in shares], np.int64).reshape(len(numbers), 4, 2),
+            np.array([split.objects for split in splits]).reshape(len(numbers), 4),
+            np.array([split.mass for split in splits], np.int64).reshape(len(numbers), 4, 2),
             np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
             self.cell(0).lengths,
         )

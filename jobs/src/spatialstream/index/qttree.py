@@ -120,7 +120,8 @@ def ties(cost: npt.NDArray[np.float64]) -> int:
 @kernel
 def choose(cost: npt.NDArray[np.float64], seed: Any) -> int:
     """The child with the smallest cost, of 4; between equal ones the bits of ``seed`` (uint64) decide."""
-    skip = int(seed % np.uint64(ties(cost)))
+    equal = ties(cost)
+    skip = 0 if equal == 1 else int(seed % np.uint64(equal))
     best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
     for i in range(4):
         if cost[i] == best:

@@ -1,19 +1,20 @@
 """Continuous k-nearest queries in a slot: which arrivals can be in an answer (SSTD, sections 6.1 and 6.3).
 
-After the grid with shrinking radii that SSTD takes from Yu, Pu and Koudas ("Monitoring k-nearest neighbor queries over
-moving objects", ICDE 2005). Each query keeps the distances of its k nearest objects *of this slot*; the k-th is its radius,
-infinite until k are found. An arrival that is farther than that is in no answer, so only the others go to MERGE, which keeps
-the answer over all slots (:mod:`spatialstream.local.skyband`).
+After the grid with shrinking radii that SSTD takes from Yu, Pu and Koudas ("Monitoring k-nearest neighbor queries
+over moving objects", ICDE 2005). Each query keeps the distances of its k nearest objects *of this slot*; the k-th is
+its radius, infinite until k are found. An arrival that is farther than that is in no answer, so only the others go to
+MERGE, which keeps the answer over all slots (:mod:`spatialstream.local.skyband`).
 
-Candidates come from grids over the circles, with the radii at the time when a grid was built. Radii only shrink, so a stale
-grid yields too many candidates and never too few, and each is checked against the current radius. A grid is built anew once
-it has yielded ``_WASTE`` useless candidates per query, so that rebuilding costs a constant share of the work it saves.
+Candidates come from grids over the circles, with the radii at the time when a grid was built. Radii only shrink, so a
+stale grid yields too many candidates and never too few, and each is checked against the current radius. A grid is
+built anew once it has yielded ``_WASTE`` useless candidates per query, so that rebuilding costs a constant share of
+the work it saves.
 
-The k-th distance ties with later arrivals by (timestamp descending, id, x, y). A slot keeps distances and timestamps only:
-an arrival that ties with the k-th in both is passed on as well, and MERGE, which knows the ids, decides.
+The k-th distance ties with later arrivals by (timestamp descending, id, x, y). A slot keeps distances and timestamps
+only: an arrival that ties with the k-th in both is passed on as well, and MERGE, which knows the ids, decides.
 
-A query with a ``window`` has no radius: objects leave its answer, so every match may come to be in it later. The paper has
-no window; each match is passed on (none if the window is 0 ms).
+A query with a ``window`` has no radius: objects leave its answer, so every match may come to be in it later. The
+paper has no window; each match is passed on (none if the window is 0 ms).
 
 Cost: per object a grid lookup per tier; per candidate a distance and O(log k). State: 16 bytes per kept distance.
 """
@@ -21,22 +22,23 @@ Cost: per object a grid lookup per tier; per candidate a distance and O(log k). 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local.columns import Table, earliest
+from spatialstream.local import columns, grid
+from spatialstream.local.columns import Table, earliest, join, writable
 from spatialstream.local.grid import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Regions
-from spatialstream.model.space import Space
+from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Candidates", "ContinuousNearestIndex", "prepare"]
@@ -45,15 +47,24 @@ _WASTE = 16
 _PAIRS = 1 << 21
 """About how many (object, query) pairs are looked up at a time: bounds memory, and lets radii shrink early."""
 
+_LEAST_CHUNK = 16
+_LEAST_HEAP = 4
+
 _FIXED = {
     "number": np.int64,
     "start": np.int64,
-    "k": np.int32,
+    "k": np.int64,
     "window": np.int64,
     "x": np.float64,
     "y": np.float64,
 }
-_COLUMNS = {**_FIXED, "end": np.int64, "offset": np.int64, "capacity": np.int64, "count": np.int64, "touched": np.bool_}
+_CHANGING = {
+    "end": np.int64,
+    "offset": np.int64,
+    "capacity": np.int64,
+    "size": np.int64,
+    "touched": np.bool_,
+}
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -78,6 +89,37 @@ class Candidates:
         return len(self.number)
 
 
+class _Queries(NamedTuple):
+    """Columns of the queries; the k nearest of query r are ``size[r]`` entries from ``offset[r]`` on."""
+
+    x: Floats
+    y: Floats
+    k: Ints
+    window: Ints
+    start: Ints
+    end: Ints
+    offset: Ints
+    capacity: Ints
+    size: Ints
+    touched: npt.NDArray[np.bool_]
+
+
+class _Places(NamedTuple):
+    """Columns of a batch of objects."""
+
+    x: Floats
+    y: Floats
+    t: Ints
+
+
+class _Heaps(NamedTuple):
+    """The k nearest of all queries: binary heaps, the farthest at the root. Free space begins at ``top[0]``."""
+
+    distances: Floats
+    times: Ints
+    top: Ints
+
+
 @kernel
 def _farther(d: float, t: int, other_d: float, other_t: int) -> bool:
     """Whether (d, t) comes after the other in the order of answers, as far as distance and timestamp tell."""
@@ -85,18 +127,18 @@ def _farther(d: float, t: int, other_d: float, other_t: int) -> bool:
 
 
 @kernel
-def _sink(distances: Floats, times: Ints, base: int, count: int, d: float, t: int) -> None:
-    """Put (d, t) at the root of a heap whose root is free: the farthest of the heap ends up there."""
+def _sink(heaps: _Heaps, base: int, count: int, d: float, t: int) -> None:
+    """Put (d, t) into a heap of ``count`` whose root is free."""
+    distances, times = heaps.distances, heaps.times
     at = 0
     while True:
         child = 2 * at + 1
         if child >= count:
             break
-        right = child + 1
-        if right < count and _farther(
-            distances[base + right], times[base + right], distances[base + child], times[base + child]
+        if child + 1 < count and _farther(
+            distances[base + child + 1], times[base + child + 1], distances[base + child], times[base + child]
         ):
-            child = right
+            child += 1
         if not _farther(distances[base + child], times[base + child], d, t):
             break
         distances[base + at] = distances[base + child]
@@ -107,8 +149,10 @@ def _sink(distances: Floats, times: Ints, base: int, count: int, d: float, t: in
 
 
 @kernel
-def _rise(distances: Floats, times: Ints, base: int, at: int, d: float, t: int) -> None:
-    """Put (d, t) into a heap whose last place, ``at``, is free."""
+def _rise(heaps: _Heaps, base: int, count: int, d: float, t: int) -> None:
+    """Put (d, t) into a heap of ``count`` that has room for it at its end."""
+    distances, times = heaps.distances, heaps.times
+    at = count
     while at > 0:
         parent = (at - 1) // 2
         if not _farther(d, t, distances[base + parent], times[base + parent]):
@@ -121,88 +165,77 @@ def _rise(distances: Floats, times: Ints, base: int, at: int, d: float, t: int) 
 
 
 @kernel
+def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
+    """Move the full heap of query r to where there is twice as much room; returns the storage, which may have grown."""
+    wanted = min(queries.k[r], max(_LEAST_HEAP, 2 * queries.capacity[r]))
+    top, base = heaps.top[0], queries.offset[r]
+    if top + wanted > len(heaps.distances):
+        room = max(top + wanted, 2 * len(heaps.distances))
+        distances, times = np.empty(room, np.float64), np.empty(room, np.int64)
+        distances[:top] = heaps.distances[:top]
+        times[:top] = heaps.times[:top]
+        heaps = _Heaps(distances, times, heaps.top)
+    for j in range(queries.size[r]):
+        heaps.distances[top + j] = heaps.distances[base + j]
+        heaps.times[top + j] = heaps.times[base + j]
+    queries.offset[r], queries.capacity[r] = top, wanted
+    heaps.top[0] = top + wanted
+    return heaps
+
+
+@kernel
 def _offer(
     geographic: bool,
     objects: npt.NDArray[np.int32],
     rows: npt.NDArray[np.int32],
-    object_x: Floats,
-    object_y: Floats,
-    object_t: Ints,
-    x: Floats,
-    y: Floats,
-    k: npt.NDArray[np.int32],
-    window: Ints,
-    start: Ints,
-    end: Ints,
-    offset: Ints,
-    capacity: Ints,
-    count: Ints,
-    touched: npt.NDArray[np.bool_],
-    distances: Floats,
-    times: Ints,
-    top: int,
-    out_pair: npt.NDArray[np.int64],
-    out_distance: Floats,
-) -> tuple[int, Floats, Ints, int]:
-    """Offer objects to queries, pair by pair in object order: (accepted, and the heaps' storage, which may have grown)."""
-    found = 0
+    places: _Places,
+    queries: _Queries,
+    heaps: _Heaps,
+) -> tuple[_Heaps, Ints, Floats]:
+    """Offer objects to queries, pair by pair in object order.
+
+    Returns the heaps' storage, which may have grown, and of each accepted pair its position and distance.
+    """
+    pairs, distances, found = np.empty(len(objects), np.int64), np.empty(len(objects), np.float64), 0
+    object_x, object_y, object_t = places.x, places.y, places.t
     for i in range(len(objects)):
-        o = objects[i]
-        r = rows[i]
-        t = object_t[o]
-        if t < start[r] or t >= end[r] or window[r] == 0:
+        o, r = objects[i], rows[i]
+        t, window = object_t[o], queries.window[r]
+        if t < queries.start[r] or t >= queries.end[r] or window == 0:
             continue
-        d = distance(geographic, x[r], y[r], object_x[o], object_y[o])
-        if window[r] < 0:
-            base = offset[r]
-            if count[r] == k[r]:
-                if _farther(d, t, distances[base], times[base]):
+        d = distance(geographic, queries.x[r], queries.y[r], object_x[o], object_y[o])
+        if window < 0:
+            size, base = queries.size[r], queries.offset[r]
+            if size == queries.k[r]:
+                if _farther(d, t, heaps.distances[base], heaps.times[base]):
                     continue
-                _sink(distances, times, base, count[r], d, t)
+                _sink(heaps, base, size, d, t)
             else:
-                if count[r] == capacity[r]:
-                    wanted = min(np.int64(k[r]), max(np.int64(4), 2 * capacity[r]))
-                    if top + wanted > len(distances):
-                        size = max(top + wanted, 2 * len(distances))
-                        more_distances = np.empty(size, np.float64)
-                        more_times = np.empty(size, np.int64)
-                        more_distances[:top] = distances[:top]
-                        more_times[:top] = times[:top]
-                        distances = more_distances
-                        times = more_times
-                    for j in range(count[r]):
-                        distances[top + j] = distances[base + j]
-                        times[top + j] = times[base + j]
-                    base = top
-                    offset[r] = top
-                    capacity[r] = wanted
-                    top += wanted
-                _rise(distances, times, base, count[r], d, t)
-                count[r] += 1
-            touched[r] = True
-        out_pair[found] = i
-        out_distance[found] = d
+                if size == queries.capacity[r]:
+                    heaps = _enlarge(queries, heaps, r)
+                _rise(heaps, queries.offset[r], size, d, t)
+                queries.size[r] = size + 1
+            queries.touched[r] = True
+        pairs[found] = i
+        distances[found] = d
         found += 1
-    return found, distances, times, top
+    return heaps, pairs[:found], distances[:found]
 
 
 @kernel
-def _pack(
-    rows: npt.NDArray[np.int64], offset: Ints, count: Ints, distances: Floats, times: Ints
-) -> tuple[Floats, Ints]:
+def _pack(rows: Ints, offset: Ints, count: Ints, heaps: _Heaps) -> _Heaps:
     """The heaps of rows, one after the other."""
     total = 0
     for r in rows:
         total += count[r]
-    out_distances = np.empty(total, np.float64)
-    out_times = np.empty(total, np.int64)
+    distances, times = np.empty(total, np.float64), np.empty(total, np.int64)
     at = 0
     for r in rows:
-        for j in range(count[r]):
-            out_distances[at] = distances[offset[r] + j]
-            out_times[at] = times[offset[r] + j]
+        for j in range(offset[r], offset[r] + count[r]):
+            distances[at] = heaps.distances[j]
+            times[at] = heaps.times[j]
             at += 1
-    return out_distances, out_times
+    return _Heaps(distances, times, np.full(1, total))
 
 
 class ContinuousNearestIndex:
@@ -215,8 +248,8 @@ class ContinuousNearestIndex:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._now = np.iinfo(np.int64).min
-        self._queries = Table(_COLUMNS)
-        self._distances, self._times, self._top = np.empty(0), np.empty(0, np.int64), 0
+        self._queries = Table({**_FIXED, **_CHANGING})
+        self._heaps = _Heaps(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
         self._tiers = Tiers(space, self._circles, self._alive)
         self._journal = Journal("ckq")
         self._saved = 0  # rows of which the journal knows
@@ -238,24 +271,22 @@ class ContinuousNearestIndex:
         Args:
             numbers: int64[n], distinct, none of them registered here before.
             queries: n CKQs.
-            start, end: int64[n]: objects with ``start <= o.t < end`` count.
+            start: int64[n]: objects with ``start <= o.t < end`` count.
+            end: int64[n].
         """
         n = len(numbers)
         if n == 0:
             return
-        zeros = np.zeros(n, np.int64)
         first = self._queries.append(
             {
                 "number": numbers,
                 "start": start,
-                "end": end,
                 "k": queries.k,
                 "window": queries.window,
                 "x": queries.at[:, 0],
                 "y": queries.at[:, 1],
-                "offset": zeros,
-                "capacity": zeros,
-                "count": zeros,
+                **_unset(n),
+                "end": end,
                 "touched": np.ones(n, np.bool_),
             }
         )
@@ -265,7 +296,8 @@ class ContinuousNearestIndex:
         """Cancel queries: objects with ``o.t >= t`` no longer count. Unknown numbers are ignored.
 
         Args:
-            numbers, t: int64[n].
+            numbers: int64[n].
+            t: int64[n].
         """
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
@@ -277,56 +309,44 @@ class ContinuousNearestIndex:
         Args:
             objects: ordered by (t, id, x, y), none earlier than those of earlier calls.
         """
-        numbers, positions, distances = [], [], []
-        first, chunk = 0, max(16, _PAIRS // max(1, len(self._queries)))
+        found: list[tuple[Ints, npt.NDArray[np.int32], Floats]] = []
+        first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
             part = _slice(objects, first, last)
             batch = ProbeBatch.of(self._space, part)
-            pairs = 0
-            for position in range(len(self._tiers.tiers) - 1, -1, -1):
-                matched, at, number, d = self._offer(part, batch, position)
-                pairs += matched
-                positions.append((at + first).astype(np.int32))
-                numbers.append(number)
-                distances.append(d)
-            chunk = max(16, min(8 * chunk, _PAIRS * (last - first) // max(1, pairs)))
+            matches = 0
+            for position in reversed(range(len(self._tiers.tiers))):
+                looked_up, number, at, d = self._offer(part, batch, position)
+                matches += looked_up
+                found.append((number, at + np.int32(first), d))
+            chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
             first = last
-        if not numbers:
+        if not found:
             return Candidates(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
-        number, at, d = np.concatenate(numbers), np.concatenate(positions), np.concatenate(distances)
+        number, at, d = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.lexsort((number, at))
         return Candidates(number[order], at[order], d[order])
 
     def _offer(
         self, part: ObjectBatch, batch: ProbeBatch, position: int
-    ) -> tuple[int, npt.NDArray[np.int32], Ints, Floats]:
-        """Offer objects to one tier: how many matched, then object, number and distance of each accepted pair."""
-        queries, tier = self._queries, self._tiers.tiers[position]
+    ) -> tuple[int, Ints, npt.NDArray[np.int32], Floats]:
+        """Offer objects to one tier: how many pairs matched; query's number, object, distance of the accepted ones."""
+        tier = self._tiers.tiers[position]
         matches = tier.grid.probe(batch)
-        matched, rows = matches.objects, tier.rows[matches.queries]
-        pair, d = np.empty(len(rows), np.int64), np.empty(len(rows))
-        found, self._distances, self._times, self._top = _offer(
+        objects, rows = matches.objects, tier.rows[matches.queries]
+        self._heaps, pairs, distances = _offer(
             self._space.geographic,
-            matched,
+            objects,
             rows,
-            part.x,
-            part.y,
-            part.t,
-            *(queries[name] for name in ("x", "y", "k", "window", "start", "end")),
-            *(queries[name] for name in ("offset", "capacity", "count", "touched")),
-            self._distances,
-            self._times,
-            self._top,
-            pair,
-            d,
+            _Places(writable(part.x), writable(part.y), writable(part.t)),
+            self._queries.view(_Queries),
+            self._heaps,
         )
-        pair, d = pair[:found], d[:found]
-        result = len(rows), matched[pair], queries["number"][rows[pair]], d
-        tier.wasted += len(rows) - found
+        tier.wasted += len(rows) - len(pairs)
         if tier.wasted > _WASTE * len(tier.rows):
             self._tiers.rebuild(position)
-        return result
+        return len(rows), self._queries["number"][rows[pairs]], objects[pairs], distances
 
     def expire(self, now: int) -> None:
         """Drop the queries that take no object with ``o.t >= now``."""
@@ -339,28 +359,31 @@ class ContinuousNearestIndex:
         rows = np.flatnonzero(kept)
         position = np.full(len(kept), -1, np.int32)
         position[rows] = np.arange(len(rows))
-        queries = self._queries
-        packed = _pack(rows, queries["offset"], queries["count"], self._distances, self._times)
-        queries.take(rows)
-        self._adopt(*packed)
+        self._heaps = self._packed(rows)
+        self._queries.take(rows)
+        self._place()
         self._tiers.compact(position)
         self._moved = True
 
-    def _adopt(self, distances: Floats, times: Ints) -> None:
-        """Take packed heaps as the storage of all rows."""
-        count = self._queries["count"]
+    def _packed(self, rows: Ints) -> _Heaps:
+        packed: _Heaps = _pack(rows, self._queries["offset"], self._queries["size"], self._heaps)
+        return packed
+
+    def _place(self) -> None:
+        """The heaps are packed: note where that of each row is."""
+        count = self._queries["size"]
         self._queries["offset"][:] = np.cumsum(count) - count
         self._queries["capacity"][:] = count
-        self._distances, self._times, self._top = distances, times, len(distances)
 
     def _circles(self, rows: npt.NDArray[np.int32]) -> Regions:
+        """Where objects that may be in the rows' answers are."""
         queries = self._queries
-        bounded = (queries["window"][rows] < 0) & (queries["count"][rows] == queries["k"][rows])
+        bounded = (queries["window"][rows] < 0) & (queries["size"][rows] == queries["k"][rows])
         shape = np.zeros((len(rows), 4))
         inside = rows[bounded]
         shape[bounded, 0] = queries["x"][inside]
         shape[bounded, 1] = queries["y"][inside]
-        shape[bounded, 2] = self._distances[queries["offset"][inside]]
+        shape[bounded, 2] = self._heaps.distances[queries["offset"][inside]]
         return Regions(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
 
     def _alive(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
@@ -382,14 +405,13 @@ class ContinuousNearestIndex:
 
     def _rows(self, rows: npt.NDArray[np.int64], known: int) -> Arrays:
         """What changes of the rows, and what is fixed of those from position ``known`` on."""
-        queries = self._queries
-        distances, times = _pack(rows, queries["offset"], queries["count"], self._distances, self._times)
+        queries, heaps = self._queries, self._packed(rows)
         return {
             "rows": rows,
             "end": queries["end"][rows],
-            "count": queries["count"][rows],
-            "distances": distances,
-            "times": times,
+            "size": queries["size"][rows],
+            "distances": heaps.distances,
+            "times": heaps.times,
             **{name: queries[name][known:] for name in _FIXED},
         }
 
@@ -399,26 +421,27 @@ class ContinuousNearestIndex:
         self = cls(space)
         self._now = manifest["now"]
         self._journal = Journal.open("ckq", manifest["journal"])
-        self._apply(self._journal.base(read))
-        for delta in self._journal.deltas(read):
-            self._apply(delta)
+        saved = [self._journal.base(read), *self._journal.deltas(read)]
+        for arrays in saved:
+            self._apply(arrays)
+        distances, times = (join([arrays[name] for arrays in saved]) for name in ("distances", "times"))
+        self._heaps = _Heaps(distances, times, np.full(1, len(distances)))
         self._saved = len(self._queries)
         self._tiers.restore(manifest["tiers"], read)
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        rows, new = saved["rows"], len(saved["number"])
-        unset = {name: np.zeros(new, dtype) for name, dtype in _COLUMNS.items() if name not in _FIXED}
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **unset})
-        queries, count = self._queries, saved["count"]
-        queries["end"][rows], queries["count"][rows], queries["capacity"][rows] = saved["end"], count, count
-        queries["offset"][rows] = self._top + np.cumsum(count) - count
-        if self._top:
-            self._distances = np.concatenate([self._distances[: self._top], saved["distances"]])
-            self._times = np.concatenate([self._times[: self._top], saved["times"]])
-        else:
-            self._distances, self._times = saved["distances"], saved["times"]
-        self._top = len(self._distances)
+        """Take rows of a base or delta, whose heaps come after those before."""
+        rows, count = saved["rows"], saved["size"]
+        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(len(saved["number"]))})
+        queries, top = self._queries, self._heaps.top
+        queries["end"][rows], queries["size"][rows], queries["capacity"][rows] = saved["end"], count, count
+        queries["offset"][rows] = top[0] + np.cumsum(count) - count
+        top[0] += int(count.sum())
+
+
+def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
+    return {name: np.zeros(n, dtype) for name, dtype in _CHANGING.items()}
 
 
 def _slice(objects: ObjectBatch, first: int, last: int) -> ObjectBatch:
@@ -426,34 +449,23 @@ def _slice(objects: ObjectBatch, first: int, last: int) -> ObjectBatch:
     if first == 0 and last == len(objects):
         return objects
     offsets = objects.terms.offsets[first : last + 1]
-    terms = TermLists(
-        offsets - offsets[0], objects.terms.codes[int(offsets[0]) : int(offsets[-1])], objects.terms.vocabulary
-    )
+    codes = objects.terms.codes[int(offsets[0]) : int(offsets[-1])]
     return ObjectBatch(
-        objects.ids.slice(first, last - first), objects.t[first:last], objects.x[first:last], objects.y[first:last], terms
+        objects.ids.slice(first, last - first),
+        objects.t[first:last],
+        objects.x[first:last],
+        objects.y[first:last],
+        TermLists(offsets - offsets[0], codes, objects.terms.vocabulary),
     )
 
 
 def prepare() -> None:
-    """Compile the kernels of this module."""
-    from spatialstream.model.space import WGS84
-
-    numbers, zero = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    queries: Any = QueryBatch(
-        None,
-        np.zeros(1, np.int8),
-        zero,
-        zero,
-        zero - 1,
-        zero - 1,
-        np.ones(1, np.int32),
-        np.zeros((1, 2)),
-        Regions.of([None]),
-        TermLists.empty(1),
-    )
+    """Compile the kernels of this module and of those it uses."""
+    columns.prepare()
+    grid.prepare()
     index = ContinuousNearestIndex(WGS84)
-    index.register(numbers, queries, zero, zero + 9)
-    from spatialstream.model.objects import SpatialObject
-
-    index.update(ObjectBatch.of([SpatialObject("a", 0, 0.0, 0.0, ()), SpatialObject("b", 0, 0.0, 0.0, ())]))
+    queries = QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True))])
+    zero = np.zeros(1, np.int64)
+    index.register(zero, queries, zero, zero + 9)
+    index.update(ObjectBatch.of([SpatialObject(name, 0, 0.0, 0.0, ()) for name in ("a", "b")]))
     index._compact(np.ones(1, np.bool_))

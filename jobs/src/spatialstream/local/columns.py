@@ -6,8 +6,8 @@ buffers that double when full, so appending costs O(rows appended), amortised, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,22 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.kernels import kernel
 
-__all__ = ["Strings", "Table", "compare_strings", "earliest", "gather_strings", "prepare", "rank_strings"]
+__all__ = [
+    "Strings",
+    "Table",
+    "compare_strings",
+    "earliest",
+    "gather_strings",
+    "join",
+    "prepare",
+    "rank_strings",
+    "writable",
+]
 
 _LEAST = 16
+_LARGEST = 2**31 - 1
+
+_Columns = TypeVar("_Columns", bound=NamedTuple)
 
 
 def _room(buffer: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
@@ -29,6 +42,16 @@ def _room(buffer: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
     larger = np.empty(max(used + more, 2 * len(buffer), _LEAST), buffer.dtype)
     larger[:used] = buffer[:used]
     return larger
+
+
+def join(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays (at least one) one after the other; a single one, which may be memory-mapped, is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, or a copy if kernels would take it for one of another type: they are compiled for writable arrays."""
+    return np.require(array, requirements=["C", "W"])
 
 
 class Table:
@@ -50,13 +73,17 @@ class Table:
         """A column: a view, valid (and writable) until rows are appended or dropped."""
         return self._columns[name][: self._rows]
 
+    def view(self, kind: type[_Columns]) -> _Columns:
+        """The columns that a named tuple names, as kernels take them; valid like a column."""
+        return kind._make(self[name] for name in kind._fields)
+
     def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> int:
         """Append rows, given by all their columns; returns the position of the first."""
         first, more = self._rows, len(next(iter(columns.values())))
         for name, buffer in self._columns.items():
-            buffer = _room(buffer, first, more)
-            buffer[first : first + more] = columns[name]
-            self._columns[name] = buffer
+            roomy = _room(buffer, first, more)
+            roomy[first : first + more] = columns[name]
+            self._columns[name] = roomy
         self._rows += more
         return first
 
@@ -73,9 +100,13 @@ def gather_strings(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """The strings at ``rows``, as Arrow keeps them: (offsets, bytes)."""
     out_offsets = np.zeros(len(rows) + 1, np.int32)
+    size = np.int64(0)
     for i in range(len(rows)):
-        out_offsets[i + 1] = out_offsets[i] + (offsets[rows[i] + 1] - offsets[rows[i]])
-    out = np.empty(out_offsets[-1], np.uint8)
+        size += offsets[rows[i] + 1] - offsets[rows[i]]
+        if size > _LARGEST:
+            raise OverflowError("an Arrow array holds at most 2 GiB of strings")
+        out_offsets[i + 1] = size
+    out = np.empty(size, np.uint8)
     for i in range(len(rows)):
         at, first = out_offsets[i], offsets[rows[i]]
         for j in range(offsets[rows[i] + 1] - first):
@@ -139,7 +170,8 @@ class Strings:
     def take(self, rows: npt.NDArray[np.int64]) -> None:
         """Keep only the strings at ``rows``, in the given order."""
         offsets, data = gather_strings(self.offsets, self.data, rows)
-        self.__init__()  # type: ignore[misc]
+        self._ends.take(np.zeros(1, np.int64))
+        self._data = np.empty(0, np.uint8)
         self.extend(offsets.astype(np.int64), data)
 
     def part(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
@@ -165,7 +197,8 @@ def rank_strings(strings: pa.StringArray) -> npt.NDArray[np.int64]:
     order = numpy_view(pc.array_sort_indices(encoded.dictionary))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return rank[numpy_view(encoded.indices)]
+    of_each: npt.NDArray[np.int64] = rank[numpy_view(encoded.indices)]
+    return of_each
 
 
 def prepare() -> None:

@@ -1,14 +1,14 @@
 """ContinuousRangeIndex: the continuous range-keyword queries (CRQ) of one slot, which come, end and expire at any time.
 
 A log-structured merge (O'Neil et al., "The log-structured merge-tree", 1996) of immutable grids
-(:class:`~spatialstream.local.grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier; a tier is merged
-with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries. Of a tier only the
-ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is merged; a tier of which
-more than half is dead is rebuilt by itself.
+(:class:`~spatialstream.local.grid.KeywordGrid`): registrations gather in a tail; the tail becomes a tier; a tier is
+merged with the next older one as long as that is at most 4 times as large, up to a size of 524,288 queries. Of a tier
+only the ends of lifetimes change. A query that has expired is skipped at once and leaves when its tier is merged; a
+tier of which more than half is dead is rebuilt by itself.
 
-Cost: a query is rewritten O(log n) times, about 1 us each. The longest pause of one call is the rebuild of one full tier,
-about half a second, because a call begins at most one merge of more than 65,536 queries (registering more than a full
-tier at once apart). Matching visits n / 524,288 full tiers and about five smaller ones.
+Cost: a query is rewritten O(log n) times, about 1 us each. The longest pause of one call is the rebuild of one full
+tier, about half a second, because a call begins at most one merge of more than 65,536 queries (registering more than
+a full tier at once apart). Matching visits n / 524,288 full tiers and about five smaller ones.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from spatialstream.model.terms import TermLists
 __all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
 _OVERLAYS = 8
+_FAN = 64  # pieces that are put together at once: Arrow unifies k dictionaries in O(k^2)
 _NEVER = -(2**63)
 
 
@@ -172,7 +173,7 @@ class _Tier:
     def end_at(self, numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Bring ends forward; returns which numbers are here."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
-        here = self.numbers[positions] == numbers
+        here: npt.NDArray[np.bool_] = self.numbers[positions] == numbers
         positions, ends = positions[here], ends[here]
         before = self.life[positions, 1]
         earlier = ends < before
@@ -250,6 +251,7 @@ class ContinuousRangeIndex:
         self._tiers: list[_Tier] = []
         self._tail: list[_Rows] = []
         self._tail_size = 0
+        self._tail_blocks = 0
         self._tail_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self._horizon = _NEVER
         self._frequencies = TermFrequencies()
@@ -265,6 +267,11 @@ class ContinuousRangeIndex:
     def tiers(self) -> list[int]:
         """Sizes of the tiers, oldest first, dead queries included."""
         return [len(tier) for tier in self._tiers]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tiers."""
+        return sum(tier.grid.nbytes + tier.numbers.nbytes + tier.life.nbytes + tier.ids.nbytes for tier in self._tiers)
 
     @property
     def tail(self) -> int:
@@ -411,6 +418,9 @@ class ContinuousRangeIndex:
             return
         self._tail.append(rows)
         self._tail_size += len(rows)
+        if len(self._tail) - self._tail_blocks == _FAN:
+            self._tail[self._tail_blocks :] = [_Rows.concat(self._tail[self._tail_blocks :])]
+            self._tail_blocks += 1
         if self._tail_size >= self._tiering.tail:
             self._flush()
 
@@ -424,7 +434,7 @@ class ContinuousRangeIndex:
         tier = _Tier.build(self.space, rows, self._frequencies)
         for numbers, ends in self._tail_ends:
             tier.end_at(numbers, ends)
-        self._tail, self._tail_size, self._tail_ends = [], 0, []
+        self._tail, self._tail_size, self._tail_blocks, self._tail_ends = [], 0, 0, []
         self._tiers.append(tier)
         self._tidy()
 

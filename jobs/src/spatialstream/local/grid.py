@@ -5,12 +5,13 @@ immutable flat arrays: a pyramid of grids; a query is kept at the deepest level 
 cells, and there under its rarest keyword alone. What is done otherwise than there:
 
 - A query is in every cell that its cover meets and a point lies in one cell of a level, so each match is found once.
-- Everything of a cell lies together: a directory (hash table) leads to the cell, which has a filter (one bit a keyword), a
-  hash table from keywords to posting lists, and the lists. The objects of a batch are visited in Z-order, so that
-  neighbours find their cell in the first-level cache.
-- A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates, and one
-  signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly outside is
-  outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the query itself.
+- Everything of a cell lies together: a directory (hash table) leads to the cell, which has a filter (one bit a
+  keyword), a hash table from keywords to posting lists, and the lists. The objects of a batch are visited in Z-order,
+  so that neighbours find their cell in the first-level cache.
+- A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates,
+  and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly
+  outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the
+  query itself.
 - An object goes through stages (terms, cells, filters, tables, postings, exact checks), each a loop that keeps what
   passes without a branch: a processor mispredicts tests that pass half of the time, and overlaps loads that do not wait
   for one.
@@ -26,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local import keywords as keywords_module
-from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.local.keywords import Int, KeywordTable, TermKeys
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
@@ -56,8 +58,8 @@ _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _TOP = 4294967295.0
 _LAST, _CHECK_REGION, _CHECK_KEYWORDS = 1, 2, 4
 _LOCALITY_BITS = 7
-_BLOCK = 64
-_CHUNK = 256
+_BLOCK = 128  # objects that go through a stage together
+_CHUNK = 256  # postings of a list that are scanned at once
 _LANE_ONES = 0x0001_0001_0001_0001
 _LOW_LANES = 0x0000_7FFF_0000_7FFF
 _HIGH_LANES = 0x7FFF_0000_7FFF_0000
@@ -69,7 +71,7 @@ _DEGREES = 180.0 / math.pi
 
 
 @kernel
-def _coordinate(value: float, low: float, scale: float) -> int:
+def _coordinate(value: float, low: float, scale: float) -> Int:
     """Monotone in ``value``: 0 .. 2^32 - 1 over the space, clamped outside."""
     return np.int64(min(max((value - low) * scale, 0.0), _TOP))
 
@@ -181,9 +183,8 @@ def _natural_levels(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
     """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
 
-    Returns:
-        levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w by h and
-        p the chance that an object has the index keyword.
+    Returns: levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w
+        by h and p the chance that an object has the index keyword.
     """
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
     levels, sums = np.empty(len(kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4))
@@ -209,12 +210,13 @@ def _natural_levels(
 def _merged_levels(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     """Where to keep the queries of each level: in the next coarser one in use, if that adds few candidates an object.
 
-    A level costs every object a lookup; with a cell of side c a query is a candidate with probability p (w + c) (h + c).
+    A level costs every object a lookup; with a cell of side c a query is a candidate with probability p (w + c) (h +
+    c).
     """
     sums = sums.copy()
     target = np.arange(len(sums), dtype=np.uint8)
     used = np.flatnonzero(sums[:, 0])[::-1]
-    for level, coarser in zip(used[:-1], used[1:], strict=True):
+    for level, coarser in pairwise(used):
         fine, coarse = 0.5**level, 0.5**coarser
         if sums[level, 2] * (coarse - fine) + sums[level, 3] * (coarse**2 - fine**2) < _LEVEL_WORTH:
             target[target == level] = coarser
@@ -232,33 +234,33 @@ def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], w
 
 
 @kernel
-def _bucket(key: int, bits: int) -> int:
+def _bucket(key: Int, bits: Int) -> Int:
     return (((key ^ (key >> 29)) * _MIX) >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
 @kernel
-def _word_hash(word: int) -> int:
+def _word_hash(word: Int) -> Int:
     return word * _MIX
 
 
 @kernel
-def _top(hash_: int, bits: int) -> int:
+def _top(hash_: Int, bits: Int) -> Int:
     return (hash_ >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
 @kernel
-def _filter_words(bits: int) -> int:
+def _filter_words(bits: Int) -> Int:
     """Length of the filter of a cell with 2^bits slots: a byte a slot."""
     return (np.int64(1) << max(bits, 3)) >> 3
 
 
 @kernel
-def _cell_key(level: int, column: int, row: int) -> int:
+def _cell_key(level: Int, column: Int, row: Int) -> Int:
     return (np.int64(level) << 40 | np.int64(column) << 20 | np.int64(row)) + 1
 
 
 @kernel
-def _cell_of_key(key: int) -> tuple[int, int, int]:
+def _cell_of_key(key: Int) -> tuple[Int, Int, Int]:
     return (key - 1) >> 40, (key - 1) >> 20 & 0xFFFFF, (key - 1) & 0xFFFFF
 
 
@@ -325,13 +327,13 @@ def _assign_cells(
 
 
 @kernel
-def _within(coordinate: int, level: int) -> int:
+def _within(coordinate: Int, level: Int) -> Int:
     """The place of a 32-bit coordinate within its cell, in 15 bits."""
     return ((coordinate << level) & 0xFFFFFFFF) >> 17
 
 
 @kernel
-def _interval_within(low: int, high: int, cell: int, level: int) -> int:
+def _interval_within(low: Int, high: Int, cell: Int, level: Int) -> Int:
     """What a cell sees of an interval: two places within it, low | high << 16."""
     first = _within(low, level) if low >> (32 - level) == cell else np.int64(0)
     last = _within(high, level) if high >> (32 - level) == cell else np.int64(0x7FFF)
@@ -339,7 +341,7 @@ def _interval_within(low: int, high: int, cell: int, level: int) -> int:
 
 
 @kernel
-def _query_of(tail: int) -> int:
+def _query_of(tail: Int) -> Int:
     return (tail & 0xFFFFFFFF) >> 3
 
 
@@ -368,7 +370,7 @@ def _write_postings(
         bounds[cell + 1] += bounds[cell]
     cursor = bounds[:-1].copy()
     postings = np.empty((len(queries), 2), np.int64)
-    previous = -1
+    previous = np.int64(-1)
     tail, signature = np.int64(0), np.int64(0)
     for i in range(len(queries)):
         query = np.int64(queries[i])
@@ -406,9 +408,8 @@ def _group_by_keyword(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Group the postings of each cell by index keyword, in place.
 
-    Returns:
-        directory int64[2^b, 2]: key of the cell; position in ``slots`` << 12 | level << 6 | log2 of its number of slots.
-        slots int64[s]: for each cell its filter, then its slots: keyword + 1 << 32 | first posting.
+    Returns: directory int64[2^b, 2]: key of the cell; position in ``slots`` << 12 | level << 6 | log2 of its number
+        of slots. slots int64[s]: for each cell its filter, then its slots: keyword + 1 << 32 | first posting.
     """
     cells = len(keys)
     bits = 2
@@ -423,7 +424,7 @@ def _group_by_keyword(
     group = np.empty(largest, np.int64)
     copies = np.empty((largest, 2), np.int64)
     slots = np.zeros(2 * len(postings) + 16, np.int64)
-    used = 0
+    used = np.int64(0)
     for cell in range(cells):
         first, size = bounds[cell], bounds[cell + 1] - bounds[cell]
         wide = 1
@@ -504,13 +505,14 @@ def _z_order(columns: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint32], bits
 
 
 @kernel
-def _find_cell(directory: npt.NDArray[np.int64], bits: int, key: int) -> int:
+def _find_cell(directory: npt.NDArray[np.int64], bits: Int, key: Int) -> Int:
     slot = _bucket(key, bits)
     while directory[slot, 0] != key:
         if directory[slot, 0] == 0:
             return 0
         slot = (slot + 1) & ((np.int64(1) << bits) - 1)
-    return directory[slot, 1]
+    value: Int = directory[slot, 1]
+    return value
 
 
 @kernel
@@ -551,7 +553,7 @@ def _in_z_order(
 
 
 @kernel
-def _has(words: npt.NDArray[np.int64], first: int, last: int, word: int) -> bool:
+def _has(words: npt.NDArray[np.int64], first: Int, last: Int, word: Int) -> bool:
     for i in range(first, last):  # noqa: SIM110 (numba compiles no generator)
         if words[i] & 0xFFFFFFFF == word:
             return True
@@ -560,23 +562,23 @@ def _has(words: npt.NDArray[np.int64], first: int, last: int, word: int) -> bool
 
 @kernel
 def _read_terms(
-    first: int,
-    last: int,
+    first: Int,
+    last: Int,
     bounds: npt.NDArray[np.int32],
     terms: npt.NDArray[np.int32],
     tags: npt.NDArray[np.int64],
-    everyone: int,
+    everyone: Int,
     words: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
     objects: npt.NDArray[np.int64],
 ) -> None:
     """Stage 1: the words of objects first .. last - 1 that some query has.
 
-    ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels); those of
-    object ``first + i`` are ``words[spans[i]:spans[i + 1]]``. ``everyone`` is the tag of a word that every object is taken
-    to have, that of the queries without keywords; 0 if there are none.
+    ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels);
+    those of object ``first + i`` are ``words[spans[i]:spans[i + 1]]``. ``everyone`` is the tag of a word that every
+    object is taken to have, that of the queries without keywords; 0 if there are none.
     """
-    at = 0
+    at = np.int64(0)
     for o in range(first, last):
         spans[o - first] = at
         signature, union = np.int64(1), np.int64(everyone)
@@ -594,17 +596,17 @@ def _read_terms(
 
 @kernel
 def _visit_cells(
-    first: int,
-    last: int,
+    first: Int,
+    last: Int,
     cells: npt.NDArray[np.uint32],
     objects: npt.NDArray[np.int64],
     directory: npt.NDArray[np.int64],
-    bits: int,
+    bits: Int,
     latest: npt.NDArray[np.int64],
     visits: npt.NDArray[np.int64],
-) -> int:
+) -> Int:
     """Stage 2: the cells of each object, (object, cell) into ``visits``. ``latest`` remembers a cell per level."""
-    count = 0
+    count = np.int64(0)
     for o in range(first, last):
         column, row, union = np.int64(cells[o, 0]), np.int64(cells[o, 1]), objects[o - first, 1]
         level = 0
@@ -621,15 +623,15 @@ def _visit_cells(
 
 @kernel
 def _pass_filters(
-    count: int,
+    count: Int,
     visits: npt.NDArray[np.int64],
     words: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     hits: npt.NDArray[np.int64],
-) -> int:
+) -> Int:
     """Stage 3: the words that a cell may have, visit << 32 | place of the word, into ``hits``."""
-    kept = 0
+    kept = np.int64(0)
     for i in range(count):
         o, cell = visits[i]
         base, level, narrow = cell >> 12, cell >> 6 & 63, cell & 63
@@ -643,20 +645,20 @@ def _pass_filters(
 
 @kernel
 def _find_lists(
-    count: int,
+    count: Int,
     hits: npt.NDArray[np.int64],
     visits: npt.NDArray[np.int64],
     words: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
     lists: npt.NDArray[np.int64],
-) -> tuple[int, int]:
+) -> tuple[Int, Int]:
     """Stage 4: posting lists, (visit, first posting) into ``lists``.
 
     Touches the first posting of each, so that the next stage finds it in the cache: these loads wait for nothing.
     Returns how many lists, and a number that keeps the compiler from leaving the loads out.
     """
-    kept, touched = 0, np.int64(0)
+    kept, touched = np.int64(0), np.int64(0)
     for i in range(count):
         visit, word = hits[i] >> 32, words[hits[i] & 0xFFFFFFFF] & 0xFFFFFFFF
         cell = visits[visit, 1]
@@ -675,22 +677,22 @@ def _find_lists(
 
 @kernel
 def _scan_lists(
-    first: int,
-    count: int,
+    first: Int,
+    count: Int,
     lists: npt.NDArray[np.int64],
     visits: npt.NDArray[np.int64],
     cells: npt.NDArray[np.uint32],
     objects: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
     survivors: npt.NDArray[np.int64],
-) -> tuple[int, npt.NDArray[np.int64], int]:
-    """Stage 5: postings whose rectangle and signature admit the object: (object, query << 3 | flags) into ``survivors``.
+) -> tuple[Int, npt.NDArray[np.int64], Int]:
+    """Stage 5: postings whose rectangle and signature admit the object, (object, query << 3 | flags) in ``survivors``.
 
-    The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose top bits
-    tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns how many,
-    ``survivors`` (grown if need be), and the number of postings seen.
+    The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose
+    top bits tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns
+    how many, ``survivors`` (grown if need be), and the number of postings seen.
     """
-    kept, seen = 0, 0
+    kept, seen = np.int64(0), np.int64(0)
     for i in range(count):
         o, cell = visits[lists[i, 0]]
         level = cell >> 6 & 63
@@ -722,15 +724,15 @@ def _scan_lists(
 
 @kernel
 def _check_keywords(
-    count: int,
+    count: Int,
     survivors: npt.NDArray[np.int64],
     words: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
     keyword_offsets: npt.NDArray[np.int32],
     keyword_codes: npt.NDArray[np.int32],
-) -> int:
+) -> Int:
     """Stage 6: keep the survivors whose object has all keywords."""
-    kept = 0
+    kept = np.int64(0)
     for i in range(count):
         o, tail = survivors[i]
         has_all = True
@@ -745,15 +747,15 @@ def _check_keywords(
 @kernel
 def _check_regions(
     geographic: bool,
-    first: int,
-    count: int,
+    first: Int,
+    count: Int,
     survivors: npt.NDArray[np.int64],
     points: npt.NDArray[np.float64],
     kind: npt.NDArray[np.uint8],
     shape: npt.NDArray[np.float64],
-) -> int:
+) -> Int:
     """Stage 7: keep those whose region holds the object: (object, query) from here on."""
-    kept = 0
+    kept = np.int64(0)
     for i in range(count):
         o, tail = survivors[i]
         query = tail >> 3
@@ -768,15 +770,15 @@ def _check_regions(
 
 @kernel
 def _check_lives(
-    first: int,
-    count: int,
+    first: Int,
+    count: Int,
     survivors: npt.NDArray[np.int64],
     times: npt.NDArray[np.int64],
     life: npt.NDArray[np.int64],
-    horizon: int,
-) -> int:
+    horizon: Int,
+) -> Int:
     """Stage 8: keep those that live at the object's time and beyond the horizon."""
-    kept = 0
+    kept = np.int64(0)
     for i in range(count):
         o, query = survivors[i]
         t, begin, end = times[first + o], life[query, 0], life[query, 1]
@@ -786,7 +788,7 @@ def _check_lives(
 
 
 @kernel
-def _sort(values: npt.NDArray[np.int32], first: int, last: int) -> None:
+def _sort(values: npt.NDArray[np.int32], first: Int, last: Int) -> None:
     if last - first > 32:
         values[first:last].sort()
         return
@@ -808,7 +810,7 @@ def _match(
     bounds: npt.NDArray[np.int32],
     terms: npt.NDArray[np.int32],
     tags: npt.NDArray[np.int64],
-    unconditional: int,
+    unconditional: Int,
     directory: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
@@ -816,10 +818,10 @@ def _match(
     shape: npt.NDArray[np.float64],
     keyword_offsets: npt.NDArray[np.int32],
     keyword_codes: npt.NDArray[np.int32],
-    none: int,
+    none: Int,
     life: npt.NDArray[np.int64],
-    horizon: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], int]:
+    horizon: Int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Int]:
     """Matches of a batch in the order of visits, a block of objects at a time through all stages.
 
     Returns:
@@ -835,7 +837,7 @@ def _match(
     used_levels = np.int64(unconditional)
     for tag in tags:
         used_levels |= tag >> 32
-    depth = 1
+    depth = np.int64(1)
     for level in range(MAX_LEVEL + 1):
         depth += used_levels >> level & 1
     words = np.empty(most + _BLOCK + 1, np.int64)
@@ -847,7 +849,7 @@ def _match(
     lists = np.empty((len(hits), 2), np.int64)
     survivors = np.empty((4 * _CHUNK, 2), np.int64)
     starts, found = np.zeros(n + 1, np.int64), np.empty(max(1024, 4 * n), np.int32)
-    seen, unused = 0, np.int64(0)
+    seen, unused = np.int64(0), np.int64(0)
     for first in range(0, n, _BLOCK):
         last = min(first + _BLOCK, n)
         _read_terms(first, last, bounds, terms, tags, everyone, words, spans, objects)
@@ -996,7 +998,7 @@ class KeywordGrid:
 
         Args:
             space: of the regions.
-            regions: n regions.
+            regions: n < 2^29 regions.
             keywords: n sets of keywords.
             frequency: how often each word occurs in objects; by default how often it occurs in the queries. It decides
                 which keyword is the rarest, so it changes the speed and never the matches.
@@ -1071,11 +1073,11 @@ class KeywordGrid:
             horizon,
         )
         starts, queries = _by_object(batch.order, starts, queries)
-        return GridMatches(starts, queries, candidates)
+        return GridMatches(starts, queries, int(candidates))
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "kind": self.regions.kind,
             "shape": self.regions.shape,
             "keyword_lists": self.keyword_offsets,

@@ -1,14 +1,15 @@
 """Groups of continuous top-k terms queries: who shares a common table (SSTD, section 6.1, Figure 6).
 
-Queries are grouped if they have the same window, the same keywords and steps at the same instants. A group's *common region*
-lies in the regions of all its members: objects in it are counted once for the group, the others once for each member. It
-is the intersection of the members that were there when the group was made; a later member has to contain it, so that what
-has been counted stays right.
+Queries are grouped if they have the same window, the same keywords and steps at the same instants. A group's *common
+region* lies in the regions of all its members: objects in it are counted once for the group, the others once for each
+member. It is the intersection of the members that were there when the group was made; a later member has to contain
+it, so that what has been counted stays right.
 
-Choosing groups is a heuristic (it changes the cost, never an answer): queries whose centres and sizes fall in the same cell
-meet in order; each joins the first group there for which the saving grows. With m members and a common region of area A the
-group saves (m - 1) A updates per unit of density, so with one more it must be m A' > (m - 1) A; and at least half of the
-query's region must be common, or a table of its own costs less. Other regions than plain boxes are shared only with equals.
+Choosing groups is a heuristic (it changes the cost, never an answer): queries whose centres and sizes fall in the
+same cell meet in order; each joins the first group there for which the saving grows. With m members and a common
+region of area A the group saves (m - 1) A updates per unit of density, so with one more it must be m A' > (m - 1) A;
+and at least half of the query's region must be common, or a table of its own costs less. Other regions than plain
+boxes are shared only with equals.
 
 Cost: O(n log n) for n queries that come together.
 """
@@ -16,7 +17,6 @@ Cost: O(n log n) for n queries that come together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -188,7 +188,8 @@ def assign(
     Args:
         existing: m groups that may be joined.
         queries: n queries.
-        cell, query_cell: their :func:`cells`.
+        cell: the groups' :func:`cells`.
+        query_cell: the queries'.
 
     Returns:
         int64[n]: below m, the group that is joined; else m + the position of the query that founds the group. And
@@ -204,20 +205,11 @@ def assign(
     centre[:m] = -np.inf  # groups that exist come first
     order = np.lexsort((np.arange(len(centre)), shape[:, 1] + shape[:, 3], centre, all_cells))
     common = shape.copy()
-    columns: list[Any] = [
+    window, step, phase = (
         np.concatenate([getattr(existing, name), getattr(queries, name)]) for name in ("window", "step", "phase")
-    ]
-    founder = _assign(
-        order,
-        m,
-        all_cells,
-        *columns,
-        keys.offsets,
-        keys.data,
-        np.concatenate([existing.regions.kind, queries.regions.kind]),
-        shape,
-        common,
     )
+    kind = np.concatenate([existing.regions.kind, queries.regions.kind])
+    founder = _assign(order, m, all_cells, window, step, phase, keys.offsets, keys.data, kind, shape, common)
     return founder[m:], common[m:]
 
 

@@ -1,8 +1,9 @@
 """Checkpoints of what changes a little: a base file and small deltas, after the log-structured merge idea.
 
-A structure that changes a few rows per epoch writes those rows as a *delta*; when the deltas together outgrow half of the
-base, or are too many, it writes everything anew as a *base*. So what is written is, amortised, within a constant factor of
-what has changed (plus a base every ``_MOST`` epochs), and restoring reads one base and at most ``_MOST`` deltas.
+A structure that changes a few rows per epoch writes those rows as a *delta*; when the deltas together outgrow half of
+the base, or are too many, it writes everything anew as a *base*. So what is written is, amortised, within a constant
+factor of what has changed (plus a base every ``_MOST`` epochs), and restoring reads one base and at most ``_MOST``
+deltas.
 """
 
 from __future__ import annotations

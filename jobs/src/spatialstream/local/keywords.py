@@ -1,9 +1,9 @@
 """Exact keyword lookup for whole vocabularies: from the words of a batch to the numbers that an index knows them by.
 
-Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once (a word of up to 8
-bytes *is* its key, a longer one gets a 64-bit hash); :class:`KeywordTable`, an open-addressing hash table, then finds each
-in an index's own vocabulary and verifies it, by length and key or by its bytes. So equal hashes of different words never
-lead to a wrong answer, whatever the words are.
+Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once (a word of up
+to 8 bytes *is* its key, a longer one gets a 64-bit hash); :class:`KeywordTable`, an open-addressing hash table, then
+finds each in an index's own vocabulary and verifies it, by length and key or by its bytes. So equal hashes of
+different words never lead to a wrong answer, whatever the words are.
 
 Cost: O(bytes) for the keys of the words that a batch uses, one or two cache lines per word and table for the lookup.
 """
@@ -22,14 +22,18 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
 from spatialstream.model.terms import TermLists
 
-__all__ = ["KeywordTable", "TermKeys", "prepare"]
+__all__ = ["Int", "KeywordTable", "TermKeys", "prepare"]
+
+Int = int | np.int64
+"""A 64-bit integer of a kernel: numba makes no difference between the two."""
+
 
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _INLINE = 8  # words of so many bytes are their own key
 
 
 @kernel
-def _key(data: npt.NDArray[np.uint8], first: int, last: int) -> int:
+def _key(data: npt.NDArray[np.uint8], first: Int, last: Int) -> Int:
     if last - first <= _INLINE:
         key = np.int64(0)
         for i in range(first, last):
@@ -43,7 +47,7 @@ def _key(data: npt.NDArray[np.uint8], first: int, last: int) -> int:
 
 
 @kernel
-def _bucket(key: int, length: int, bits: int) -> int:
+def _bucket(key: Int, length: Int, bits: int) -> Int:
     mixed = (key ^ (key >> 32) ^ length) * _MIX
     return (mixed >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
@@ -94,8 +98,8 @@ def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) ->
 
 
 @kernel
-def _same_bytes(left: npt.NDArray[np.uint8], at: int, right: npt.NDArray[np.uint8], other: int, length: int) -> bool:
-    for i in range(length):
+def _same_bytes(left: npt.NDArray[np.uint8], at: Int, right: npt.NDArray[np.uint8], other: Int, length: Int) -> bool:
+    for i in range(length):  # noqa: SIM110 (numba compiles no generator)
         if left[at + i] != right[other + i]:
             return False
     return True

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.addresses import columns_at
 from spatialstream.local.integers import wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import compare
@@ -29,10 +30,13 @@ from spatialstream.model.kernels import kernel
 
 __all__ = ["nearest"]
 
-_SCANNED = 192
+Best = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""A heap of objects: distances float64, rows of the table int32, positions int32."""
+
+_SCANNED = 64
 """Postings of the rarest keyword up to which all of them are checked."""
 
-_LEAF = 12
+_LEAF = 24
 """Postings of the rarest keyword up to which a node is not split."""
 
 _TRACKED = 4
@@ -40,52 +44,57 @@ _TRACKED = 4
 
 
 @kernel
-def _worse(s: Any, d: float, p: int, e: float, q: int) -> bool:
-    """Whether object p at distance d comes after object q at distance e."""
+def _worse(table: npt.NDArray[Any], d: float, r: int, p: int, e: float, o: int, q: int) -> bool:
+    """Whether object p of row r at distance d comes after object q of row o at distance e."""
     if d != e:
-        return bool(d > e)
-    if s.t[p] != s.t[q]:
-        return bool(s.t[p] < s.t[q])
-    order = compare(s.ids, s.id_offsets[p], s.id_offsets[p + 1], s.id_offsets[q], s.id_offsets[q + 1])
+        return d > e
+    a, b = columns_at(table, r), columns_at(table, o)
+    if a.t[p] != b.t[q]:
+        return bool(a.t[p] < b.t[q])
+    order = compare(a.ids, a.id_offsets[p], a.id_offsets[p + 1], b.ids, b.id_offsets[q], b.id_offsets[q + 1])
     if order != 0:
-        return bool(order > 0)
-    if s.x[p] != s.x[q]:
-        return bool(s.x[p] > s.x[q])
-    return bool(s.y[p] > s.y[q])
+        return order > 0
+    if a.x[p] != b.x[q]:
+        return bool(a.x[p] > b.x[q])
+    return bool(a.y[p] > b.y[q])
 
 
 @kernel
-def _sink(s: Any, distances: npt.NDArray[Any], positions: npt.NDArray[Any], m: int) -> None:
+def _sink(table: npt.NDArray[Any], best: Best, m: int) -> None:
     """Restore the heap of m objects (the worst on top) after its top was replaced."""
-    d, p = distances[0], positions[0]
+    distances, rows, positions = best
+    d, r, p = distances[0], rows[0], positions[0]
     i = 0
     while 2 * i + 1 < m:
-        child = 2 * i + 1
-        if child + 1 < m and _worse(s, distances[child + 1], positions[child + 1], distances[child], positions[child]):
-            child += 1
-        if not _worse(s, distances[child], positions[child], d, p):
+        j = 2 * i + 1
+        if j + 1 < m and _worse(
+            table, distances[j + 1], rows[j + 1], positions[j + 1], distances[j], rows[j], positions[j]
+        ):
+            j += 1
+        if not _worse(table, distances[j], rows[j], positions[j], d, r, p):
             break
-        distances[i], positions[i] = distances[child], positions[child]
-        i = child
-    distances[i], positions[i] = d, p
+        distances[i], rows[i], positions[i] = distances[j], rows[j], positions[j]
+        i = j
+    distances[i], rows[i], positions[i] = d, r, p
 
 
 @kernel
-def _offer(s: Any, distances: npt.NDArray[Any], positions: npt.NDArray[Any], m: int, d: float, p: int) -> int:
+def _offer(table: npt.NDArray[Any], best: Best, m: int, d: float, r: int, p: int) -> int:
     """Put an object into the heap of the best; returns how many it holds."""
+    distances, rows, positions = best
     if m == len(distances):
-        if _worse(s, distances[0], positions[0], d, p):
-            distances[0], positions[0] = d, p
-            _sink(s, distances, positions, m)
+        if _worse(table, distances[0], rows[0], positions[0], d, r, p):
+            distances[0], rows[0], positions[0] = d, r, p
+            _sink(table, best, m)
         return m
     i = m
     while i > 0:
-        parent = (i - 1) >> 1
-        if not _worse(s, d, p, distances[parent], positions[parent]):
+        j = (i - 1) >> 1
+        if not _worse(table, d, r, p, distances[j], rows[j], positions[j]):
             break
-        distances[i], positions[i] = distances[parent], positions[parent]
-        i = parent
-    distances[i], positions[i] = d, p
+        distances[i], rows[i], positions[i] = distances[j], rows[j], positions[j]
+        i = j
+    distances[i], rows[i], positions[i] = d, r, p
     return m + 1
 
 
@@ -104,13 +113,13 @@ def _pop(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int) -> None:
     key, node = keys[m], nodes[m]
     i = 0
     while 2 * i + 1 < m:
-        child = 2 * i + 1
-        if child + 1 < m and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
+        j = 2 * i + 1
+        if j + 1 < m and keys[j + 1] < keys[j]:
+            j += 1
+        if keys[j] >= key:
             break
-        keys[i], nodes[i] = keys[child], nodes[child]
-        i = child
+        keys[i], nodes[i] = keys[j], nodes[j]
+        i = j
     keys[i], nodes[i] = key, node
 
 
@@ -123,7 +132,7 @@ def _longer(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @kernel
 def nearest(
-    s: Any,
+    table: npt.NDArray[Any],
     geographic: bool,
     x: float,
     y: float,
@@ -133,45 +142,51 @@ def nearest(
     t_after: int,
     t_last: int,
     bound: float,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]:
     """The k objects nearest to (x, y) with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
 
     Returns:
-        positions int32 and distances float64 in order of (distance, t descending, id, x, y), and how many objects were
-        checked.
+        rows of the table int32[m], positions int32[m] and distances float64[m], in order of (distance, t descending,
+        id, x, y); and how many objects were checked.
     """
-    checked = 0
-    known, codes, rarest = lookup(s, word_offsets, words)
-    first, last = 0, len(s.x)
-    if known and rarest >= 0:
-        first, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
-    k = min(k, last - first) if known else 0
-    distances = np.empty(k)
-    positions = np.empty(k, np.int32)
-    if k <= 0 or t_after >= s.t_max or t_last < s.t_min:
-        return positions[:0], distances[:0], checked
-    timed = not (t_after < s.t_min and s.t_max <= t_last)
-    tracked = min(_TRACKED, len(codes))
-    # a node: level, prefix, positions [lo, hi), then [lo, hi) in the postings of each tracked keyword, rarest first
-    nodes = np.empty((64, 4 + 2 * tracked), np.int64)
-    keys = np.empty(64)
-    heap = np.empty(64, np.int64)
-    nodes[0, 0], nodes[0, 1], nodes[0, 2], nodes[0, 3] = 0, 0, 0, len(s.x)
-    for w in range(tracked):
-        code = codes[len(codes) - 1 - w]
-        nodes[0, 4 + 2 * w], nodes[0, 5 + 2 * w] = s.posting_offsets[code], s.posting_offsets[code + 1]
-    keys[0], heap[0] = 0.0, 0
-    used, waiting, m = 1, 1, 0
+    keywords = len(word_offsets) - 1
+    tracked = min(_TRACKED, keywords)
+    # a node: row, level, prefix, positions [lo, hi), then [lo, hi) in the postings of the tracked keywords
+    nodes = np.empty((64 + len(table), 5 + 2 * tracked), np.int64)
+    keys = np.empty(len(nodes))
+    heap = np.empty(len(nodes), np.int64)
+    codes = np.empty((len(table), keywords), np.int64)
+    used, waiting, m, checked, most = 0, 0, 0, 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if s.t_max <= t_after or s.t_min > t_last or s.t_min > s.t_max:
+            continue
+        known, codes[row], _ = lookup(s, word_offsets, words)
+        if not known:
+            continue
+        nodes[used, 0], nodes[used, 1], nodes[used, 2], nodes[used, 3], nodes[used, 4] = row, 0, 0, 0, len(s.x)
+        for w in range(tracked):
+            code = codes[row, keywords - 1 - w]
+            nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = s.posting_offsets[code], s.posting_offsets[code + 1]
+        most += nodes[used, 6] - nodes[used, 5] if tracked else nodes[used, 4]
+        key = nearest_bound(geographic, x, y, (s.grid[0], s.grid[1], s.grid[2], s.grid[3]))
+        _push(keys, heap, waiting, key, used)
+        waiting += 1
+        used += 1
+    k = min(k, most)
+    best = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
     limit = bound
     starts = np.empty(5, np.int64)
     parts = np.empty((5, tracked), np.int64)
-    while waiting > 0 and keys[0] <= limit:
+    while k > 0 and waiting > 0 and keys[0] <= limit:
         node = heap[0]
         waiting -= 1
         _pop(keys, heap, waiting)
-        level, prefix = nodes[node, 0], nodes[node, 1]
-        lo, hi = (nodes[node, 4], nodes[node, 5]) if tracked else (nodes[node, 2], nodes[node, 3])
-        if hi - lo <= (_SCANNED if node == 0 else _LEAF) or level == LEVELS:
+        row, level, prefix = nodes[node, 0], nodes[node, 1], nodes[node, 2]
+        s = columns_at(table, row)
+        lo, hi = (nodes[node, 5], nodes[node, 6]) if tracked else (nodes[node, 3], nodes[node, 4])
+        if hi - lo <= (_SCANNED if level == 0 else _LEAF) or level == LEVELS:
+            timed = not (t_after < s.t_min and s.t_max <= t_last)
             for i in range(lo, hi):
                 position = wide(s.postings[i]) if tracked else i
                 checked += 1
@@ -180,15 +195,15 @@ def nearest(
                     continue
                 if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
                     continue
-                if len(codes) > 1 and not has_all(s, position, codes):
+                if keywords > 1 and not has_all(s, position, codes[row]):
                     continue
-                m = _offer(s, distances, positions, m, d, position)
+                m = _offer(table, best, m, d, row, position)
                 if m == k:
-                    limit = min(bound, distances[0])
+                    limit = min(bound, best[0][0])
             continue
-        starts[0], starts[4] = nodes[node, 2], nodes[node, 3]
+        starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
         for w in range(tracked):
-            parts[0, w], parts[4, w] = nodes[node, 4 + 2 * w], nodes[node, 5 + 2 * w]
+            parts[0, w], parts[4, w] = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
         for child in range(1, 4):
             starts[child] = node_start(s, level + 1, 4 * prefix + child, starts[child - 1], starts[4])
             for w in range(tracked):
@@ -206,15 +221,17 @@ def nearest(
                 nodes = _longer(nodes)
             if waiting == len(keys):
                 keys, heap = _longer(keys), _longer(heap)
-            nodes[used, 0], nodes[used, 1] = level + 1, 4 * prefix + child
-            nodes[used, 2], nodes[used, 3] = starts[child], starts[child + 1]
+            nodes[used, 0], nodes[used, 1], nodes[used, 2] = row, level + 1, 4 * prefix + child
+            nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
             for w in range(tracked):
-                nodes[used, 4 + 2 * w], nodes[used, 5 + 2 * w] = parts[child, w], parts[child + 1, w]
+                nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = parts[child, w], parts[child + 1, w]
             _push(keys, heap, waiting, key, used)
             waiting += 1
             used += 1
+    distances, rows, positions = best
     for left in range(m - 1, 0, -1):
         distances[0], distances[left] = distances[left], distances[0]
+        rows[0], rows[left] = rows[left], rows[0]
         positions[0], positions[left] = positions[left], positions[0]
-        _sink(s, distances, positions, left)
-    return positions[:m], distances[:m], checked
+        _sink(table, best, left)
+    return rows[:m], positions[:m], distances[:m], checked

@@ -164,19 +164,26 @@ class QueryRegistry:
         total = sum(len(tier.hashes) for tier in self._tiers)
         # the table of shortened lifetimes is written with every manifest, so it must stay small beside the tiers
         everything = len(self._shortened) > _SHORTENED_LIMIT + total // 16
-        while len(self._tiers) > 1 and (
-            everything or len(self._tiers[-1].hashes) * _TIER_RATIO >= len(self._tiers[-2].hashes)
-        ):
-            b, a = self._tiers.pop(), self._tiers.pop()
-            hashes, number = np.concatenate([a.hashes, b.hashes]), np.concatenate([a.number, b.number])
-            until, ids = np.concatenate([a.until, b.until]), pa.concat_arrays([a.ids, b.ids])
-            if self._shortened:
-                for i in np.flatnonzero(np.isin(number >> 1, np.fromiter(self._shortened, np.int64))).tolist():
-                    until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
-            live = np.flatnonzero(until >= now)
-            self._tiers.append(_Tier.of(hashes[live], ids.take(pa.array(live)), number[live], until[live]))
+        first, size = len(self._tiers), 0
+        while first and (everything or not size or size * _TIER_RATIO >= len(self._tiers[first - 1].hashes)):
+            first -= 1
+            size += len(self._tiers[first].hashes)
+        if everything or len(self._tiers) - first > 1:
+            self._tiers[first:] = [self._merged(self._tiers[first:], now)]
         if everything:
-            self._shortened.clear()  # whatever is left belongs to ids that were dropped
+            self._shortened.clear()  # whatever is left belongs to ids that have been dropped
+
+    def _merged(self, tiers: list[_Tier], now: int) -> _Tier:
+        """One tier of several, with shortened lifetimes applied and without ids that are no longer in use."""
+        hashes, number, until = (
+            np.concatenate([getattr(tier, name) for tier in tiers]) for name in ("hashes", "number", "until")
+        )
+        ids = pa.concat_arrays([tier.ids for tier in tiers])
+        shortened = np.fromiter(self._shortened, np.int64, len(self._shortened))
+        for i in np.flatnonzero(np.isin(number >> 1, shortened)).tolist():
+            until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
+        live = np.flatnonzero(until >= now)
+        return _Tier.of(hashes[live], ids.take(pa.array(live)), number[live], until[live])
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""

@@ -1,8 +1,7 @@
-"""Answers of object indexes: rows of objects as columns, in a total order."""
+"""Answers of object indexes: rows of objects as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.local.addresses import columns_at
+from spatialstream.local.integers import wide
 from spatialstream.local.wordtable import compare, gather, to_arrow
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ObjectRows", "RawRows", "arrange"]
+__all__ = ["ObjectRows", "rows_at"]
 
 _RUN = 8
 """Rows that are sorted by insertion before the runs are merged."""
@@ -26,7 +27,8 @@ class ObjectRows:
     Attributes:
         ids: Arrow utf8[n].
         t: int64[n], ms.
-        x, y: float64[n].
+        x: float64[n].
+        y: float64[n].
         distance: float64[n] in a search for the nearest, otherwise None.
     """
 
@@ -41,58 +43,38 @@ class ObjectRows:
         return len(self.t)
 
 
-RawRows = tuple[
-    npt.NDArray[np.float64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.float64],
-]
-"""Rows in any order: distance, t, id offsets, id bytes, x, y."""
-
-
 @kernel
 def _before(
     a: int,
     b: int,
-    latest: bool,
-    distance: npt.NDArray[Any],
     t: npt.NDArray[Any],
     offsets: npt.NDArray[Any],
     ids: npt.NDArray[Any],
     x: npt.NDArray[Any],
     y: npt.NDArray[Any],
 ) -> bool:
-    if distance[a] != distance[b]:
-        return bool(distance[a] < distance[b])
     if t[a] != t[b]:
-        return bool((t[a] > t[b]) == latest)
-    order = compare(ids, offsets[a], offsets[a + 1], offsets[b], offsets[b + 1])
+        return bool(t[a] < t[b])
+    order = compare(ids, offsets[a], offsets[a + 1], ids, offsets[b], offsets[b + 1])
     if order != 0:
-        return bool(order < 0)
+        return order < 0
     if x[a] != x[b]:
         return bool(x[a] < x[b])
     return bool(y[a] < y[b])
 
 
 @kernel
-def _sorted(
-    latest: bool,
-    distance: npt.NDArray[Any],
-    t: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    ids: npt.NDArray[Any],
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
+def _order(
+    t: npt.NDArray[Any], offsets: npt.NDArray[Any], ids: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
+    """The order by (t, id, x, y), by a merge sort."""
     n = len(t)
     order = np.arange(n)
     for start in range(0, n, _RUN):
         for i in range(start + 1, min(start + _RUN, n)):
             row = order[i]
             j = i - 1
-            while j >= start and _before(row, order[j], latest, distance, t, offsets, ids, x, y):
+            while j >= start and _before(row, order[j], t, offsets, ids, x, y):
                 order[j + 1] = order[j]
                 j -= 1
             order[j + 1] = row
@@ -103,7 +85,7 @@ def _sorted(
             i, middle = start, min(start + width, n)
             j, end = middle, min(start + 2 * width, n)
             for at in range(start, end):
-                if j < end and (i == middle or _before(order[j], order[i], latest, distance, t, offsets, ids, x, y)):
+                if j < end and (i == middle or _before(order[j], order[i], t, offsets, ids, x, y)):
                     other[at] = order[j]
                     j += 1
                 else:
@@ -115,45 +97,36 @@ def _sorted(
 
 
 @kernel
-def _arranged(
-    latest: bool,
-    limit: int,
-    distance: npt.NDArray[Any],
-    t: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    ids: npt.NDArray[Any],
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    order = _sorted(latest, distance, t, offsets, ids, x, y)[:limit]
-    taken, copied = gather(offsets, ids, order)
-    return distance[order], t[order], taken, copied, x[order], y[order]
+def _rows(
+    table: npt.NDArray[Any], owners: npt.NDArray[Any], positions: npt.NDArray[Any], ordered: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    n = len(positions)
+    offsets = np.zeros(n + 1, np.int32)
+    t, x, y = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    for i in range(n):
+        s, p = columns_at(table, wide(owners[i])), wide(positions[i])
+        t[i], x[i], y[i] = s.t[p], s.x[p], s.y[p]
+        offsets[i + 1] = offsets[i] + s.id_offsets[p + 1] - s.id_offsets[p]
+    ids = np.empty(offsets[n], np.uint8)
+    for i in range(n):
+        s, p = columns_at(table, wide(owners[i])), wide(positions[i])
+        start = s.id_offsets[p]
+        for at in range(offsets[i], offsets[i + 1]):
+            ids[at] = s.ids[start]
+            start += 1
+    if not ordered:
+        order = _order(t, offsets, ids, x, y)
+        t, x, y = t[order], x[order], y[order]
+        offsets, ids = gather(offsets, ids, order)
+    return t, offsets, ids, x, y
 
 
-def arrange(parts: Sequence[RawRows], nearest: bool, limit: int | None = None) -> ObjectRows:
-    """Rows of several segments in one order.
-
-    Args:
-        parts: rows in any order.
-        nearest: order by (distance, t descending, id, x, y); otherwise by (t, id, x, y), where distances must be equal.
-        limit: keep the first rows only.
-    """
-    if not parts:
-        nothing = np.empty(0)
-        return ObjectRows(
-            pa.array([], pa.string()), np.empty(0, np.int64), nothing, nothing, nothing if nearest else None
-        )
-    distance, t, offsets, ids, x, y = parts[0] if len(parts) == 1 else _joined(parts)
-    kept = len(t) if limit is None else min(limit, len(t))
-    distance, t, offsets, ids, x, y = _arranged(nearest, kept, distance, t, offsets, ids, x, y)
-    return ObjectRows(to_arrow(offsets, ids), t, x, y, distance if nearest else None)
-
-
-def _joined(parts: Sequence[RawRows]) -> RawRows:
-    base = 0
-    offsets = [np.zeros(1, np.int32)]
-    for part in parts:
-        offsets.append(part[2][1:] + np.int32(base))
-        base += int(part[2][-1])
-    distance, t, _, ids, x, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return distance, t, np.concatenate(offsets), ids, x, y
+def rows_at(
+    table: npt.NDArray[np.int64],
+    owners: npt.NDArray[np.int32],
+    positions: npt.NDArray[np.int32],
+    distances: npt.NDArray[np.float64] | None = None,
+) -> ObjectRows:
+    """The objects at positions of the table's rows: as they come if they have distances, else by (t, id, x, y)."""
+    t, offsets, ids, x, y = _rows(table, owners, positions, distances is not None)
+    return ObjectRows(to_arrow(offsets, ids), t, x, y, distances)

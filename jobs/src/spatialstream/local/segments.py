@@ -19,20 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import wordtable
-from spatialstream.local.rows import ObjectRows, RawRows, arrange
+from spatialstream.local.addresses import NUMBERS_LENGTH, ROW, T_MAX, T_MIN, row_of
+from spatialstream.local.nearest import nearest as search_nearest
+from spatialstream.local.rows import ObjectRows, rows_at
 from spatialstream.local.segment import Ask, Segment
-from spatialstream.local.segment import prepare as prepare_segment
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.model.kernels import kernel
+from spatialstream.local.termtables import TermNumbers
+from spatialstream.local.wordtable import pack, to_arrow
+from spatialstream.local.zranges import search
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.regions import Region
+from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
 
 __all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "prepare", "top_terms"]
@@ -54,7 +55,7 @@ _NO_FLOOR = -(2**62)
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A segment of the store, perhaps not loaded, perhaps not written."""
+    """A segment of the store, perhaps not loaded, perhaps not written; and its row for kernels."""
 
     objects: int
     weight: int
@@ -63,11 +64,22 @@ class _Part:
     t_max: int
     file: str | None = None
     segment: Segment | None = None
+    numbers: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, segment: Segment) -> _Part:
         weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
         return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
+
+    def row(self) -> npt.NDArray[np.int64]:
+        """The row of a loaded segment, with numbers of terms yet to be given; or one that has only its time."""
+        if self.segment is None:
+            row = np.zeros(ROW, np.int64)
+            row[T_MIN], row[T_MAX] = self.t_min, self.t_max
+            return row
+        if self.numbers is None:
+            self.numbers = np.zeros(self.segment.terms, np.int32)
+        return row_of(self.segment.columns._replace(numbers=self.numbers))
 
     @property
     def tier(self) -> int:
@@ -98,7 +110,9 @@ class SegmentStore:
         self.checked = 0
         self._parts: list[_Part] = []
         self._read: ReadFile | None = None
-        self._scratch = np.zeros(0, np.int32)
+        self._table: npt.NDArray[np.int64] | None = None
+        self._unloaded: list[int] = []
+        self._numbers = TermNumbers()
 
     def __len__(self) -> int:
         """Number of objects kept; those below the floor whose segment is not gone yet are among them."""
@@ -124,6 +138,7 @@ class SegmentStore:
         if part.t_max < self.floor:
             return
         self._parts.append(part)
+        self._table = None
         interval = self._interval_of(part)
         self._close_earlier(interval)
         self._merge_tiers(interval)
@@ -132,6 +147,7 @@ class SegmentStore:
         """Objects with timestamps below ``t`` are not returned any more; segments that hold no others are dropped."""
         self.floor = max(self.floor, t)
         self._parts = [part for part in self._parts if part.t_max >= self.floor]
+        self._table = None
 
     def _interval_of(self, part: _Part) -> int:
         return 0 if self.interval is None else part.t_max // self.interval
@@ -186,15 +202,11 @@ class SegmentStore:
 
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
         """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
-        ask = Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
-        found: list[RawRows] = []
-        for part in self._within(ask):
-            segment = self._segment(part)
-            positions, checked = segment.search(ask)
-            self.checked += checked
-            if len(positions):
-                found.append(segment.rows(positions))
-        return arrange(found, nearest=False)
+        ask = self._ask(region, keywords, t_after, t_last)
+        table = self._table_for(ask.t_after, t_last)
+        owners, positions, checked = search(table, *ask)
+        self.checked += checked
+        return rows_at(table, owners, positions)
 
     def nearest(
         self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
@@ -203,19 +215,13 @@ class SegmentStore:
 
         In order of (distance, t descending, id, x, y), with distances.
         """
-        ask = Ask.of(self.space, None, keywords, max(t_after, self.floor - 1), t_last)
-        found: list[RawRows] = []
-        reached = np.empty(0)
-        for part in sorted(self._within(ask), key=_size, reverse=True):
-            segment = self._segment(part)
-            positions, distances, checked = segment.search_nearest(x, y, k, ask, bound)
-            self.checked += checked
-            if len(positions):
-                found.append(segment.rows(positions, distances))
-                reached = np.sort(np.concatenate([reached, distances]))[:k]
-                if len(reached) == k:
-                    bound = min(bound, float(reached[-1]))
-        return arrange(found, nearest=True, limit=k)
+        after = max(t_after, self.floor - 1)
+        table = self._table_for(after, t_last)
+        owners, positions, distances, checked = search_nearest(
+            table, self.space.geographic, x, y, k, *pack(keywords), after, t_last, bound
+        )
+        self.checked += checked
+        return rows_at(table, owners, positions, distances)
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
@@ -224,29 +230,29 @@ class SegmentStore:
 
         Only counts above 0. An object counts a term once.
         """
-        ask = Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
-        words: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]] = []
-        counts: list[npt.NDArray[np.int64]] = []
-        for part in self._within(ask):
-            segment = self._segment(part)
-            if len(self._scratch) < segment.terms:
-                self._scratch = np.zeros(segment.terms, np.int32)
-            codes, numbers, checked = segment.count(ask, self._scratch)
-            self.checked += checked
-            if len(codes):
-                words.append(segment.vocabulary(codes))
-                counts.append(numbers)
-        if not words:
-            return pa.array([], pa.string()), np.empty(0, np.int64)
-        if len(words) == 1:
-            return wordtable.to_arrow(*words[0]), counts[0]
-        offsets, data = wordtable.concatenate(words)
-        merged, firsts = wordtable.union(offsets, data)
-        totals = _sums(merged, np.concatenate(counts), len(firsts))
-        return wordtable.to_arrow(*wordtable.gather(offsets, data, firsts)), totals
+        ask = self._ask(region, keywords, t_after, t_last)
+        table = self._table_for(ask.t_after, t_last)
+        if len(self._numbers) > 2 * int(table[:, NUMBERS_LENGTH].sum()):
+            self._forget_numbers()
+        (offsets, words), counts, checked = self._numbers.count(table, ask)
+        self.checked += checked
+        return to_arrow(offsets, words), counts
 
-    def _within(self, ask: Ask) -> list[_Part]:
-        return [part for part in self._parts if part.t_max > ask.t_after and part.t_min <= ask.t_last]
+    def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
+        return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
+
+    def _table_for(self, t_after: int, t_last: int) -> npt.NDArray[np.int64]:
+        """All segments as rows; those with objects in (t_after, t_last] are loaded, the kernels skip the others."""
+        if self._table is None:
+            self._table = np.array([part.row() for part in self._parts], np.int64).reshape(-1, ROW)
+            self._unloaded = [i for i, part in enumerate(self._parts) if part.segment is None]
+        for i in self._unloaded:
+            part = self._parts[i]
+            if part.t_max > t_after and part.t_min <= t_last:
+                self._segment(part)
+                self._table[i] = part.row()
+                self._unloaded = [other for other in self._unloaded if other != i]
+        return self._table
 
     def _segment(self, part: _Part) -> Segment:
         if part.segment is None:
@@ -254,6 +260,13 @@ class SegmentStore:
             assert self._read is not None
             part.segment = Segment.from_arrays(self.space, self._read(part.file)[0])
         return part.segment
+
+    def _forget_numbers(self) -> None:
+        """Start anew with the terms of the segments that there are now."""
+        self._numbers = TermNumbers()
+        for part in self._parts:
+            if part.numbers is not None:
+                part.numbers[:] = 0
 
     # -------------------------------------------------------------------------------------------------------- keeping
 
@@ -289,18 +302,6 @@ class SegmentStore:
         return store
 
 
-def _size(part: _Part) -> int:
-    return part.objects
-
-
-@kernel
-def _sums(codes: npt.NDArray[Any], numbers: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-    totals = np.zeros(n, np.int64)
-    for i in range(len(codes)):
-        totals[codes[i]] += numbers[i]
-    return totals
-
-
 def top_terms(terms: pa.StringArray, counts: npt.NDArray[np.int64], k: int) -> tuple[list[str], npt.NDArray[np.int64]]:
     """The k terms with the highest counts, ties by term; of all terms where there are fewer."""
     candidates = np.arange(len(counts))
@@ -314,10 +315,13 @@ def top_terms(terms: pa.StringArray, counts: npt.NDArray[np.int64], k: int) -> t
 
 def prepare() -> None:
     """Compile every kernel of segments and of their store."""
-    prepare_segment()
-    store = SegmentStore(Space.planar(0.0, 0.0, 1.0, 1.0))
-    for t in range(2):
-        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a",))]))
-    store.range_query(None, [], -1, 2)
-    store.nearest(0.0, 0.0, 1, [], -1, 2)
-    store.term_counts(None, [], -1, 2)
+    space = Space.planar(0.0, 0.0, 1.0, 1.0)
+    store = SegmentStore(space, capacity=16)
+    for t in range(FAN_IN):
+        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a", "b"))]))
+    everywhere = Box(0.0, 0.0, 1.0, 1.0)
+    store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
+    store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
+    store.term_counts(everywhere, [], -1, FAN_IN)
+    segment = Segment.build(space, ObjectBatch.of([]))
+    segment.words(segment.term_counts(None, [], -1, 1)[0])

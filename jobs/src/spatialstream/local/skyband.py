@@ -3,52 +3,59 @@
 What is reported, exactly. An answer is ordered by (distance, timestamp descending, id, x, y).
 
 - Without a window: a row whenever an arrival enters the k nearest.
-- With a window T, the answer at ``now`` is over objects with ``o.t`` in (now - T, now]: an object leaves at ``o.t + T``. All
-  that leave at one instant leave together, and before the arrivals of that instant; if they change the answer there is one
-  row with that instant as its time, provided that the query lives then. Then come the arrivals, one by one in the order of
-  (t, id, x, y), and a row for each that changes the answer. T = 0: nothing is ever in the window, and there are no rows.
+- With a window T, the answer at ``now`` is over objects with ``o.t`` in (now - T, now]: an object leaves at ``o.t +
+  T``. All that leave at one instant leave together, and before the arrivals of that instant; if they change the
+  answer there is one row with that instant as its time, provided that the query lives then. Then come the arrivals,
+  one by one in the order of (t, id, x, y), and a row for each that changes the answer. T = 0: nothing is ever in the
+  window, and there are no rows.
 - Objects count if ``start <= o.t < end``; at ``end`` and later there are no rows.
 
 Rows are ordered by (t, leaving before arrival, the arrival's id, x, y, the query's id), and hold the whole new answer.
 
-For a window it is enough to keep the *k-skyband* over (place in the order of answers, time of leaving): an object that k
-others beat, each nearer and leaving no earlier, is in no answer until it leaves (Mouratidis, Bakiras, Papadias, "Continuous
-monitoring of top-k queries over sliding windows", SIGMOD 2006). Its first k are the answer. Without a window nothing leaves,
-and the k-skyband is the answer.
+For a window it is enough to keep the *k-skyband* over (place in the order of answers, time of leaving): an object
+that k others beat, each nearer and leaving no earlier, is in no answer until it leaves (Mouratidis, Bakiras,
+Papadias, "Continuous monitoring of top-k queries over sliding windows", SIGMOD 2006). Its first k are the answer.
+Without a window nothing leaves, and the k-skyband is the answer.
 
-Cost: per arrival O(log s) comparisons and O(s) moves for a skyband of s objects (s = k without a window, about k ln(n / k)
-for n objects of random distances in the window); per row O(k), its size. State: 16 bytes per skyband entry and one copy of
-each object in any of them.
+Cost: per arrival O(log s) comparisons and O(s) moves for a skyband of s objects (s = k without a window, about k ln(n
+/ k) for n objects of random distances in the window); per row O(k), its size. State: 16 bytes per skyband entry and
+one copy of each object in any of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.columns import Strings, Table, compare_strings, earliest, rank_strings
+from spatialstream.local import columns
+from spatialstream.local.columns import Strings, Table, compare_strings, earliest, join, rank_strings
+from spatialstream.local.integers import wide
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.kernels import kernel
-from spatialstream.model.queries import QueryBatch
-from spatialstream.model.space import Space
+from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
+from spatialstream.model.space import WGS84, Space
 
 __all__ = ["Arrivals", "Changes", "NearestMerger", "prepare"]
 
 _NEVER = np.iinfo(np.int64).max
 _LEAST_SWEEP = 1 << 16
+_LEAST_BAND = 4
 
-_FIXED = {"number": np.int64, "k": np.int32, "window": np.int64, "start": np.int64}
-_CHANGING = {"end": np.int64, "count": np.int64, "leaving": np.int64}
-_COLUMNS = {**_FIXED, **_CHANGING, "offset": np.int64, "capacity": np.int64, "touched": np.bool_}
+_FIXED = {"number": np.int64, "k": np.int64, "window": np.int64, "start": np.int64}
+_CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64}
 _PLACES = {"t": np.int64, "x": np.float64, "y": np.float64}
+_BANDS = ("objects", "distances", "beaten")
+_DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +82,7 @@ class Arrivals:
         return len(self.number)
 
     @staticmethod
-    def concat(parts: list[Arrivals]) -> Arrivals:
+    def concat(parts: Sequence[Arrivals]) -> Arrivals:
         """All pairs of ``parts`` (of the slots, say)."""
         if len(parts) == 1:
             return parts[0]
@@ -119,217 +126,326 @@ class Changes:
         return len(self.number)
 
 
+class _Queries(NamedTuple):
+    """Columns of the queries; the skyband of query r is ``size[r]`` entries from ``offset[r]`` on, nearest first.
+
+    ``leaving`` is when the first entry leaves, or earlier.
+    """
+
+    k: Ints
+    window: Ints
+    start: Ints
+    end: Ints
+    offset: Ints
+    capacity: Ints
+    size: Ints
+    leaving: Ints
+    touched: npt.NDArray[np.bool_]
+
+
+class _Placed(NamedTuple):
+    """Columns of the objects but for their ids."""
+
+    t: Ints
+    x: Floats
+    y: Floats
+
+
+class _Objects(NamedTuple):
+    """Columns of the objects."""
+
+    t: Ints
+    x: Floats
+    y: Floats
+    id_offsets: Ints
+    id_bytes: npt.NDArray[np.uint8]
+
+
+class _Bands(NamedTuple):
+    """The skybands of all queries, nearest first: object, distance, and how many others beat it.
+
+    ``top[0]`` is where free space begins.
+    """
+
+    objects: Positions
+    distances: Floats
+    beaten: Positions
+    top: Ints
+
+
+class _Pairs(NamedTuple):
+    """Arrivals of queries: object, distance, and rank of the object in the order of arrival."""
+
+    objects: Positions
+    distances: Floats
+    ranks: Ints
+
+
+class _Answers(NamedTuple):
+    """Changed answers: query, time, rank of the arrival (-1: objects left), end of the answer; and objects, distances.
+
+    ``size`` is how many answers there are, and how many objects in them.
+    """
+
+    rows: Ints
+    t: Ints
+    ranks: Ints
+    ends: Ints
+    objects: Positions
+    distances: Floats
+    size: Ints
+
+
 @kernel
-def _before(
-    a: int, a_distance: float, b: int, b_distance: float, t: Ints, x: Floats, y: Floats, ids: Ints, data: Any
-) -> bool:
+def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: float) -> bool:
     """Whether object a comes before object b in the order of answers."""
     if a_distance != b_distance:
         return a_distance < b_distance
-    if t[a] != t[b]:
-        return t[a] > t[b]
-    order = compare_strings(ids, data, np.int64(a), np.int64(b))
+    if objects.t[a] != objects.t[b]:
+        return bool(objects.t[a] > objects.t[b])
+    order = compare_strings(objects.id_offsets, objects.id_bytes, wide(a), wide(b))
     if order != 0:
         return order < 0
-    if x[a] != x[b]:
-        return x[a] < x[b]
-    return y[a] < y[b]
+    if objects.x[a] != objects.x[b]:
+        return bool(objects.x[a] < objects.x[b])
+    return bool(objects.y[a] < objects.y[b])
+
+
+@kernel
+def _place(objects: _Objects, entries: Positions, distances: Floats, base: int, size: int, o: int, d: float) -> int:
+    """How many of ``size`` entries from ``base`` on come before object o, which is at distance d; an equal one does."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        other = distances[base + middle]
+        if d < other or (d == other and _before(objects, o, d, entries[base + middle], other)):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def _enlarge(queries: _Queries, bands: _Bands, r: int) -> _Bands:
+    """Move the full skyband of query r to twice as much room; returns the storage, which may have grown."""
+    wanted = max(_LEAST_BAND, 2 * queries.capacity[r])
+    if queries.window[r] < 0:
+        wanted = min(wanted, queries.k[r])
+    top, base = bands.top[0], queries.offset[r]
+    if top + wanted > len(bands.objects):
+        room = max(top + wanted, 2 * len(bands.objects))
+        objects, distances, beaten = np.empty(room, np.int32), np.empty(room, np.float64), np.empty(room, np.int32)
+        objects[:top] = bands.objects[:top]
+        distances[:top] = bands.distances[:top]
+        beaten[:top] = bands.beaten[:top]
+        bands = _Bands(objects, distances, beaten, bands.top)
+    for j in range(queries.size[r]):
+        bands.objects[top + j] = bands.objects[base + j]
+        bands.distances[top + j] = bands.distances[base + j]
+        bands.beaten[top + j] = bands.beaten[base + j]
+    queries.offset[r], queries.capacity[r] = top, wanted
+    bands.top[0] = top + wanted
+    return bands
+
+
+@kernel
+def _leave(objects: _Objects, queries: _Queries, bands: _Bands, r: int, now: int) -> bool:
+    """Take what has left the window of query r by ``now`` out of its skyband; whether the answer is another."""
+    times, entries, distances, beaten = objects.t, bands.objects, bands.distances, bands.beaten
+    base, window = queries.offset[r], queries.window[r]
+    changed, kept, leaving = False, base, _NEVER
+    for j in range(base, base + queries.size[r]):
+        leaves = times[entries[j]] + window
+        if leaves <= now:
+            changed = changed or j - base < queries.k[r]
+        else:
+            leaving = min(leaving, leaves)
+            entries[kept] = entries[j]
+            distances[kept] = distances[j]
+            beaten[kept] = beaten[j]
+            kept += 1
+    queries.size[r] = kept - base
+    queries.leaving[r] = leaving
+    queries.touched[r] = True
+    return changed
+
+
+@kernel
+def _thin(objects: _Objects, queries: _Queries, bands: _Bands, r: int, at: int, t: int) -> int:
+    """Before an object of time t comes in at place ``at`` of the skyband of query r: drop what k others now beat.
+
+    Returns how many beat the object itself; k or more: it must not come in, and nothing was changed.
+    """
+    times, entries, distances, beaten = objects.t, bands.objects, bands.distances, bands.beaten
+    base, k, beats = queries.offset[r], queries.k[r], 0
+    for j in range(base, base + at):
+        if times[entries[j]] >= t:
+            beats += 1
+    if beats >= k:
+        return beats
+    kept = base + at
+    for j in range(base + at, base + queries.size[r]):
+        by = wide(beaten[j])
+        if times[entries[j]] <= t:
+            by += 1
+        if by < k:
+            entries[kept] = entries[j]
+            distances[kept] = distances[j]
+            beaten[kept] = by
+            kept += 1
+    queries.size[r] = kept - base
+    return beats
+
+
+@kernel
+def _insert(bands: _Bands, base: int, at: int, size: int, o: int, d: float, beats: int) -> None:
+    """Put an entry at place ``at`` of a skyband of ``size`` from ``base`` on, which has room for it."""
+    entries, distances, beaten = bands.objects, bands.distances, bands.beaten
+    for j in range(base + size, base + at, -1):
+        entries[j] = entries[j - 1]
+        distances[j] = distances[j - 1]
+        beaten[j] = beaten[j - 1]
+    entries[base + at] = o
+    distances[base + at] = d
+    beaten[base + at] = beats
+
+
+@kernel
+def _roomy(answers: _Answers, more: int) -> _Answers:
+    """The same answers, with room for one more that has ``more`` objects."""
+    found, size = answers.size
+    room = 2 * found + 1024
+    rows, t, ranks, ends = (
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+    )
+    rows[:found] = answers.rows[:found]
+    t[:found] = answers.t[:found]
+    ranks[:found] = answers.ranks[:found]
+    ends[:found] = answers.ends[:found]
+    room = 2 * size + 1024 + more
+    objects, distances = np.empty(room, np.int32), np.empty(room, np.float64)
+    objects[:size] = answers.objects[:size]
+    distances[:size] = answers.distances[:size]
+    return _Answers(rows, t, ranks, ends, objects, distances, answers.size)
+
+
+@kernel
+def _note(
+    answers: _Answers, entries: Positions, distances: Floats, r: int, t: int, rank: int, base: int, count: int
+) -> None:
+    """Add the answer of query r, which is ``count`` entries from ``base`` on; there is room for it."""
+    found, size = answers.size
+    shown, shown_distances = answers.objects, answers.distances
+    for j in range(count):
+        shown[size + j] = entries[base + j]
+        shown_distances[size + j] = distances[base + j]
+    answers.rows[found] = r
+    answers.t[found] = t
+    answers.ranks[found] = rank
+    answers.ends[found] = size + count
+    answers.size[0] = found + 1
+    answers.size[1] = size + count
 
 
 @kernel
 def _replay(
-    rows: Ints,
-    firsts: Ints,
-    pair_object: npt.NDArray[np.int32],
-    pair_distance: Floats,
-    pair_rank: Ints,
-    horizon: int,
-    t: Ints,
-    x: Floats,
-    y: Floats,
-    ids: Ints,
-    data: npt.NDArray[np.uint8],
-    k: npt.NDArray[np.int32],
-    window: Ints,
-    start: Ints,
-    end: Ints,
-    offset: Ints,
-    capacity: Ints,
-    count: Ints,
-    leaving: Ints,
-    touched: npt.NDArray[np.bool_],
-    objects: npt.NDArray[np.int32],
-    distances: Floats,
-    beaten: npt.NDArray[np.int32],
-    top: int,
-) -> Any:
-    """Replay arrivals and leavings of ``rows``, each with the pairs ``firsts[i]:firsts[i + 1]`` in order of arrival.
+    rows: Ints, firsts: Ints, pairs: _Pairs, horizon: int, objects: _Objects, queries: _Queries, bands: _Bands
+) -> tuple[_Bands, _Answers]:
+    """Replay what arrives and leaves for ``rows[i]``, with the pairs ``firsts[i]:firsts[i + 1]`` in order of arrival.
 
-    Returns the storage of the skybands (objects, distances, beaten, top), and the rows of results: row, t, rank (-1: leaving),
-    end of its answer in the last two, answers' objects and distances.
+    Returns the skybands' storage, which may have grown, and the changed answers, query by query.
     """
-    found, size = 0, 0
-    out_row, out_t = np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_rank, out_end = np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_object, out_distance = np.empty(8192, np.int32), np.empty(8192, np.float64)
+    empty = np.empty(0, np.int64)
+    answers = _Answers(
+        empty, empty, empty, empty, np.empty(0, np.int32), np.empty(0, np.float64), np.zeros(2, np.int64)
+    )
     for i in range(len(rows)):
-        r = rows[i]
-        at = firsts[i]
-        last = firsts[i + 1]
+        r, at, last = rows[i], firsts[i], firsts[i + 1]
         while True:
-            # the next event of this query: a leaving, if it is not later than the next arrival
-            until = horizon if at == last else t[pair_object[at]]
-            changed = False
-            now = until
-            rank = np.int64(-1)
-            base = offset[r]
-            if window[r] >= 0 and leaving[r] <= until:
-                now = leaving[r]
-                kept = 0
-                leaving[r] = _NEVER
-                for j in range(count[r]):
-                    expiry = t[objects[base + j]] + window[r]
-                    if expiry <= now:
-                        changed = changed or j < k[r]
-                    else:
-                        leaving[r] = min(leaving[r], expiry)
-                        objects[base + kept] = objects[base + j]
-                        distances[base + kept] = distances[base + j]
-                        beaten[base + kept] = beaten[base + j]
-                        kept += 1
-                count[r] = kept
-                touched[r] = True
-                changed = changed and now < end[r]
+            # the next event: a leaving, if it is not later than the next arrival
+            until = horizon if at == last else objects.t[pairs.objects[at]]
+            if queries.window[r] >= 0 and queries.leaving[r] <= until:
+                now, rank = queries.leaving[r], wide(np.int32(-1))
+                if not _leave(objects, queries, bands, r, now) or now >= queries.end[r]:
+                    continue
             elif at == last:
                 break
             else:
-                o = pair_object[at]
-                d = pair_distance[at]
-                rank = pair_rank[at]
+                o, d, now, rank = pairs.objects[at], pairs.distances[at], until, pairs.ranks[at]
                 at += 1
-                if now < start[r] or now >= end[r] or window[r] == 0:
+                if now < queries.start[r] or now >= queries.end[r] or queries.window[r] == 0:
                     continue
-                low, high = 0, count[r]
-                while low < high:
-                    middle = (low + high) // 2
-                    if _before(o, d, objects[base + middle], distances[base + middle], t, x, y, ids, data):
-                        high = middle
-                    else:
-                        low = middle + 1
-                if window[r] < 0:
-                    if low >= k[r]:
+                base, beats = queries.offset[r], 0
+                place = _place(objects, bands.objects, bands.distances, base, queries.size[r], o, d)
+                if queries.window[r] < 0:
+                    if place >= queries.k[r]:
                         continue
-                    kept = min(count[r], np.int64(k[r]) - 1)
-                    beats = 0
+                    queries.size[r] = min(queries.size[r], queries.k[r] - 1)
                 else:
-                    beats = 0
-                    for j in range(low):
-                        if t[objects[base + j]] >= now:
-                            beats += 1
-                    if beats >= k[r]:
+                    beats = _thin(objects, queries, bands, r, place, now)
+                    if beats >= queries.k[r]:
                         continue
-                    kept = low
-                    for j in range(low, count[r]):
-                        more = beaten[base + j] + (1 if t[objects[base + j]] <= now else 0)
-                        if more < k[r]:
-                            objects[base + kept] = objects[base + j]
-                            distances[base + kept] = distances[base + j]
-                            beaten[base + kept] = more
-                            kept += 1
-                    leaving[r] = min(leaving[r], now + window[r])
-                if kept == capacity[r]:
-                    wanted = max(np.int64(4), 2 * capacity[r])
-                    if window[r] < 0:
-                        wanted = min(wanted, np.int64(k[r]))
-                    if top + wanted > len(objects):
-                        room = max(top + wanted, 2 * len(objects))
-                        more_objects = np.empty(room, np.int32)
-                        more_distances = np.empty(room, np.float64)
-                        more_beaten = np.empty(room, np.int32)
-                        more_objects[:top] = objects[:top]
-                        more_distances[:top] = distances[:top]
-                        more_beaten[:top] = beaten[:top]
-                        objects = more_objects
-                        distances = more_distances
-                        beaten = more_beaten
-                    for j in range(kept):
-                        objects[top + j] = objects[base + j]
-                        distances[top + j] = distances[base + j]
-                        beaten[top + j] = beaten[base + j]
-                    base = top
-                    offset[r] = top
-                    capacity[r] = wanted
-                    top += wanted
-                for j in range(kept, low, -1):
-                    objects[base + j] = objects[base + j - 1]
-                    distances[base + j] = distances[base + j - 1]
-                    beaten[base + j] = beaten[base + j - 1]
-                objects[base + low] = o
-                distances[base + low] = d
-                beaten[base + low] = beats
-                count[r] = kept + 1
-                touched[r] = True
-                changed = low < k[r]
-            if not changed:
-                continue
-            if found == len(out_row):
-                room = 2 * found
-                more_row, more_t = np.empty(room, np.int64), np.empty(room, np.int64)
-                more_rank, more_end = np.empty(room, np.int64), np.empty(room, np.int64)
-                more_row[:found] = out_row
-                more_t[:found] = out_t
-                more_rank[:found] = out_rank
-                more_end[:found] = out_end
-                out_row, out_t, out_rank, out_end = more_row, more_t, more_rank, more_end
-            shown = min(count[r], np.int64(k[r]))
-            if size + shown > len(out_object):
-                room = max(size + shown, 2 * len(out_object))
-                more_out_object, more_out_distance = np.empty(room, np.int32), np.empty(room, np.float64)
-                more_out_object[:size] = out_object[:size]
-                more_out_distance[:size] = out_distance[:size]
-                out_object, out_distance = more_out_object, more_out_distance
-            for j in range(shown):
-                out_object[size + j] = objects[base + j]
-                out_distance[size + j] = distances[base + j]
-            size += shown
-            out_row[found] = r
-            out_t[found] = now
-            out_rank[found] = rank
-            out_end[found] = size
-            found += 1
-    return (
-        objects,
-        distances,
-        beaten,
-        top,
-        out_row[:found],
-        out_t[:found],
-        out_rank[:found],
-        out_end[:found],
-        out_object[:size],
-        out_distance[:size],
-    )
+                    queries.leaving[r] = min(queries.leaving[r], now + queries.window[r])
+                if queries.size[r] == queries.capacity[r]:
+                    bands = _enlarge(queries, bands, r)
+                _insert(bands, queries.offset[r], place, queries.size[r], o, d, beats)
+                queries.size[r] += 1
+                queries.touched[r] = True
+                if place >= queries.k[r]:
+                    continue
+            shown = min(queries.size[r], queries.k[r])
+            if answers.size[0] == len(answers.rows) or answers.size[1] + shown > len(answers.objects):
+                answers = _roomy(answers, shown)
+            _note(answers, bands.objects, bands.distances, r, now, rank, queries.offset[r], shown)
+    return bands, answers
 
 
 @kernel
-def _pack(
-    rows: Ints, offset: Ints, count: Ints, objects: npt.NDArray[np.int32], distances: Floats, beaten: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int32]]:
+def _arrange(
+    order: Ints, answers: _Answers, objects: _Objects
+) -> tuple[npt.NDArray[np.int32], Ints, Ints, Floats, Floats, Floats]:
+    """Answers in another order: offsets, and object, t, x, y and distance of each entry."""
+    offsets = np.zeros(len(order) + 1, np.int32)
+    size = answers.size[1]
+    shown, t = np.empty(size, np.int64), np.empty(size, np.int64)
+    x, y, distances = np.empty(size, np.float64), np.empty(size, np.float64), np.empty(size, np.float64)
+    ends, entries, entry_distances = answers.ends, answers.objects, answers.distances
+    object_t, object_x, object_y = objects.t, objects.x, objects.y
+    at = 0
+    for i in range(len(order)):
+        first = ends[order[i] - 1] if order[i] > 0 else 0
+        for j in range(first, ends[order[i]]):
+            o = wide(entries[j])
+            shown[at] = o
+            t[at] = object_t[o]
+            x[at] = object_x[o]
+            y[at] = object_y[o]
+            distances[at] = entry_distances[j]
+            at += 1
+        offsets[i + 1] = at
+    return offsets, shown, t, x, y, distances
+
+
+@kernel
+def _pack(rows: Ints, offset: Ints, count: Ints, bands: _Bands) -> _Bands:
     """The skybands of rows, one after the other."""
     total = 0
     for r in rows:
         total += count[r]
-    out_objects = np.empty(total, np.int32)
-    out_distances = np.empty(total, np.float64)
-    out_beaten = np.empty(total, np.int32)
+    packed = _Bands(
+        np.empty(total, np.int32), np.empty(total, np.float64), np.empty(total, np.int32), np.full(1, total)
+    )
     at = 0
     for r in rows:
-        for j in range(count[r]):
-            out_objects[at] = objects[offset[r] + j]
-            out_distances[at] = distances[offset[r] + j]
-            out_beaten[at] = beaten[offset[r] + j]
+        for j in range(offset[r], offset[r] + count[r]):
+            packed.objects[at] = bands.objects[j]
+            packed.distances[at] = bands.distances[j]
+            packed.beaten[at] = bands.beaten[j]
             at += 1
-    return out_objects, out_distances, out_beaten
+    return packed
 
 
 class NearestMerger:
@@ -341,10 +457,9 @@ class NearestMerger:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._queries, self._names = Table(_COLUMNS), Strings()
+        self._queries, self._names = Table({**_FIXED, **_CHANGING, **_DERIVED}), Strings()
         self._objects, self._ids = Table(_PLACES), Strings()
-        self._entries = np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32)
-        self._top = 0
+        self._bands = _Bands(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32), np.zeros(1, np.int64))
         self._swept = 0  # objects kept at the last sweep
         self._journal = Journal("nearest")
         self._saved = 0, 0  # queries and objects of which the journal knows
@@ -368,12 +483,10 @@ class NearestMerger:
             numbers: int64[n], distinct, none of them registered before.
             ids: Arrow utf8[n], reported with their changes.
             queries: n CKQs.
-            start, end: int64[n]: objects with ``start <= o.t < end`` count.
+            start: int64[n]: objects with ``start <= o.t < end`` count.
+            end: int64[n].
         """
         n = len(numbers)
-        if n == 0:
-            return
-        zeros = np.zeros(n, np.int64)
         self._names.append(ids)
         self._queries.append(
             {
@@ -381,11 +494,9 @@ class NearestMerger:
                 "k": queries.k,
                 "window": queries.window,
                 "start": start,
+                **_unset(n),
                 "end": end,
-                "count": zeros,
                 "leaving": np.full(n, _NEVER),
-                "offset": zeros,
-                "capacity": zeros,
                 "touched": np.ones(n, np.bool_),
             }
         )
@@ -394,7 +505,8 @@ class NearestMerger:
         """Cancel queries: nothing at t or later counts or is reported. Unknown numbers are ignored.
 
         Args:
-            numbers, t: int64[n].
+            numbers: int64[n].
+            t: int64[n].
         """
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
@@ -404,84 +516,57 @@ class NearestMerger:
         """Take the arrivals of an epoch, and let objects leave until ``horizon``.
 
         Args:
-            arrivals: from all slots; none earlier than the horizon of the call before. Pairs with unknown queries are ignored.
-            horizon: last timestamp of the epoch; no arrival is later.
+            arrivals: from all slots; none earlier than the last horizon. Pairs with unknown queries are ignored.
+            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it.
         """
-        row, pairs, pair_objects, rank = self._sorted(arrivals)
+        row, pairs = self._sorted(arrivals)
         queries = self._queries
         due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
         rows = np.union1d(row, due)
         firsts = np.append(np.searchsorted(row, rows), len(row))
-        *entries, top, out_row, out_t, out_rank, out_end, out_object, out_distance = _replay(
-            rows,
-            firsts,
-            pair_objects,
-            arrivals.distance[pairs],
-            rank,
-            horizon,
-            *(self._objects[name] for name in _PLACES),
-            self._ids.offsets,
-            self._ids.data,
-            *(queries[name] for name in ("k", "window", "start", "end", "offset", "capacity", "count", "leaving", "touched")),
-            *self._entries,
-            self._top,
-        )
-        self._entries, self._top = (entries[0], entries[1], entries[2]), top
-        changes = self._changes(out_row, out_t, out_rank, out_end, out_object, out_distance)
+        objects = _Objects(*self._objects.view(_Placed), self._ids.offsets, self._ids.data)
+        self._bands, answers = _replay(rows, firsts, pairs, horizon, objects, queries.view(_Queries), self._bands)
+        changes = self._changes(answers, objects)
         self._drop(horizon)
         return changes
 
-    def _sorted(self, arrivals: Arrivals) -> tuple[Ints, Ints, npt.NDArray[np.int32], Ints]:
-        """Adds the arrivals' objects, and gives the pairs by query, then in order of arrival.
-
-        Returns:
-            Row of the query, position in ``arrivals``, object, and rank of the object in the order (t, id, x, y).
-        """
-        order = np.lexsort((arrivals.y, arrivals.x, rank_strings(arrivals.ids), arrivals.t))
-        same = np.ones(len(order), np.bool_)
-        if len(order):
-            same[0] = False
-        id_rank = rank_strings(arrivals.ids)[order]
-        t, x, y = arrivals.t[order], arrivals.x[order], arrivals.y[order]
-        for column in (t, id_rank, x, y):
-            same[1:] &= column[1:] == column[:-1]
-        rank = np.cumsum(~same)
-        first = order[~same]
-        base = self._objects.append({"t": arrivals.t[first], "x": arrivals.x[first], "y": arrivals.y[first]})
+    def _sorted(self, arrivals: Arrivals) -> tuple[Ints, _Pairs]:
+        """Add the arrivals' objects; the query's row of each pair, and the pairs by row, then in order of arrival."""
+        id_rank = rank_strings(arrivals.ids)
+        order = np.lexsort((arrivals.y, arrivals.x, id_rank, arrivals.t))
+        new = np.zeros(len(order), np.bool_)
+        new[:1] = True
+        for column in (arrivals.t, id_rank, arrivals.x, arrivals.y):
+            new[1:] |= column[order[1:]] != column[order[:-1]]
+        first, rank = order[new], np.cumsum(new) - 1
+        base = self._objects.append({name: getattr(arrivals, name)[first] for name in _PLACES})
         self._ids.append(arrivals.ids.take(pa.array(first)))
-        numbers = self._queries["number"]
-        by_number = np.argsort(numbers, kind="stable")
-        if len(numbers) == 0:
-            order = order[:0]
-        wanted = arrivals.number[order]
-        place = np.minimum(np.searchsorted(numbers[by_number], wanted), len(numbers) - 1)
-        row = by_number[place]
-        known = np.flatnonzero(numbers[row] == wanted)
-        by_row = known[np.argsort(row[known], kind="stable")]
-        return row[by_row], order[by_row], (base + rank[by_row] - 1).astype(np.int32), rank[by_row]
-
-    def _changes(
-        self, row: Ints, t: Ints, rank: Ints, end: Ints, objects: npt.NDArray[np.int32], distance: Floats
-    ) -> Changes:
-        """Put rows of results in order, and the objects' columns in place of their numbers."""
-        names = self._names.arrow(row)
-        order = np.lexsort((rank_strings(names), rank, t))
-        lengths = np.diff(end, prepend=0)
-        offsets = np.zeros(len(row) + 1, np.int32)
-        np.cumsum(lengths[order], out=offsets[1:])
-        entry = np.repeat((end - lengths)[order] - offsets[:-1], lengths[order]) + np.arange(offsets[-1])
-        shown = objects[entry].astype(np.int64)
-        return Changes(
-            self._queries["number"][row[order]],
-            names.take(pa.array(order)),
-            t[order],
-            offsets,
-            self._ids.arrow(shown),
-            self._objects["t"][shown],
-            self._objects["x"][shown],
-            self._objects["y"][shown],
-            distance[entry],
+        row = self._rows_of(arrivals.number[order])
+        by_row = np.argsort(row, kind="stable")
+        by_row = by_row[np.searchsorted(row[by_row], 0) :]
+        pairs = _Pairs(
+            (base + rank[by_row]).astype(np.int32), arrivals.distance[order[by_row]], rank[by_row].astype(np.int64)
         )
+        return row[by_row], pairs
+
+    def _rows_of(self, wanted: Ints) -> Ints:
+        """The row of each number; -1 where it is unknown."""
+        numbers = self._queries["number"]
+        if not len(numbers):
+            return np.full(len(wanted), -1)
+        by_number = np.argsort(numbers, kind="stable")
+        row = by_number[np.minimum(np.searchsorted(numbers[by_number], wanted), len(numbers) - 1)]
+        return np.where(numbers[row] == wanted, row, -1)
+
+    def _changes(self, answers: _Answers, objects: _Objects) -> Changes:
+        """Put changed answers in order, and the objects' columns in place of their positions."""
+        found = int(answers.size[0])
+        row, t = answers.rows[:found], answers.t[:found]
+        names = self._names.arrow(row)
+        order = np.lexsort((rank_strings(names), answers.ranks[:found], t))
+        offsets, shown, object_t, x, y, distance = _arrange(order, answers, objects)
+        number, ids = self._queries["number"][row[order]], self._ids.arrow(shown)
+        return Changes(number, names.take(pa.array(order)), t[order], offsets, ids, object_t, x, y, distance)
 
     def _drop(self, horizon: int) -> None:
         """Drop finished queries and objects in no skyband, once there are many."""
@@ -493,27 +578,21 @@ class NearestMerger:
 
     def _compact(self, rows: Ints) -> None:
         """Keep only the given queries, and the objects in their skybands."""
-        objects, distances, beaten = self._packed(rows)
-        used, objects_now = np.unique(objects, return_inverse=True)
+        packed = self._packed(rows)
+        used, position = np.unique(packed.objects, return_inverse=True)
+        self._bands = packed._replace(objects=position.astype(np.int32))
         self._objects.take(used)
         self._ids.take(used.astype(np.int64))
         self._queries.take(rows)
         self._names.take(rows)
-        self._adopt(objects_now.astype(np.int32), distances, beaten)
-        self._swept = len(self._objects)
-
-    def _packed(self, rows: Ints) -> tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int32]]:
-        packed: tuple[npt.NDArray[np.int32], Floats, npt.NDArray[np.int32]] = _pack(
-            rows, self._queries["offset"], self._queries["count"], *self._entries
-        )
-        return packed
-
-    def _adopt(self, objects: npt.NDArray[np.int32], distances: Floats, beaten: npt.NDArray[np.int32]) -> None:
-        """Take packed skybands as the storage of all rows."""
-        count = self._queries["count"]
+        count = self._queries["size"]
         self._queries["offset"][:] = np.cumsum(count) - count
         self._queries["capacity"][:] = count
-        self._entries, self._top = (objects, distances, beaten), len(objects)
+        self._swept = len(self._objects)
+
+    def _packed(self, rows: Ints) -> _Bands:
+        packed: _Bands = _pack(rows, self._queries["offset"], self._queries["size"], self._bands)
+        return packed
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -533,15 +612,13 @@ class NearestMerger:
 
     def _rows(self, rows: Ints, queries: int, objects: int) -> Arrays:
         """What changes of the rows, and the queries and objects from the given positions on."""
-        entries = self._packed(rows)
+        packed = self._packed(rows)
         name_offsets, names = self._names.part(queries)
         id_offsets, ids = self._ids.part(objects)
         return {
             "rows": rows,
             **{name: self._queries[name][rows] for name in _CHANGING},
-            "entry_object": entries[0],
-            "entry_distance": entries[1],
-            "entry_beaten": entries[2],
+            **{f"band_{name}": getattr(packed, name) for name in _BANDS},
             **{name: self._queries[name][queries:] for name in _FIXED},
             "name_offsets": name_offsets,
             "names": names,
@@ -555,39 +632,40 @@ class NearestMerger:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._journal = Journal.open("nearest", manifest["journal"])
-        self._apply(self._journal.base(read))
-        for delta in self._journal.deltas(read):
-            self._apply(delta)
+        saved = [self._journal.base(read), *self._journal.deltas(read)]
+        for arrays in saved:
+            self._apply(arrays)
+        objects, distances, beaten = (join([arrays[f"band_{name}"] for arrays in saved]) for name in _BANDS)
+        self._bands = _Bands(objects, distances, beaten, np.full(1, len(objects)))
         self._saved, self._swept = (len(self._queries), len(self._objects)), manifest["swept"]
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        rows, new, count = saved["rows"], len(saved["number"]), saved["count"]
-        unset = {name: np.zeros(new, dtype) for name, dtype in _COLUMNS.items() if name not in _FIXED}
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **unset})
+        """Take rows of a base or delta, whose skybands come after those before."""
+        rows, count = saved["rows"], saved["size"]
+        new = len(saved["number"])
+        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(new)})
         self._names.extend(saved["name_offsets"], saved["names"])
         self._objects.append({name: saved[f"object_{name}"] for name in _PLACES})
         self._ids.extend(saved["id_offsets"], saved["ids"])
+        queries, top = self._queries, self._bands.top
         for name in _CHANGING:
-            self._queries[name][rows] = saved[name]
-        self._queries["capacity"][rows] = count
-        self._queries["offset"][rows] = self._top + np.cumsum(count) - count
-        new_entries = saved["entry_object"], saved["entry_distance"], saved["entry_beaten"]
-        old = tuple(entries[: self._top] for entries in self._entries)
-        self._entries = tuple(map(np.concatenate, zip(old, new_entries, strict=True))) if self._top else new_entries  # type: ignore[assignment]
-        self._top = len(self._entries[0])
+            queries[name][rows] = saved[name]
+        queries["capacity"][rows] = count
+        queries["offset"][rows] = top[0] + np.cumsum(count) - count
+        top[0] += int(count.sum())
+
+
+def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
+    return {name: np.zeros(n, dtype) for name, dtype in {**_CHANGING, **_DERIVED}.items()}
 
 
 def prepare() -> None:
-    """Compile the kernels of this module."""
-    from spatialstream.local import columns
-    from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query
-    from spatialstream.model.space import WGS84
-
+    """Compile the kernels of this module and of those it uses."""
     columns.prepare()
     merger = NearestMerger(WGS84)
     queries = QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True, 5))])
-    zero = np.zeros(1, np.int64)
+    zero, origin = np.zeros(1, np.int64), np.zeros(1)
     merger.register(zero, queries.ids, queries, zero, zero + 9)
-    merger.apply(Arrivals(zero, pa.array(["a"], pa.string()), zero, np.zeros(1), np.zeros(1), np.zeros(1)), 0)
+    merger.apply(Arrivals(zero, pa.array(["a"], pa.string()), zero, origin, origin, origin), 0)
     merger._compact(zero)

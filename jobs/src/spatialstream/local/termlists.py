@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.addresses import Columns
 from spatialstream.local.integers import wide
 from spatialstream.model.kernels import kernel
 
@@ -132,7 +133,7 @@ def decode_sets(
 
 
 @kernel
-def has_all(s: Any, position: int, wanted: npt.NDArray[Any]) -> bool:
+def has_all(s: Columns, position: int, wanted: npt.NDArray[Any]) -> bool:
     """Whether the set at a position of segment ``s`` holds all of the ascending codes ``wanted`` (int64)."""
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0

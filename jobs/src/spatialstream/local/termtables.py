@@ -14,26 +14,29 @@ Cost: about 8 bytes of tables an object; counting is O(entries of the tables + t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.integers import wide
 from spatialstream.local.termlists import get_unit, put_unit
+from spatialstream.local.wordtable import Strings, add_word, gather, resized, slots_of
 from spatialstream.local.zorder import LEVELS, node_start
 from spatialstream.local.zranges import ranges, search
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 
-__all__ = ["AGGREGATE", "count_terms", "term_tables"]
+__all__ = ["AGGREGATE", "TermNumbers", "count_codes", "term_tables"]
 
 AGGREGATE = 8192
 """Least number of objects of a node that has a table."""
 
 
 @kernel
-def _add_set(s: Any, position: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
+def _add_set(s: Columns, position: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
     """Count the terms of one object; ``touched[:m]`` lists the codes counted so far. Returns the new m."""
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0
@@ -48,7 +51,7 @@ def _add_set(s: Any, position: int, counts: npt.NDArray[Any], touched: npt.NDArr
 
 
 @kernel
-def _add_table(s: Any, table: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
+def _add_table(s: Columns, table: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
     at, end = s.table_offsets[table], s.table_offsets[table + 1]
     code = 0
     while at < end:
@@ -69,8 +72,9 @@ def _key(lo: int, hi: int) -> int:
 
 
 @kernel
-def term_tables(s: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """The tables of a segment: ascending keys int64[m], offsets int64[m + 1], units uint16."""
+def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """The tables of the segment in row 0: ascending keys int64[m], offsets int64[m + 1], units uint16."""
+    s = columns_at(table, 0)
     terms = len(s.word_offsets) - 1
     keys = np.empty(len(s.x) // AGGREGATE * LEVELS + 1, np.int64)
     offsets = np.zeros(len(keys) + 1, np.int64)
@@ -115,8 +119,9 @@ def term_tables(s: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray
 
 
 @kernel
-def count_terms(
-    s: Any,
+def _count(
+    table: npt.NDArray[Any],
+    row: int,
     geographic: bool,
     kind: int,
     shape: npt.NDArray[Any],
@@ -126,29 +131,15 @@ def count_terms(
     t_after: int,
     t_last: int,
     counts: npt.NDArray[Any],
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-    """How many objects of a range-keyword search have each term.
-
-    Args:
-        s: columns of a segment.
-        geographic: kind of space.
-        kind: of region.
-        shape: float64[4], its numbers.
-        boxes: float64[m, 4], its covering boxes.
-        word_offsets: of the keywords.
-        words: of the keywords.
-        t_after: objects have t > t_after
-        t_last: and t <= t_last.
-        counts: int32, at least one for each term of the segment, all 0; all 0 again afterwards.
-
-    Returns:
-        codes int32 in no particular order, their counts int64 (at least 1), and how many objects were checked.
-    """
-    touched = np.empty(len(s.word_offsets) - 1, np.int32)
-    m = 0
-    checked = 0
+    touched: npt.NDArray[Any],
+) -> tuple[int, int]:
+    """Count one segment's terms in ``counts``: (how many codes there are in ``touched``, objects checked)."""
+    s = columns_at(table, row)
+    m, checked = 0, 0
     if len(word_offsets) > 1:
-        found, checked = search(s, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last)
+        _, found, checked = search(
+            table[row : row + 1], geographic, kind, shape, boxes, word_offsets, words, t_after, t_last
+        )
         for i in range(len(found)):
             m = _add_set(s, found[i], counts, touched, m)
     elif t_after < s.t_max and s.t_min <= t_last:
@@ -166,8 +157,175 @@ def count_terms(
                 if not inside[r] and not contains(geographic, kind, a, b, c, d, s.x[position], s.y[position]):
                     continue
                 m = _add_set(s, position, counts, touched, m)
+    return m, checked
+
+
+@kernel
+def _in_order(counts: npt.NDArray[Any], size: int, touched: npt.NDArray[Any], m: int) -> None:
+    """List what is counted in ascending order if there is much of it: what follows then reads memory in sequence."""
+    if 8 * m < size:
+        return
+    at = 0
+    for code in range(size):
+        if counts[code] > 0:
+            touched[at] = code
+            at += 1
+
+
+@kernel
+def _add_up(
+    numbers: npt.NDArray[Any],
+    counts: npt.NDArray[Any],
+    touched: npt.NDArray[Any],
+    m: int,
+    totals: npt.NDArray[Any],
+    present: npt.NDArray[Any],
+    n: int,
+) -> int:
+    """Move the counts of ``touched[:m]`` to ``totals``; ``present[:n]`` lists the numbers there. Returns the new n."""
+    for i in range(m):
+        code = touched[i]
+        number = numbers[code] - 1
+        if totals[number] == 0:
+            present[n] = number
+            n += 1
+        totals[number] += counts[code]
+        counts[code] = 0
+    return n
+
+
+@kernel
+def _most_terms(table: npt.NDArray[Any], t_after: int, t_last: int) -> int:
+    most = 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if s.t_max > t_after and s.t_min <= t_last:
+            most = max(most, len(s.word_offsets) - 1)
+    return most
+
+
+@kernel
+def count_codes(
+    table: npt.NDArray[Any],
+    geographic: bool,
+    kind: int,
+    shape: npt.NDArray[Any],
+    boxes: npt.NDArray[Any],
+    word_offsets: npt.NDArray[Any],
+    words: npt.NDArray[Any],
+    t_after: int,
+    t_last: int,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+    """How many objects of a range-keyword search in row 0 have each term.
+
+    Returns:
+        codes int32 in no particular order, their counts int64 (at least 1), and how many objects were checked.
+    """
+    most = _most_terms(table, t_after, t_last)
+    counts, touched = np.zeros(most, np.int32), np.empty(most, np.int32)
+    m, checked = _count(table, 0, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, counts, touched)
     totals = np.empty(m, np.int64)
     for i in range(m):
         totals[i] = counts[touched[i]]
-        counts[touched[i]] = 0
     return touched[:m], totals, checked
+
+
+@kernel
+def _count_words(
+    table: npt.NDArray[Any],
+    geographic: bool,
+    kind: int,
+    shape: npt.NDArray[Any],
+    boxes: npt.NDArray[Any],
+    word_offsets: npt.NDArray[Any],
+    words: npt.NDArray[Any],
+    t_after: int,
+    t_last: int,
+    known_offsets: npt.NDArray[Any],
+    known: npt.NDArray[Any],
+    slots: npt.NDArray[Any],
+    size: int,
+    counts: npt.NDArray[Any],
+    totals: npt.NDArray[Any],
+) -> tuple[
+    tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int, npt.NDArray[Any], npt.NDArray[Any]],
+    tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int],
+]:
+    """Count over all rows by the numbers of :class:`TermNumbers`, whose state comes and goes as arguments."""
+    most = _most_terms(table, t_after, t_last)
+    if most > len(counts):
+        counts = np.zeros(most, np.int32)
+    touched = np.empty(most, np.int32)
+    present = np.empty(most, np.int64)
+    n, checked = 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if s.t_max <= t_after or s.t_min > t_last or s.t_min > s.t_max:
+            continue
+        m, more = _count(
+            table, row, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, counts, touched
+        )
+        checked += more
+        _in_order(counts, len(s.word_offsets) - 1, touched, m)
+        if size + m >= len(known_offsets):
+            known_offsets = resized(known_offsets, 2 * (size + m) + 64)
+            totals = resized(totals, len(known_offsets))
+            totals[size:] = 0
+        if 2 * (size + m) > len(slots):
+            slots = slots_of(known_offsets, known, size, 2 * (size + m))
+        if n + m > len(present):
+            present = resized(present, 2 * (n + m))
+        for i in range(m):
+            code = touched[i]
+            if s.numbers[code] == 0:
+                number, size, known = add_word(
+                    slots, known_offsets, known, size, s.words, s.word_offsets[code], s.word_offsets[code + 1]
+                )
+                s.numbers[code] = number + 1
+        n = _add_up(s.numbers, counts, touched, m, totals, present, n)
+    _in_order(totals, size, present, n)
+    numbers = np.empty(n, np.int64)
+    for i in range(n):
+        numbers[i] = totals[present[i]]
+        totals[present[i]] = 0
+    found_offsets, found = gather(known_offsets, known, present[:n])
+    return (known_offsets, known, slots, size, counts, totals), (found_offsets, found, numbers, checked)
+
+
+class TermNumbers:
+    """Adds up the term counts of several segments, each of which has codes of its own.
+
+    A term gets a number when a query first meets it, and each segment remembers the numbers of its codes (``numbers``
+    of its row: number + 1, or 0). So the words of different segments are compared once, not in every query. Nothing
+    of this is kept beyond the process.
+
+    Cost: the first meeting of a term and a segment is a hash lookup, every further one an addition.
+    """
+
+    def __init__(self) -> None:
+        self._state: tuple[Any, ...] = (
+            np.zeros(1, np.int32),
+            np.empty(0, np.uint8),
+            np.full(2, -1, np.int32),
+            0,
+            np.empty(0, np.int32),
+            np.zeros(1, np.int64),
+        )
+
+    def __len__(self) -> int:
+        """Number of terms."""
+        size: int = self._state[3]
+        return size
+
+    def count(self, table: npt.NDArray[np.int64], ask: Sequence[Any]) -> tuple[Strings, npt.NDArray[np.int64], int]:
+        """How many objects of a range-keyword search have each term.
+
+        Args:
+            table: segments, each with ``numbers``.
+            ask: the further arguments of :func:`spatialstream.local.zranges.search`.
+
+        Returns:
+            terms, their counts (at least 1), and how many objects were checked.
+        """
+        self._state, (offsets, data, counts, checked) = _count_words(table, *ask, *self._state)
+        return (offsets, data), counts, checked

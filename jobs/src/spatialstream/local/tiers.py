@@ -1,16 +1,17 @@
-"""Grids that grow: standing queries in tiers of immutable grids, merged now and then (Bentley and Saxe, "Decomposable
-searching problems I", 1980).
+"""Grids that grow: standing queries in tiers of immutable grids, merged now and then.
 
-What is registered forms a small grid of its own; while the last grid is not much smaller than the one before, the two are
-built anew as one. An entry is rebuilt O(log n) times, there are O(log n) grids, and no registration stops the stream to
-build everything. The owner of the rows says what regions they have *now*, so a grid that is built anew (after a merge, or
-because its owner asks) has the current ones: the radii of nearest-neighbour queries shrink.
+The logarithmic method of Bentley and Saxe ("Decomposable searching problems I", Journal of Algorithms, 1980).
+
+What is registered forms a small grid of its own; while the last grid is not much smaller than the one before, the two
+are built anew as one. An entry is rebuilt O(log n) times, there are O(log n) grids, and no registration stops the
+stream to build everything. The owner of the rows says what regions they have *now*, so a grid that is built anew
+(after a merge, or because its owner asks) has the current ones: the radii of nearest-neighbour queries shrink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class Tier:
     rows: Rows
     grid: KeywordGrid
     wasted: int = 0
-    name: str | None = field(default=None)
+    name: str | None = None
 
 
 class Tiers:
@@ -73,18 +74,13 @@ class Tiers:
             parts.insert(0, (last.rows, last.grid.keywords))
             size += len(last.rows)
         tier = self._build(parts)
-        if tier is not None:
-            self.tiers.append(tier)
+        self.tiers += [] if tier is None else [tier]
 
-    def rebuild(self, position: int) -> bool:
-        """Build one tier anew over current regions, without the rows that are of no more use; False: it is gone."""
+    def rebuild(self, position: int) -> None:
+        """Build one tier anew over current regions, without the rows that are of no more use."""
         tier = self.tiers[position]
         anew = self._build([(tier.rows, tier.grid.keywords)])
-        if anew is None:
-            del self.tiers[position]
-            return False
-        self.tiers[position] = anew
-        return True
+        self.tiers[position : position + 1] = [] if anew is None else [anew]
 
     def compact(self, position: npt.NDArray[np.int32]) -> None:
         """Merge all tiers into one, after the owner has moved row i to ``position[i]`` (-1: dropped)."""
@@ -110,7 +106,7 @@ class Tiers:
         for tier in self.tiers:
             if tier.name is None:
                 arrays, meta = tier.grid.to_arrays()
-                tier.name = write(kind, {**arrays, "rows": tier.rows}, meta)
+                tier.name = write(kind, {**arrays, "tier_rows": tier.rows}, meta)
         return [{"name": tier.name, "wasted": tier.wasted} for tier in self.tiers]
 
     def restore(self, manifests: Sequence[Manifest], read: ReadFile) -> None:
@@ -119,4 +115,4 @@ class Tiers:
         for manifest in manifests:
             arrays, meta = read(manifest["name"])
             grid = KeywordGrid.from_arrays(self._space, arrays, meta)
-            self.tiers.append(Tier(arrays["rows"], grid, manifest["wasted"], manifest["name"]))
+            self.tiers.append(Tier(arrays["tier_rows"], grid, manifest["wasted"], manifest["name"]))

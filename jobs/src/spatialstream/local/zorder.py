@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.addresses import Columns
 from spatialstream.local.integers import wide
 from spatialstream.model.kernels import kernel
 
@@ -131,7 +132,7 @@ def directory_of(grid: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any
 
 
 @kernel
-def node_start(s: Any, level: int, prefix: int, lo: int, hi: int) -> int:
+def node_start(s: Columns, level: int, prefix: int, lo: int, hi: int) -> int:
     """First position in [lo, hi) that belongs to the node (level, prefix) or to a later one.
 
     Args:

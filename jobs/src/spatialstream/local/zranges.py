@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.integers import wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import find_word
@@ -107,7 +108,7 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 @kernel
 def ranges(
-    s: Any, geographic: bool, kind: int, shape: npt.NDArray[Any], boxes: npt.NDArray[Any], joined: bool
+    s: Columns, geographic: bool, kind: int, shape: npt.NDArray[Any], boxes: npt.NDArray[Any], joined: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Position ranges that hold every object of the region, ascending and disjoint.
 
@@ -196,7 +197,7 @@ def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
 
 
 @kernel
-def lookup(s: Any, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> tuple[bool, npt.NDArray[Any], int]:
+def lookup(s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> tuple[bool, npt.NDArray[Any], int]:
     """Keywords as codes of a segment: (whether all are in it, ascending codes int64[k], the rarest one or -1)."""
     codes = np.empty(len(word_offsets) - 1, np.int64)
     rarest = -1
@@ -212,8 +213,8 @@ def lookup(s: Any, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> t
 
 
 @kernel
-def search(
-    s: Any,
+def _search(
+    s: Columns,
     geographic: bool,
     kind: int,
     shape: npt.NDArray[Any],
@@ -222,18 +223,14 @@ def search(
     words: npt.NDArray[Any],
     t_after: int,
     t_last: int,
-) -> tuple[npt.NDArray[Any], int]:
-    """Ascending positions (int32) of the objects in the region with all keywords and t in (t_after, t_last].
-
-    Returns:
-        the positions, and how many objects were checked for it.
-    """
-    found = np.empty(64, np.int32)
-    m = 0
+    found: npt.NDArray[Any],
+    m: int,
+) -> tuple[npt.NDArray[Any], int, int]:
+    """Add one segment's positions to ``found[:m]``, which is replaced when it is full: (found, m, objects checked)."""
     checked = 0
     known, codes, rarest = lookup(s, word_offsets, words)
-    if not known or len(s.x) == 0:
-        return found[:0], checked
+    if not known:
+        return found, m, checked
     a, b, c, d = shape[0], shape[1], shape[2], shape[3]
     timed = not (t_after < s.t_min and s.t_max <= t_last)
     cursor, last = 0, len(s.x)
@@ -266,4 +263,38 @@ def search(
                 found = longer
             found[m] = position
             m += 1
-    return found[:m], checked
+    return found, m, checked
+
+
+@kernel
+def search(
+    table: npt.NDArray[Any],
+    geographic: bool,
+    kind: int,
+    shape: npt.NDArray[Any],
+    boxes: npt.NDArray[Any],
+    word_offsets: npt.NDArray[Any],
+    words: npt.NDArray[Any],
+    t_after: int,
+    t_last: int,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+    """The objects in the region with all keywords and t in (t_after, t_last], ascending by row and position.
+
+    Returns:
+        rows of the table int32[m], positions int32[m], and how many objects were checked.
+    """
+    positions = np.empty(64, np.int32)
+    ends = np.zeros(len(table) + 1, np.int64)
+    m, checked = 0, 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if s.t_max > t_after and s.t_min <= t_last and s.t_min <= s.t_max:
+            positions, m, more = _search(
+                s, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, positions, m
+            )
+            checked += more
+        ends[row + 1] = m
+    rows = np.empty(m, np.int32)
+    for row in range(len(table)):
+        rows[ends[row] : ends[row + 1]] = row
+    return rows, positions[:m], checked

@@ -1,12 +1,13 @@
 """Input records to batches, fast: bytes of JSON Lines or CSV, and Arrow tables, to objects, queries and dead letters.
 
-The meaning of a record is defined once, by :func:`~.objects.parse_object` and :func:`~.queries.parse_query`. The fast path takes
-the records that it is sure of, in bulk (:mod:`~.scan`, :mod:`~.tokens`), and gives the values that those two give; each record
-that it is not sure of goes through them, alone, and is accepted or rejected as they say. A record's fate never depends on
-its neighbours. Cost: about a microsecond for a record of the fast path, ten for another.
+The meaning of a record is defined once, by :func:`~.objects.parse_object` and :func:`~.queries.parse_query`. The fast
+path takes the records that it is sure of, in bulk (:mod:`~.scan`, :mod:`~.values`, :mod:`~.tokens`), and gives the
+values that those two give; each other record goes through them, alone, and is accepted or rejected as they say. So a
+record's fate never depends on its neighbours. Cost: about a microsecond for a record of the fast path, ten for
+another.
 
-CSV has no types. There, a cell is absent when it is empty, and an empty string when it is quoted and empty; coordinates are JSON
-numbers, ``t`` is an integer of milliseconds or ISO 8601; there is no ``terms``.
+CSV has no types. There, a cell is absent when it is empty, and an empty string when it is quoted and empty;
+coordinates are JSON numbers, ``t`` is an integer of milliseconds or ISO 8601; there is no ``terms``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model import scan, tokens
+from spatialstream.model import scan, tokens, values
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
@@ -31,7 +32,7 @@ from spatialstream.model.queries import CANCEL, TYPES, Cancellation, Query, Quer
 from spatialstream.model.regions import Regions
 from spatialstream.model.scan import ABSENT, INTEGER, NUMBER, STRING, Cells
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.model.tokens import tokenise_slices
 
@@ -292,8 +293,8 @@ class _Layout:
         return cls(distinct, {field: distinct.index(name) for field, name in zip(fields, names, strict=True)})
 
 
-def _within(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.bool_]:
-    return (values >= low) & (values <= high)
+def _within(numbers: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.bool_]:
+    return (numbers >= low) & (numbers <= high)
 
 
 def _read_objects(cells: Cells, layout: _Layout, space: Space, rule: TermRule, csv: bool) -> ObjectBatch:
@@ -307,18 +308,18 @@ def _read_objects(cells: Cells, layout: _Layout, space: Space, rule: TermRule, c
         for field in (x_field, y_field):
             good &= (cells.kind[field] == INTEGER) | (cells.kind[field] == NUMBER)
     good &= (cells.kind[text] != ABSENT) ^ (cells.kind[terms] != ABSENT)
-    t = scan.read_times(cells, t_field, text=csv)
-    x, y = scan.read_numbers(cells, x_field), scan.read_numbers(cells, y_field)
+    t = values.read_times(cells, t_field, text=csv)
+    x, y = values.read_numbers(cells, x_field), values.read_numbers(cells, y_field)
     good &= _within(x, space.west, space.east) & _within(y, space.south, space.north)
-    scan.read_strings(cells, name, csv)
-    scan.read_strings(cells, text, csv)
-    groups, starts, ends = scan.read_lists(cells, terms, text)
+    values.read_strings(cells, name, csv)
+    values.read_strings(cells, text, csv)
+    groups, starts, ends = values.read_lists(cells, terms, text)
     lists, _ = tokenise_slices(cells.data, starts, ends, groups, rule)
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
         lists = lists.take(rows)
-    ids = scan.gather(
+    ids = values.gather(
         cells.data, np.ascontiguousarray(cells.first[name][rows]), np.ascontiguousarray(cells.last[name][rows])
     )
     return ObjectBatch(ids, t[rows], x[rows], y[rows], lists)
@@ -399,21 +400,20 @@ def decode_csv(
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     """A timestamp or date column as int64 ms, rounded down."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
-    ticks = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
-    valid = column.is_valid()
-    values = numpy_view(pc.fill_null(column.cast(pa.int64()), 0))
-    if ticks == 1:
-        wide = np.where(np.abs(values) > TIME_LIMIT, TIME_LIMIT + 1, values * 1_000)
+    a_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
+    ticks = numpy_view(pc.fill_null(column.cast(pa.int64()), 0))
+    if a_second == 1:
+        t = np.where(np.abs(ticks) > TIME_LIMIT, TIME_LIMIT + 1, ticks * 1_000)
     else:
-        wide = values // (ticks // 1_000)
-    return pc.if_else(valid, pa.array(wide), pa.scalar(None, pa.int64()))
+        t = ticks // (a_second // 1_000)
+    return pc.if_else(column.is_valid(), pa.array(t), pa.scalar(None, pa.int64()))
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -468,7 +468,7 @@ def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[n
         return t
     if column.type == pa.string():
         cells = _text_cells(column)
-        t = scan.read_times(cells, 0)
+        t = values.read_times(cells, 0)
         good &= cells.good
         return t
     good[:] = False
@@ -476,14 +476,13 @@ def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[n
 
 
 def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    numbers: npt.NDArray[np.float64] = np.full(len(column), np.nan)
     if column.type == pa.int64():
-        values = numpy_view(pc.fill_null(column, 0)).astype(np.float64)
+        numbers = numpy_view(pc.fill_null(column, 0)).astype(np.float64)
     elif column.type == pa.float64():
-        values = numpy_view(pc.fill_null(column, 0.0))
-    else:
-        values = np.full(len(column), np.nan)
-    good &= _within(values, low, high)
-    return values
+        numbers = numpy_view(pc.fill_null(column, 0.0))
+    good &= _within(numbers, low, high)
+    return numbers
 
 
 def _table_texts(
@@ -541,17 +540,23 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, RecordError | None, str]:
-    """(plain values by column, what is wrong, its echo) of one row of a table."""
-    try:
-        everything = {name: table.column(i)[row].as_py() for i, name in enumerate(table.column_names)}
-        value = {name: column[row].as_py() for name, column in columns.items()}
-    except UnicodeDecodeError:
-        return None, RecordError("record", "is not UTF-8 text"), _quote(f"row {row}")
+    """(plain values of the fields' columns, what is wrong, its echo) of one row of a table."""
+    error, value, everything = None, {}, {}
+    for i, name in enumerate(table.column_names):
+        column = columns.get(name, table.column(i))
+        try:
+            everything[name] = column[row].as_py()
+        except (OverflowError, ValueError):  # a time that Python does not have, or text that is not UTF-8
+            everything[name] = None
+            if name in columns:
+                error = RecordError("record", "is not UTF-8 text")
+        if name in columns:
+            value[name] = everything[name]
     try:
         echo = json.dumps(everything, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
         echo = _quote(str(everything))
-    return value, None, echo if len(echo) <= LONGEST_ECHO else _quote(echo)
+    return value, error, echo if len(echo) <= LONGEST_ECHO else _quote(echo)
 
 
 def decode_object_table(
@@ -563,8 +568,8 @@ def decode_object_table(
 ) -> Decoded[ObjectBatch]:
     """Objects from the rows of a table, as :func:`~.objects.parse_object` reads the values of each.
 
-    ``t`` may also be a timestamp or date column of any unit and zone (rounded down to ms; without a zone, UTC), coordinates
-    any column of numbers, decimal ones included, strings any string column, dictionary-encoded ones included.
+    ``t`` may also be a column of timestamps or dates of any unit and zone (rounded down to ms; without a zone, UTC),
+    coordinates any column of numbers, decimal ones too, and texts any column of strings, dictionary-encoded ones too.
 
     Args:
         table: the rows.
@@ -628,26 +633,25 @@ def _read_queries(cells: Cells, layout: _Layout, space: Space, rule: TermRule) -
     good, place = cells.good, layout.place
     for field in ("id", "type", "t"):
         good &= cells.kind[place[field]] != ABSENT
-    code = scan.read_choices(cells, place["type"], [*TYPES, "CANCEL"])
+    code = values.read_choices(cells, place["type"], [*TYPES, "CANCEL"])
     given = np.zeros(len(cells), np.uint8)
     for bit, field in enumerate(_GIVEN):
         given |= (cells.kind[place[field]] != ABSENT).astype(np.uint8) << np.uint8(bit)
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
-    t = scan.read_times(cells, place["t"])
-    durations = [
-        scan.read_durations(cells, place[f], absent) for f, absent in (("duration", 0), ("window", -1), ("step", -1))
-    ]
-    k = scan.read_counts(cells, place["k"])
-    at = scan.read_points(cells, place["at"])
-    kind, shape = scan.read_regions(cells, place["region"])
-    scan.read_strings(cells, place["id"])
-    good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (durations[2] != 0)
+    t = values.read_times(cells, place["t"])
+    duration = values.read_durations(cells, place["duration"], absent=0)
+    window, step = (values.read_durations(cells, place[field], absent=-1) for field in ("window", "step"))
+    k = values.read_counts(cells, place["k"])
+    at = values.read_points(cells, place["at"])
+    kind, shape = values.read_regions(cells, place["region"])
+    values.read_strings(cells, place["id"])
+    good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
     with_at = cells.kind[place["at"]] != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))
     good &= _check_regions(kind, shape, space)
-    groups, starts, ends = scan.read_lists(cells, place["keywords"])
+    groups, starts, ends = values.read_lists(cells, place["keywords"])
     keywords, has_term = tokenise_slices(cells.data, starts, ends, groups, rule)
     good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
     name = place["id"]
@@ -657,10 +661,12 @@ def _read_queries(cells: Cells, layout: _Layout, space: Space, rule: TermRule) -
         rows = np.flatnonzero(good)
         keywords = keywords.take(rows)
     return QueryBatch(
-        scan.gather(cells.data, np.ascontiguousarray(ids_first[rows]), np.ascontiguousarray(ids_last[rows])),
+        values.gather(cells.data, np.ascontiguousarray(ids_first[rows]), np.ascontiguousarray(ids_last[rows])),
         code[rows],
         t[rows],
-        *(duration[rows] for duration in durations),
+        duration[rows],
+        window[rows],
+        step[rows],
         k[rows].astype(np.int32),
         at[rows],
         Regions(kind[rows], shape[rows]),
@@ -696,3 +702,4 @@ def prepare() -> None:
     """Compile every kernel that decoding runs."""
     tokens.prepare()
     scan.prepare()
+    values.prepare()

@@ -5,14 +5,15 @@
     SpatialStreamError
     ├── RecordError     one input record is unusable: it becomes a dead letter, the stream goes on
     ├── SettingError    a setting is unusable: refused at the start, exit status 2
-    └── StateError      the checkpoint on disk is not what this run can continue
+    ├── StateError      the checkpoint on disk is not what this run can continue
+    └── RunError        the streaming query failed for a reason that no setting explains
 
 All of them survive pickling, because Spark carries exceptions between processes.
 """
 
 from __future__ import annotations
 
-__all__ = ["RecordError", "SettingError", "SpatialStreamError", "StateError"]
+__all__ = ["RecordError", "RunError", "SettingError", "SpatialStreamError", "StateError"]
 
 
 class SpatialStreamError(Exception):
@@ -48,6 +49,10 @@ class SettingError(SpatialStreamError):
     def __str__(self) -> str:
         """One line for a person: ``setting: problem``."""
         return f"{self.setting}: {self.problem}"
+
+
+class RunError(SpatialStreamError):
+    """The streaming query failed; the checkpoint is as the last whole epoch left it."""
 
 
 class StateError(SpatialStreamError):

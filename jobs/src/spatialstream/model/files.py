@@ -1,12 +1,12 @@
 """Input files to decoded batches: what there is to read, cut into pieces that can be read independently.
 
-JSON Lines (``.jsonl``, ``.ndjson``, ``.json``), CSV (``.csv``) and Parquet (``.parquet``); the first two also as ``.gz``. :func:`plan`
-cuts plain text at the borders of records and Parquet between row groups; a compressed file is one piece. Every piece knows its
-first line, so a dead letter names the true one, in whichever process it is found. Borders are exact: in CSV a newline inside
-quotes is none, which takes one pass over the file.
+JSON Lines (``.jsonl``, ``.ndjson``, ``.json``), CSV (``.csv``) and Parquet (``.parquet``); the first two also as
+``.gz``. :func:`plan` cuts plain text at the borders of records and Parquet between row groups; a compressed file is
+one piece. Every piece knows its first line, so a dead letter names the true one, in whichever process it is found.
+Borders are exact: in CSV a newline inside quotes is none, which takes one pass over the file.
 
-Cost: planning reads plain files once (to count lines), at the speed of memory for JSON Lines and about 500 MB/s for CSV; reading
-holds one block of about 8 MB (or one record, if that is longer) at a time.
+Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV: 350 MB/s); reading holds one block of
+about 8 MB, or one record if that is longer, at a time.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _KNOWN = ".jsonl, .ndjson, .json, .csv (each also with .gz) and .parquet"
 _BLOCK = 8 << 20
 _ROWS = 1 << 16
 _CHUNK = 64 << 20
+_NEWLINE = 0x0A
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -107,14 +108,14 @@ def plan(
 
     Args:
         paths: the files.
-        columns: names in the input of those fields that have another than their own; CSV and Parquet files must have them.
+        columns: names in the input of those fields that have another than their own, which CSV and Parquet must have.
         kind: what the files hold. Queries are JSON Lines only.
         chunk_bytes: cut where a chunk has at least this many bytes.
 
     Raises:
         SettingError: a file is missing, of an unknown kind, damaged, or lacks a column.
     """
-    chunks = []
+    chunks: list[Chunk] = []
     for path in paths:
         source, kind_of_file, compressed = str(path), *_format(Path(path))
         if kind == "queries" and kind_of_file != "jsonl":
@@ -190,15 +191,14 @@ def _plan_plain(
     source: str, kind: str, start: int, line: int, header: tuple[str, ...], chunk_bytes: int
 ) -> Iterator[Chunk]:
     """Chunks of a plain text file whose records begin at byte ``start``, which is on line ``line``."""
-    end, next_line = start, line
+    end = start
     with Path(source).open("rb") as file:
         file.seek(start)
-        for block, _ in _blocks(file, kind, line, min(_BLOCK, chunk_bytes)):
-            end += len(block)
-            next_line += block.count(b"\n")
+        for block, first_line in _blocks(file, kind, line, min(_BLOCK, chunk_bytes)):
             if end - start >= chunk_bytes:
                 yield Chunk(source, kind, False, start, end, line, header, end - start)
-                line, start = next_line, end
+                line, start = first_line, end
+            end += len(block)
     if end > start:
         yield Chunk(source, kind, False, start, end, line, header, end - start)
 
@@ -235,7 +235,7 @@ def _blocks(
         for border in _borders(piece, kind, progress, block_bytes):
             block = b"".join([*rest, piece[begin:border]])
             yield block, first_line
-            first_line += block.count(b"\n")
+            first_line += int(np.count_nonzero(np.frombuffer(block, np.uint8) == _NEWLINE))
             rest, begin = [], border
         rest.append(piece[begin:])
     block = b"".join(rest)

@@ -93,7 +93,7 @@ def cover(space: Space, region: Region | None) -> list[tuple[float, float, float
     if south <= -90.0 or north >= 90.0:  # the circle holds a pole: every longitude
         return [(-180.0, max(south, -90.0), 180.0, min(north, 90.0))]
     # widest longitude of a spherical cap: sin(dlon) = sin(angle) / cos(latitude)
-    ratio = math.sin(angle) / math.cos(math.radians(region.y))
+    ratio = math.sin(angle) / math.cos(math.radians(region.y)) * (1.0 + 1e-9)  # near 1 the arcsine is steep
     if ratio >= 1.0:
         return [(-180.0, south, 180.0, north)]
     reach = math.degrees(math.asin(ratio)) + _SLACK

@@ -1,8 +1,8 @@
-"""Eight bytes at a time: unaligned words of a byte array, and what is searched for in them, without a branch a byte.
+"""Eight bytes at a time: unaligned words of a byte array, and searches in them without a branch for each byte.
 
-Bytes of a word are numbered from the lowest (as on every machine that Arrow runs on, the first in memory). A *flag word* has
-the top bit of each byte that is meant and no other. See Mycroft's test for a zero byte and H. Warren, Hacker's Delight,
-section 6-1.
+Bytes of a word are numbered from the lowest, which on every machine that Arrow runs on is the first in memory. A
+*flag word* has the top bit of each byte that is meant and no other. The tests are Mycroft's for a zero byte and those
+of H. Warren, Hacker's Delight, section 6-1.
 """
 
 from __future__ import annotations
@@ -12,27 +12,34 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
 import spatialstream.model.kernels  # noqa: F401 - sets where the machine code is kept
 
-__all__ = ["TOPS", "any_range", "below", "first_flag", "lean_kernel", "load", "repeat", "store"]
+__all__ = ["TOPS", "below", "byte", "first_flag", "in_range", "lean_kernel", "load", "repeat", "signed", "store"]
 
-_Codegen = Callable[[Any, Any, Any, Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Codegen = Callable[[Any, Any, Any, Any], Any]
+_njit: Any = numba.njit
+_intrinsic: Any = intrinsic
 
 
 def lean_kernel(function: _F) -> _F:
     """A :func:`~.kernels.kernel` that allocates nothing and counts no references.
 
-    Of a kernel that takes arrays, numba counts a reference to each at every call, atomically: 10 ns an array, which is more
-    than a scanner's inner functions take. Without allocations there is nothing to count for.
+    Of every array that a kernel is given, numba counts a reference, atomically: some 10 ns an array and call, more than
+    the inner functions of a scanner take. Where nothing is allocated, there is nothing to count for.
     """
-    compiled: _F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
+    compiled: _F = _njit(cache=True, nogil=True, _nrt=False)(function)
     return compiled
 
+
+_int64: Any = np.int64
+signed: Callable[[Any], int] = _int64
+"""``np.int64``, whose values are the ``int`` of kernels (mypy tells the two apart)."""
 
 TOPS = np.uint64(0x8080808080808080)
 """The top bit of every byte."""
@@ -42,50 +49,62 @@ _ONES = np.uint64(0x0101010101010101)
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), ir.IntType(64).as_pointer())
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
 
-@intrinsic
-def load(typing: Any, array: Any, index: Any) -> tuple[Any, _Codegen]:
-    """``load(array, i)``: bytes i to i + 7 of a uint8 array, as a uint64. They must all lie in its memory."""
-
+def _byte(_: Any, array: Any, index: Any) -> tuple[Any, _Codegen]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_pointer(context, builder, signature.args[0], *arguments), align=1)
+        return builder.zext(builder.load(_pointer(context, builder, signature.args[0], *arguments)), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
+def _load(_: Any, array: Any, index: Any) -> tuple[Any, _Codegen]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(array, types.int64), generate
 
 
-@intrinsic
-def store(typing: Any, array: Any, index: Any, word: Any) -> tuple[Any, _Codegen]:
-    """``store(array, i, word)``: write a uint64 to bytes i to i + 7 of a uint8 array. They must all lie in its memory."""
-
+def _store(_: Any, array: Any, index: Any, word: Any) -> tuple[Any, _Codegen]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _pointer(context, builder, signature.args[0], *arguments[:2]), align=1)
+        address = _pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64), generate
 
 
-@intrinsic
-def _trailing_zeros(typing: Any, word: Any) -> tuple[Any, _Codegen]:
+def _zeros(_: Any, word: Any) -> tuple[Any, _Codegen]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
 
 
+byte: Callable[[npt.NDArray[np.uint8], int], int] = _intrinsic(_byte)
+"""``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, which saves looking whether i is negative."""
+
+load: Callable[[npt.NDArray[np.uint8], int], np.uint64] = _intrinsic(_load)
+"""``load(array, i)``: bytes i to i + 7 of a uint8 array as a uint64; all of them must lie in its memory."""
+
+store: Callable[[npt.NDArray[np.uint8], int, np.uint64], None] = _intrinsic(_store)
+"""``store(array, i, word)``: write bytes i to i + 7 of a uint8 array; all of them must lie in its memory."""
+
+_trailing_zeros: Callable[[np.uint64], int] = _intrinsic(_zeros)
+
+
 @lean_kernel
 def first_flag(flags: np.uint64) -> int:
     """Number of the first byte that a flag word means; 8 for none."""
-    position: int = _trailing_zeros(flags) >> 3
-    return position
+    return _trailing_zeros(flags) >> 3
 
 
 @lean_kernel
-def repeat(byte: int) -> np.uint64:
+def repeat(value: int) -> np.uint64:
     """The word of eight times this byte."""
-    return np.uint64(byte) * _ONES
+    return np.uint64(value) * _ONES
 
 
 @lean_kernel
@@ -95,7 +114,7 @@ def below(word: np.uint64, limit: int) -> np.uint64:
 
 
 @lean_kernel
-def any_range(word: np.uint64, low: int, high: int) -> np.uint64:
-    """Flags of the bytes between ``low`` and ``high`` (inclusive, below 128), where a byte's own top bit is not looked at."""
+def in_range(word: np.uint64, low: int, high: int) -> np.uint64:
+    """Flags of the bytes whose lower seven bits are between ``low`` and ``high`` (inclusive, below 128)."""
     lows = word & _LOWS
     return ((lows + repeat(0x80 - low)) ^ (lows + repeat(0x7F - high))) & TOPS

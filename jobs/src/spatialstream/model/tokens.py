@@ -1,18 +1,20 @@
-"""Term extraction in bulk: slices of UTF-8 text to sets of coded terms, equal to :func:`~.terms.extract_terms` for every text.
+"""Term extraction in bulk: slices of UTF-8 text to sets of coded terms, equal to :func:`~.terms.extract_terms`.
 
-Characters are folded one at a time by a table (NFKC and casefold of each, and whether it is a word character). That equals
-folding the whole text as long as no character can change or be changed by its neighbours; a text that holds any that can (the
-table calls them complex) goes through ``extract_terms`` itself. A character is *simple* when
+Characters are folded one at a time by a table (NFKC and casefold of each, and whether it is a word character). That
+equals folding the whole text as long as no character can change or be changed by its neighbours; a text that holds
+any that can (the table calls them complex) goes through ``extract_terms`` itself. A character is *simple* when
 
-- it is the first of no reordering or composition with what stands before it: its decomposition begins with a starter
-  (combining class 0) that is not the second half of any canonical composition (Unicode Standard Annex 15, section 9.1,
-  "stable code points" and boundaries); casefolding has no context at all; or
-- it is a mark that composes with nothing and is no word character, so that its place among other marks does not matter;
+- nothing before it is reordered or composed with it: its decomposition begins with a starter (combining class 0) that
+  is not the second half of any canonical composition (Unicode Standard Annex 15, section 9.1); casefolding has no
+  context; or
+- it is a mark that composes with nothing and is no word character, so that its place among other marks does not
+  matter;
 
 and it folds to word characters only or to none, in no more bytes than it has (so buffers never outgrow the text).
 
-Terms are coded by an open-addressing hash table with linear probing. A term of up to seven bytes is its own key; a longer one is
-keyed by a hash and then compared byte by byte. Cost: O(bytes) and one cache line for each term met.
+Terms are coded by an open-addressing hash table with linear probing. A term of up to seven bytes is its own key; a
+longer one is keyed by a hash and then compared byte by byte. Cost: O(bytes), ASCII eight at a time, and one cache
+line a term met.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import map_arrays, string_view, write_arrays
 from spatialstream.model.errors import StateError
-from spatialstream.model.kernels import cache_folder, kernel
-from spatialstream.model.swar import TOPS, any_range, first_flag, lean_kernel, load, repeat, store
+from spatialstream.model.kernels import cache_folder
+from spatialstream.model.swar import TOPS, first_flag, in_range, lean_kernel, load, repeat, signed, store
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 
 __all__ = ["character_table", "prepare", "tokenise", "tokenise_slices"]
@@ -100,16 +102,16 @@ def character_table() -> npt.NDArray[np.uint64]:
 @lean_kernel
 def _entry(data: npt.NDArray[np.uint8], i: int, table: npt.NDArray[np.uint64]) -> tuple[int, np.uint64]:
     """(number of bytes, table entry) of the non-ASCII character at ``i`` of valid UTF-8."""
-    c = np.int64(data[i])
+    c = signed(data[i])
     if c < 0xE0:
-        return 2, table[(c & 0x1F) << 6 | np.int64(data[i + 1]) & 0x3F]
+        return 2, table[(c & 0x1F) << 6 | signed(data[i + 1]) & 0x3F]
     if c < 0xF0:
-        return 3, table[(c & 0x0F) << 12 | (np.int64(data[i + 1]) & 0x3F) << 6 | np.int64(data[i + 2]) & 0x3F]
+        return 3, table[(c & 0x0F) << 12 | (signed(data[i + 1]) & 0x3F) << 6 | signed(data[i + 2]) & 0x3F]
     point = (
         (c & 0x07) << 18
-        | (np.int64(data[i + 1]) & 0x3F) << 12
-        | (np.int64(data[i + 2]) & 0x3F) << 6
-        | np.int64(data[i + 3]) & 0x3F
+        | (signed(data[i + 1]) & 0x3F) << 12
+        | (signed(data[i + 2]) & 0x3F) << 6
+        | signed(data[i + 3]) & 0x3F
     )
     if point >= _COVERED:
         return 4, np.uint64(_COMPLEX)
@@ -141,21 +143,19 @@ def _mark_complex(
 # ------------------------------------------------------------------------------------------------------- hash table
 
 
-@kernel
-def _grow(slots: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The same table with twice the capacity: uint64[2 * capacity] of (key, stamp << 32 | code); key 0 is a free slot."""
-    bigger = np.zeros(2 * len(slots), np.uint64)
-    mask = np.int64(len(slots) - 1)
+@lean_kernel
+def _rehash(slots: npt.NDArray[np.uint64], bigger: npt.NDArray[np.uint64]) -> None:
+    """Move a table's terms into one with more room."""
+    mask = signed((len(bigger) >> 1) - 1)
     for at in range(0, len(slots), 2):
         key = slots[at]
         if key == np.uint64(0):
             continue
-        slot = np.int64((key * _GOLDEN) >> np.uint64(32)) & mask
+        slot = signed((key * _GOLDEN) >> np.uint64(32)) & mask
         while bigger[2 * slot] != np.uint64(0):
             slot = (slot + 1) & mask
         bigger[2 * slot] = key
         bigger[2 * slot + 1] = slots[at + 1]
-    return bigger
 
 
 @lean_kernel
@@ -167,9 +167,9 @@ def _place(
     key: np.uint64,
     size: int,
 ) -> int:
-    """The place in ``slots`` of the term whose ``size`` bytes stand behind the last known one in ``letters``; or a free one."""
-    mask = np.int64((len(slots) >> 1) - 1)
-    slot = np.int64((key * _GOLDEN) >> np.uint64(32)) & mask
+    """The place in ``slots``, used or free, of the ``size`` bytes that stand in ``letters`` behind the known terms."""
+    mask = signed((len(slots) >> 1) - 1)
+    slot = signed((key * _GOLDEN) >> np.uint64(32)) & mask
     while True:
         found = slots[2 * slot]
         if found == np.uint64(0):
@@ -177,10 +177,10 @@ def _place(
         if found == key:
             if key < _LONG:
                 return 2 * slot
-            code = np.int64(slots[2 * slot + 1] & _CODE)
-            old = np.int64(bounds[code])
-            if np.int64(bounds[code + 1]) - old == size:
-                new = np.int64(bounds[count])
+            code = signed(slots[2 * slot + 1] & _CODE)
+            old = signed(bounds[code])
+            if signed(bounds[code + 1]) - old == size:
+                new = signed(bounds[count])
                 same = 0
                 while same < size and letters[old + same] == letters[new + same]:
                     same += 1
@@ -197,14 +197,87 @@ def _mix(mixed: np.uint64, word: np.uint64) -> np.uint64:
 
 
 @lean_kernel
+def _key(mixed: np.uint64, pending: np.uint64, size: int) -> np.uint64:
+    """The key of a term: its bytes, if they are at most seven, else their hash."""
+    if size <= 7:
+        return pending
+    key = (mixed ^ pending ^ np.uint64(size)) * _MIX
+    return (key ^ (key >> np.uint64(29))) | _LONG
+
+
+@lean_kernel
 def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
     """(how many of the eight bytes, from the first, are ASCII word characters, the bytes in lower case)."""
-    letters = any_range(word | repeat(0x20), 0x61, 0x7A)
-    others = any_range(word, 0x30, 0x39) | any_range(word, 0x5F, 0x5F)
+    letters = in_range(word | repeat(0x20), 0x61, 0x7A)
+    others = in_range(word, 0x30, 0x39) | in_range(word, 0x5F, 0x5F)
     return first_flag(~((letters | others) & ~word) & TOPS), word | letters >> np.uint64(2)
 
 
-@kernel
+@lean_kernel
+def _swift_term(
+    text: npt.NDArray[np.uint8], i: int, end: int, letters: npt.NDArray[np.uint8], top: int
+) -> tuple[int, int, np.uint64]:
+    """(position behind it, bytes, key) of the term at ``i``; -1 where it is not all ASCII, or too near memory's end."""
+    begin = i
+    mixed = np.uint64(0)
+    while i + 8 <= len(text):
+        step, word = _ascii_letters(load(text, i))
+        step = min(step, end - i)
+        store(letters, top + i - begin, word)
+        i += step
+        if step < 8:
+            if i < end and text[i] >= 0x80:
+                break
+            pending = word & ((np.uint64(1) << np.uint64(8 * step)) - np.uint64(1))
+            return i, i - begin, _key(mixed, pending, i - begin)
+        mixed = _mix(mixed, word)
+    return -1, 0, mixed
+
+
+@lean_kernel
+def _any_term(
+    text: npt.NDArray[np.uint8],
+    i: int,
+    end: int,
+    plain: bool,
+    ascii_fold: npt.NDArray[np.uint8],
+    table: npt.NDArray[np.uint64],
+    letters: npt.NDArray[np.uint8],
+    top: int,
+) -> tuple[int, int, np.uint64, int]:
+    """(position behind the character behind it, bytes, key, characters) of the term at ``i``."""
+    size = 0
+    characters = 0
+    pending = np.uint64(0)
+    mixed = np.uint64(0)
+    while i < end:
+        c = text[i]
+        step, entry, width = 1, np.uint64(c), 1
+        if plain and c >= 0x80:
+            step, entry = _entry(text, i, table)
+            width = signed(entry >> np.uint64(2)) & 7 if entry & np.uint64(3) == np.uint64(_WORD) else 0
+            characters += signed(entry >> np.uint64(5)) & 7
+            entry >>= np.uint64(8)
+        else:
+            if plain:
+                entry = np.uint64(ascii_fold[c])
+            width = 1 if entry != np.uint64(0) else 0
+            characters += width
+        i += step
+        if width == 0:
+            break
+        for b in range(width):
+            letter = (entry >> np.uint64(8 * b)) & np.uint64(0xFF)
+            letters[top + size] = letter
+            pending |= letter << np.uint64(8 * (size & 7))
+            size += 1
+            if size & 7 == 0:
+                mixed = _mix(mixed, pending)
+                pending = np.uint64(0)
+    return i, size, _key(mixed, pending, size), characters
+
+
+@lean_kernel
 def _tokenise(
     data: npt.NDArray[np.uint8],
     extra: npt.NDArray[np.uint8],
@@ -216,97 +289,46 @@ def _tokenise(
     minimum: int,
     ascii_fold: npt.NDArray[np.uint8],
     table: npt.NDArray[np.uint64],
+    slots: npt.NDArray[np.uint64],
+    progress: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int32],
     codes: npt.NDArray[np.int32],
     found: npt.NDArray[np.bool_],
     bounds: npt.NDArray[np.int32],
     letters: npt.NDArray[np.uint8],
-) -> tuple[int, int]:
-    """Terms of every group of slices; returns how many codes and how many vocabulary terms were written.
+) -> bool:
+    """Terms of every group of slices; returns whether that is done, or the table is half full and has to grow first.
 
-    ``folded`` slices are of ``extra`` and hold terms already, a NUL between them; the others are text in ``data``. The first
-    ``stops`` groups are the stop words, a term each, whose codes are therefore 0 to stops - 1.
+    ``folded`` slices are of ``extra`` and hold terms already, a NUL between them; the others are text in ``data``. The
+    first ``stops`` groups are the stop words, a term each, whose codes are therefore 0 to stops - 1. ``progress`` is
+    (group, slice, position in it or -1, codes written, terms of the vocabulary); begin with (0, 0, -1, 0, 0).
     """
-    slots = np.zeros(2 * _FIRST_CAPACITY, np.uint64)
-    count = 0
-    written = 0
-    bounds[0] = 0
-    for g in range(len(groups) - 1):
+    written = progress[3]
+    count = progress[4]
+    for g in range(progress[0], len(groups) - 1):
         stamp = np.uint64(g + 1) << np.uint64(32)
-        for s in range(groups[g], groups[g + 1]):
+        for s in range(max(groups[g], progress[1]), groups[g + 1]):
             plain = not folded[s]
             text = data if plain else extra
-            limit = len(text)
-            i = starts[s]
             end = ends[s]
+            i = starts[s]
+            if progress[2] >= 0:
+                i = progress[2]
+                progress[2] = -1
             while i < end:
-                # one term: its bytes go behind the vocabulary, and eight at a time into the key
-                top = np.int64(bounds[count])
-                size = 0
-                characters = 0
-                pending = np.uint64(0)
-                mixed = np.uint64(0)
-                begin = i
-                swift = plain
-                while swift and i + 8 <= limit:
-                    step, letters_here = _ascii_letters(load(text, i))
-                    step = min(step, end - i)
-                    i += step
-                    store(letters, top + size, letters_here)
-                    size += step
-                    if step == 8:
-                        mixed = _mix(mixed, letters_here)
-                    else:
-                        pending = letters_here & ((np.uint64(1) << np.uint64(8 * step)) - np.uint64(1))
-                        swift = False
+                if 4 * count >= len(slots):
+                    progress[0], progress[1], progress[2], progress[3], progress[4] = g, s, i, written, count
+                    return False
+                top = signed(bounds[count])
+                after, size, key = _swift_term(text, i, end, letters, top) if plain else (-1, 0, np.uint64(0))
                 characters = size
-                if i < end:
-                    if swift or not plain or text[i] >= 0x80:
-                        # no pure ASCII, or too near the end of memory: again, a character at a time
-                        i = begin
-                        size = 0
-                        characters = 0
-                        pending = np.uint64(0)
-                        mixed = np.uint64(0)
-                        while i < end:
-                            c = text[i]
-                            if plain and c >= 0x80:
-                                step, entry = _entry(text, i, table)
-                                i += step
-                                if entry & np.uint64(3) != np.uint64(_WORD):
-                                    break
-                                characters += np.int64(entry >> np.uint64(5)) & 7
-                                for b in range(np.int64(entry >> np.uint64(2)) & 7):
-                                    letter = (entry >> np.uint64(8 + 8 * b)) & np.uint64(0xFF)
-                                    letters[top + size] = letter
-                                    pending |= letter << np.uint64(8 * (size & 7))
-                                    size += 1
-                                    if size & 7 == 0:
-                                        mixed = _mix(mixed, pending)
-                                        pending = np.uint64(0)
-                                continue
-                            i += 1
-                            if plain:
-                                c = ascii_fold[c]
-                            if c == 0:
-                                break
-                            characters += 1
-                            letters[top + size] = c
-                            pending |= np.uint64(c) << np.uint64(8 * (size & 7))
-                            size += 1
-                            if size & 7 == 0:
-                                mixed = _mix(mixed, pending)
-                                pending = np.uint64(0)
-                    else:
-                        i += 1
+                if after < 0:
+                    after, size, key, characters = _any_term(text, i, end, plain, ascii_fold, table, letters, top)
+                elif after < end:
+                    after += 1
+                i = after
                 if size == 0 or (plain and characters < minimum):
                     continue
-                key = pending
-                if size > 7:
-                    key = (mixed ^ pending ^ np.uint64(size)) * _MIX
-                    key = (key ^ (key >> np.uint64(29))) | _LONG
-                if 4 * count >= len(slots):
-                    slots = _grow(slots)
                 place = _place(slots, bounds, letters, count, key, size)
                 value = slots[place + 1]
                 if slots[place] == np.uint64(0):
@@ -315,14 +337,15 @@ def _tokenise(
                     count += 1
                     bounds[count] = top + size
                 slots[place + 1] = stamp | (value & _CODE)
-                code = np.int64(value & _CODE)
+                code = signed(value & _CODE)
                 if code >= stops:
                     found[s] = True
                     if value & ~_CODE != stamp:
                         codes[written] = code
                         written += 1
         offsets[g + 1] = written
-    return written, count
+    progress[3], progress[4] = written, count
+    return True
 
 
 # --------------------------------------------------------------------------------------------------------------- use
@@ -352,7 +375,8 @@ def tokenise_slices(
 
     Args:
         data: uint8, writable and contiguous: valid UTF-8 wherever a text lies.
-        starts, ends: int64[m]: text s is ``data[starts[s]:ends[s]]``.
+        starts: int64[m]; text s is ``data[starts[s]:ends[s]]``.
+        ends: int64[m].
         groups: int64[n + 1]: set i is of the texts ``groups[i]`` to ``groups[i + 1]``.
         rule: which terms count.
 
@@ -379,7 +403,9 @@ def tokenise_slices(
     offsets, codes = np.zeros(len(groups), np.int32), np.empty(most, np.int32)
     found = np.zeros(len(starts), np.bool_)
     bounds, letters = np.empty(most + 1, np.int32), np.empty(room + 8, np.uint8)
-    written, count = _tokenise(
+    bounds[0] = 0
+    slots, progress = np.zeros(2 * _FIRST_CAPACITY, np.uint64), np.array([0, 0, -1, 0, 0])
+    while not _tokenise(
         data,
         np.frombuffer(bytearray(b"".join(extra)), np.uint8),
         starts,
@@ -390,12 +416,18 @@ def tokenise_slices(
         rule.minimum_length,
         _ASCII_FOLD,
         character_table(),
+        slots,
+        progress,
         offsets,
         codes,
         found,
         bounds,
         letters,
-    )
+    ):
+        bigger = np.zeros(4 * len(slots), np.uint64)
+        _rehash(slots, bigger)
+        slots = bigger
+    written, count = progress[3:].tolist()
     vocabulary = pa.StringArray.from_buffers(
         count, pa.py_buffer(bounds[: count + 1].copy()), pa.py_buffer(letters[: bounds[count]].copy())
     )

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from spatialstream.index import version
 from spatialstream.local import ckq, crq, ctq, registry, segments, skyband
 from spatialstream.model import tokens
+from spatialstream.model.kernels import cache_folder
 
-__all__ = ["prepare"]
+__all__ = ["compile_kernels", "prepare"]
 
 _MODULES: tuple[Callable[[], None], ...] = (
     tokens.prepare,
@@ -32,3 +33,12 @@ def prepare(report: Callable[[int, int], None] | None = None) -> None:
         prepare_module()
         if report is not None:
             report(done, len(_MODULES))
+
+
+def compile_kernels(report: Callable[[int, int], None] | None = None) -> None:
+    """Make sure that every kernel is in the cache on disk: a minute or two the first time, else at once."""
+    marker = cache_folder() / "complete"
+    if not marker.exists():
+        prepare(report)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()

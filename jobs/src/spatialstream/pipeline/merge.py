@@ -133,7 +133,7 @@ class _Sorter:
 
 def _table(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Parts with the same columns, one below the other."""
-    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+    return pa.concat_batches(parts)
 
 
 def _merge_nearest(

@@ -78,8 +78,8 @@ def order_chunk(
 
     Everything is named after the chunk's number, so doing it again overwrites the same files.
     """
-    decoded: Decoded[Any]
-    for block, decoded in enumerate(decode_chunk(chunk, kind, space, rule, columns)):
+    blocks: Iterator[Decoded[Any]] = decode_chunk(chunk, kind, space, rule, columns)
+    for block, decoded in enumerate(blocks):
         name = f"{kind}-{number:06d}-{block:06d}"
         rejected = len(decoded.rejected)
         if rejected:

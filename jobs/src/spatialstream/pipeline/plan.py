@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,20 @@ class Run:
     source: str
     times: tuple[int, ...]
     rejected: int
+
+    def to_json(self) -> str:
+        """The run as a line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """What :meth:`to_json` gave."""
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Run:
+        """From JSON that has been parsed."""
+        return cls(**(values | {"times": tuple(values["times"])}))
 
     @property
     def first(self) -> int:
@@ -85,7 +100,7 @@ class EpochPlan:
     def load(cls, path: Path) -> EpochPlan:
         """Read what :meth:`save` wrote."""
         plan = json.loads(path.read_bytes())
-        runs = tuple(Run(**(run | {"times": tuple(run["times"])})) for run in plan["runs"])
+        runs = tuple(Run.from_dict(run) for run in plan["runs"])
         return cls(tuple(plan["upto"]), runs, plan["rejected"])
 
 

@@ -13,17 +13,17 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, StateError
+from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.files import Chunk, Kind, plan
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -31,6 +31,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.pipeline import stages
 from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.kernels import compile_kernels
 from spatialstream.pipeline.merge import counts_after
 from spatialstream.pipeline.order import order_chunk, read_records
 from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
@@ -225,7 +226,7 @@ def run(
 
     Args:
         settings: what to run.
-        spark: a session to use; default: one for this run, which is stopped at its end.
+        spark: a session to use; default: the active one, else one for this run, which is stopped at its end.
         report: is told the progress now and then.
         stop: is asked now and then; once true, the epoch under way is finished and the run ends, to be continued later.
 
@@ -239,6 +240,8 @@ def run(
     with _locked(settings.paths.checkpoint):
         open_run(settings)
         chunks = [(kind, chunk) for kind, chunk in _chunks(settings)]
+        compile_kernels(lambda done, total: report(Progress("compiling kernels (once)", done, total)))
+        spark = spark or SparkSession.getActiveSession()
         own = spark is None
         report(Progress("starting Spark", 0, 1))
         session = spark or embedded_session("spatialstream", settings.cores)
@@ -276,22 +279,26 @@ def _ordered(
     if path.exists():
         return EpochPlan.load(path)
     task = OrderTask(settings.paths, tuple(chunks), settings.space, settings.rule, dict(settings.columns))
-    total = sum(chunk.size for _, chunk in chunks)
-    report(Progress("reading", 0, total))
     numbers = session.range(0, len(chunks), 1, max(1, len(chunks)))
-    runs, read = [], 0
-    # toLocalIterator would run one job a partition; collect gets a few numbers a chunk, never records
-    for row in numbers.mapInArrow(task, _RUN_TYPE).collect():
-        runs.append(Run(**json.loads(row.run) | {"times": tuple(json.loads(row.run)["times"])}))
-    read = total
+    total, read = sum(chunk.size for _, chunk in chunks), 0
     report(Progress("reading", read, total))
+    runs: list[Run] = []
+    try:
+        # a few numbers a block come to the driver, never records
+        for row in numbers.mapInArrow(task, _RUN_TYPE).collect():
+            runs.append(Run.from_json(row.run))
+            read += row.size
+            report(Progress("reading", read, total))
+    except PySparkException as error:
+        raise _failure(error, settings.paths.checkpoint / "error.log") from error
+    report(Progress("reading", total, total))
     runs.sort(key=lambda each: each.name)
     epochs = cut_epochs(runs, settings.epoch_records)
     epochs.save(path)
     return epochs
 
 
-_RUN_TYPE = "run string"
+_RUN_TYPE = "run string, size long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +323,11 @@ class OrderTask:
         """As ``mapInArrow`` takes it."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                runs = [json.dumps(asdict(each)) for each in self.runs(number)]
-                yield pa.RecordBatch.from_pydict({"run": pa.array(runs, pa.string())})
+                size = self.chunks[number][1].size
+                for run in self.runs(number):
+                    columns = {"run": pa.array([run.to_json()]), "size": pa.array([size], pa.int64())}
+                    yield pa.RecordBatch.from_pydict(columns)
+                    size = 0  # a chunk's bytes are counted once
 
 
 def _first_rejection(folder: Path) -> SpatialStreamError:
@@ -409,8 +419,8 @@ def _answer(
             report(Progress("answering", epochs_done(paths.checkpoint), epochs.epochs))
             if stop() or (settings.strict and counts_rejected(paths, settings)):
                 (paths.checkpoint / STOP_FILE).touch()
-    except StreamingQueryException as error:
-        raise SpatialStreamError(f"the streaming query failed: {error}") from error
+    except PySparkException as error:
+        raise _failure(error, paths.checkpoint / "error.log") from error
     finally:
         query.stop()
     done = epochs_done(paths.checkpoint)
@@ -418,6 +428,15 @@ def _answer(
     if settings.strict and counts_rejected(paths, settings):
         raise _first_rejection(paths.rejected)
     return done
+
+
+def _failure(error: Exception, log: Path) -> RunError:
+    """What went wrong in a few words; all of it goes into a file."""
+    text = str(error)
+    write_whole(log, text.encode())
+    # the message of the Python process that failed stands before the first SQLSTATE, after its traceback
+    cause = text.split("SQLSTATE")[0].strip().splitlines()[-1].strip()
+    return RunError(f"the streaming query failed: {cause} (all of it in {log}); the same command tries again")
 
 
 def counts_rejected(paths: stages.Paths, settings: RunSettings) -> bool:

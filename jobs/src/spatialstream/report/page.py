@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypedDict
 
+from spatialstream.model.queries import TYPES
 from spatialstream.model.space import Space
 from spatialstream.report.land import packed_land
 from spatialstream.report.payload import payload
@@ -102,7 +103,8 @@ def script_json(value: object) -> str:
 def _summary(data: Mapping[str, Any], given: Summary) -> dict[str, Any]:
     summary: dict[str, Any] = {"objects": data["objects"], "queries": data["asked"], "results": data["totals"]}
     summary.update({key: value for key, value in given.items() if value is not None})
-    summary["results"] = dict(summary["results"])
+    results = summary["results"]
+    summary["results"] = {kind.value: results[kind.value] for kind in TYPES if results.get(kind.value)}
     return summary
 
 

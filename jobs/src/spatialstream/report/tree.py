@@ -33,6 +33,7 @@ class LeafTable:
         load: float64[n]: workload by the cost model, in its unit; at least 0.
         slot: int32[n]: the worker slot that serves the leaf, from 0.
         objects: int64[n]: objects counted in the leaf.
+        slots: number of slots, where there may be some without a leaf; 0: up to the largest that has one.
     """
 
     boxes: npt.NDArray[np.float64]
@@ -40,6 +41,7 @@ class LeafTable:
     load: npt.NDArray[np.float64]
     slot: npt.NDArray[np.int32]
     objects: npt.NDArray[np.int64]
+    slots: int = 0
 
     def __len__(self) -> int:
         """Number of leaves."""
@@ -53,8 +55,8 @@ class LeafTable:
 
     @property
     def slot_load(self) -> npt.NDArray[np.float64]:
-        """float64[s]: the load of each slot from 0 to the largest that is used; slots without a leaf have 0."""
-        return np.bincount(self.slot, weights=self.load).astype(np.float64)
+        """float64[s]: the load of each slot; those without a leaf have 0."""
+        return np.bincount(self.slot, weights=self.load, minlength=self.slots).astype(np.float64)
 
     @property
     def imbalance(self) -> float:

@@ -1,0 +1,218 @@
+"""Steps of continuous top-k terms queries over all slots: add up the slots' counts, select the best terms (SSTD, 6.3).
+
+Cost: O(terms in all partials) to add, O(log k) for each term that is among the k best so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local import columns
+from spatialstream.local.columns import Strings, compare_strings, rank_strings, writable
+from spatialstream.local.integers import wide
+from spatialstream.model.kernels import kernel
+from spatialstream.model.terms import TermLists
+
+__all__ = ["StepPartials", "StepRows", "merge_steps", "prepare"]
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepPartials:
+    """What a slot counts at steps: m rows ordered by time.
+
+    Attributes:
+        number: int64[m], of the query.
+        query: Arrow utf8[m], its id.
+        now: int64[m], ms, the step.
+        k: int32[m].
+        terms: m sets of terms, in no particular order; empty where the slot has nothing.
+        counts: int32, of each term of ``terms.codes``.
+    """
+
+    number: npt.NDArray[np.int64]
+    query: pa.StringArray
+    now: npt.NDArray[np.int64]
+    k: npt.NDArray[np.int32]
+    terms: TermLists
+    counts: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRows:
+    """Rows of results: m steps ordered by (time, query id).
+
+    Attributes:
+        number: int64[m], of the query.
+        query: Arrow utf8[m], its id.
+        t: int64[m], ms, the step.
+        offsets: int32[m + 1]; the answer of row i is ``offsets[i]:offsets[i + 1]`` of the columns below.
+        terms: Arrow utf8, most frequent first, ties by term.
+        counts: int64.
+    """
+
+    number: npt.NDArray[np.int64]
+    query: pa.StringArray
+    t: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int32]
+    terms: pa.StringArray
+    counts: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.number)
+
+
+class _Terms(NamedTuple):
+    """The terms, and how often each was found in the step at hand."""
+
+    offsets: Ints
+    data: npt.NDArray[np.uint8]
+    found: Ints
+
+
+@kernel
+def _better(terms: _Terms, a: int, b: int) -> bool:
+    """Whether term a comes before term b: more often found, ties by term."""
+    if terms.found[a] != terms.found[b]:
+        return bool(terms.found[a] > terms.found[b])
+    return compare_strings(terms.offsets, terms.data, a, b) < 0
+
+
+@kernel
+def _rise(terms: _Terms, heap: Codes, size: int, code: int) -> None:
+    """Put a term into a heap of ``size``, the worst term at its root, that has room at its end."""
+    at = size
+    while at > 0 and _better(terms, wide(heap[(at - 1) // 2]), code):
+        heap[at] = heap[(at - 1) // 2]
+        at = (at - 1) // 2
+    heap[at] = code
+
+
+@kernel
+def _sink(terms: _Terms, heap: Codes, size: int, code: int) -> None:
+    """Put a term into a heap of ``size`` whose root is free."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and _better(terms, wide(heap[child]), wide(heap[child + 1])):
+            child += 1
+        if not _better(terms, code, wide(heap[child])):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = code
+
+
+@kernel
+def _best(terms: _Terms, codes: Codes, size: int, k: int) -> int:
+    """Bring the k best of the first ``size`` codes to the front, best first; returns how many there are."""
+    found, wanted = terms.found, min(k, size)
+    for j in range(size):
+        code = wide(codes[j])
+        if j < wanted:
+            _rise(terms, codes, j, code)
+        elif found[code] >= found[codes[0]] and _better(terms, code, wide(codes[0])):
+            codes[j] = codes[0]
+            _sink(terms, codes, wanted, code)
+    for last in range(wanted - 1, 0, -1):
+        code = wide(codes[last])
+        codes[last] = codes[0]
+        _sink(terms, codes, last, code)
+    return wanted
+
+
+@kernel
+def _select(
+    rows: Ints,
+    firsts: Ints,
+    k: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int32],
+    codes: Codes,
+    counts: Codes,
+    terms: _Terms,
+) -> tuple[npt.NDArray[np.int32], Codes, Ints]:
+    """Add up the partials ``rows[firsts[i]:firsts[i + 1]]`` for each i, and select the k[i] best terms.
+
+    Returns offsets, terms and counts of the answers.
+    """
+    ends = np.zeros(len(firsts), np.int32)
+    out_codes, out_counts = np.empty(1024, np.int32), np.empty(1024, np.int64)
+    found = terms.found
+    size = 0
+    for i in range(len(firsts) - 1):
+        bound = 0
+        for row in rows[firsts[i] : firsts[i + 1]]:
+            bound += offsets[row + 1] - offsets[row]
+        seen, distinct = np.empty(bound, np.int32), 0
+        for row in rows[firsts[i] : firsts[i + 1]]:
+            for at in range(offsets[row], offsets[row + 1]):
+                code = codes[at]
+                if found[code] == 0:
+                    seen[distinct] = code
+                    distinct += 1
+                found[code] += counts[at]
+        wanted = _best(terms, seen, distinct, wide(k[i]))
+        if size + wanted > len(out_codes):
+            room = 2 * size + wanted
+            more_codes, more_counts = np.empty(room, np.int32), np.empty(room, np.int64)
+            more_codes[:size] = out_codes[:size]
+            more_counts[:size] = out_counts[:size]
+            out_codes, out_counts = more_codes, more_counts
+        for j in range(wanted):
+            out_codes[size + j] = seen[j]
+            out_counts[size + j] = found[seen[j]]
+        size += wanted
+        ends[i + 1] = size
+        for j in range(distinct):
+            found[seen[j]] = 0
+    return ends, out_codes[:size], out_counts[:size]
+
+
+def merge_steps(partials: Sequence[StepPartials]) -> StepRows:
+    """Add up the partials of all slots, and select the k terms found in most objects at each step; ties by term.
+
+    Steps at which no slot has anything give a row with no terms.
+    """
+    terms = TermLists.concat([part.terms.compact() for part in partials])
+    number = np.concatenate([np.empty(0, np.int64), *(part.number for part in partials)])
+    now = np.concatenate([np.empty(0, np.int64), *(part.now for part in partials)])
+    k = np.concatenate([np.empty(0, np.int32), *(part.k for part in partials)])
+    counts = np.concatenate([np.empty(0, np.int32), *(part.counts for part in partials)])
+    names = pa.concat_arrays([pa.array([], pa.string()), *(part.query for part in partials)])
+    rows = np.lexsort((number, rank_strings(names), now))
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (np.diff(now[rows]) != 0) | (np.diff(number[rows]) != 0)
+    firsts = np.append(np.flatnonzero(new), len(rows))
+    heads = rows[firsts[:-1]]
+    words = Strings()
+    words.append(terms.vocabulary)
+    found = _Terms(words.offsets, words.data, np.zeros(len(words), np.int64))
+    offsets, codes, best = _select(
+        rows, firsts, k[heads], writable(terms.offsets), writable(terms.codes), counts, found
+    )
+    return StepRows(
+        number[heads], names.take(pa.array(heads)), now[heads], offsets, words.arrow(codes.astype(np.int64)), best
+    )
+
+
+def prepare() -> None:
+    """Compile the kernels of this module and of those it uses."""
+    columns.prepare()
+    one = np.ones(1, np.int64)
+    terms = TermLists.of([["a", "b"]])
+    merge_steps([StepPartials(one, pa.array(["q"]), one, np.ones(1, np.int32), terms, np.ones(2, np.int32))])

@@ -1,0 +1,481 @@
+"""Sliding term counts of many areas over one store of objects.
+
+An *area* is a set of objects; its *log* names them in time order, an entry n >= 0 for object n, ~n for one that
+counts as minus one. Its *table* holds the counts of their terms in the window at its last step, and is brought from
+step to step by adding the entries that have come and subtracting those that have left, or by counting the window anew
+if that is less work. Objects, terms and words are stored once, whatever the number of areas.
+
+Tables are a cache: they are not part of a checkpoint, and an area without one counts its window anew.
+
+Cost: 4 bytes per entry; per area and step O(terms of the entries that came and left + distinct terms of the window).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local import keywords
+from spatialstream.local.columns import Strings, Table
+from spatialstream.local.integers import wide
+from spatialstream.local.journal import Arrays
+from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.model.kernels import kernel
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+
+__all__ = ["NEVER", "TermLogs", "prepare"]
+
+NEVER = np.iinfo(np.int64).min
+"""A time before all others."""
+
+_BIAS = 1 << 30
+_LEAST_LOG = 4
+_LEAST_GARBAGE = 1 << 16
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+
+class _Areas(NamedTuple):
+    """Columns of the areas.
+
+    The log of area r is ``first[r]:last[r]`` of its ``room[r]`` entries from ``log[r]`` on; ``first[r]:added[r]``
+    are counted in its table: ``size[r]`` terms (of at most ``width[r]``) from ``table[r]`` on, as of ``current[r]``.
+    """
+
+    log: Ints
+    room: Ints
+    first: Ints
+    last: Ints
+    added: Ints
+    table: Ints
+    width: Ints
+    size: Ints
+    current: Ints
+
+
+class _Objects(NamedTuple):
+    """The objects: their times; the terms of object n are ``codes[bounds[n]:bounds[n + 1]]``."""
+
+    t: Ints
+    bounds: Ints
+    codes: Codes
+
+
+class _Tables(NamedTuple):
+    """Terms and counts of all tables; free space begins at ``top[0]``."""
+
+    codes: Codes
+    counts: Codes
+    top: Ints
+
+
+@kernel
+def _object(entry: int) -> int:
+    return entry if entry >= 0 else ~entry
+
+
+@kernel
+def _make_room(areas: _Areas, r: int, logs: Codes, top: Ints) -> Codes:
+    """Room for one more entry in the full log of area r; returns the logs' storage, which may have grown."""
+    begin, live = areas.log[r] + areas.first[r], areas.last[r] - areas.first[r]
+    if 2 * live >= areas.room[r]:
+        wanted = max(_LEAST_LOG, 2 * areas.room[r])
+        if top[0] + wanted > len(logs):
+            more = np.empty(max(top[0] + wanted, 2 * len(logs)), np.int32)
+            more[: top[0]] = logs[: top[0]]
+            logs = more
+        areas.log[r], areas.room[r] = top[0], wanted
+        top[0] += wanted
+    for j in range(live):
+        logs[areas.log[r] + j] = logs[begin + j]
+    areas.added[r] -= areas.first[r]
+    areas.first[r], areas.last[r] = 0, live
+    return logs
+
+
+@kernel
+def _append(rows: Codes, entries: Codes, t: Ints, areas: _Areas, logs: Codes, top: Ints) -> Codes:
+    """Append entries to the logs of areas; returns the logs' storage, which may have grown.
+
+    An entry that is earlier than what the area's table counts makes the area count anew.
+    """
+    for i in range(len(rows)):
+        r, entry = rows[i], wide(entries[i])
+        if areas.last[r] == areas.room[r]:
+            logs = _make_room(areas, r, logs, top)
+        base, at = areas.log[r], areas.last[r]
+        while at > areas.first[r] and t[_object(wide(logs[base + at - 1]))] > t[_object(entry)]:
+            logs[base + at] = logs[base + at - 1]
+            at -= 1
+        logs[base + at] = entry
+        areas.last[r] += 1
+        if at < areas.added[r]:
+            areas.added[r] = areas.first[r]
+            areas.size[r] = 0
+    return logs
+
+
+@kernel
+def _packed_logs(areas: _Areas, after: Ints, t: Ints, logs: Codes) -> tuple[Ints, Codes]:
+    """The entries of each area r that are later than ``after[r]``: how many, and which, one area after the other."""
+    sizes = np.empty(len(after), np.int64)
+    total = 0
+    for r in range(len(after)):
+        first, last, base = areas.first[r], areas.last[r], areas.log[r]
+        while first < last and t[_object(wide(logs[base + first]))] <= after[r]:
+            first += 1
+        sizes[r] = last - first
+        total += last - first
+    packed, at = np.empty(total, np.int32), 0
+    for r in range(len(after)):
+        end = areas.log[r] + areas.last[r]
+        for j in range(end - sizes[r], end):
+            packed[at] = logs[j]
+            at += 1
+    return sizes, packed
+
+
+@kernel
+def _packed_tables(areas: _Areas, tables: _Tables) -> _Tables:
+    """The tables of all areas, one after the other; the areas are changed accordingly."""
+    total = 0
+    for size in areas.size:
+        total += size
+    packed, at = _Tables(np.empty(total, np.int32), np.empty(total, np.int32), np.full(1, total)), 0
+    for r in range(len(areas.size)):
+        for j in range(areas.size[r]):
+            packed.codes[at + j] = tables.codes[areas.table[r] + j]
+            packed.counts[at + j] = tables.counts[areas.table[r] + j]
+        areas.table[r], areas.width[r] = at, areas.size[r]
+        at += areas.size[r]
+    return packed
+
+
+@kernel
+def _terms_of(objects: _Objects, logs: Codes, first: int, last: int) -> int:
+    """How many terms the entries ``first:last`` have."""
+    terms = 0
+    for j in range(first, last):
+        o = _object(wide(logs[j]))
+        terms += objects.bounds[o + 1] - objects.bounds[o]
+    return terms
+
+
+@kernel
+def _tally(
+    objects: _Objects, logs: Codes, first: int, last: int, sign: int, scratch: Codes, seen: Codes, found: int
+) -> int:
+    """Add the terms of the entries ``first:last`` to ``scratch``, times ``sign``; the new ones go to ``seen[found:]``.
+
+    Returns how many were seen in all. A count in ``scratch`` is biased, so 0 is a term that was not seen.
+    """
+    bounds, codes = objects.bounds, objects.codes
+    for j in range(first, last):
+        entry = wide(logs[j])
+        o = _object(entry)
+        change = sign if entry >= 0 else -sign
+        for i in range(bounds[o], bounds[o + 1]):
+            code = codes[i]
+            if scratch[code] == 0:
+                scratch[code] = _BIAS
+                seen[found] = code
+                found += 1
+            scratch[code] += change
+    return found
+
+
+@kernel
+def _recall(codes: Codes, counts: Codes, first: int, last: int, scratch: Codes, seen: Codes, found: int) -> int:
+    """Like :func:`_tally` for the counts ``first:last`` of a table."""
+    for j in range(first, last):
+        code = codes[j]
+        if scratch[code] == 0:
+            scratch[code] = _BIAS
+            seen[found] = code
+            found += 1
+        scratch[code] += counts[j]
+    return found
+
+
+@kernel
+def _settle(scratch: Codes, seen: Codes, found: int, counts: Codes) -> int:
+    """Keep the seen terms whose count is not 0, and write their counts; clears ``scratch``. Returns how many."""
+    kept = 0
+    for j in range(found):
+        code = seen[j]
+        count = scratch[code] - _BIAS
+        scratch[code] = 0
+        if count != 0:
+            seen[kept] = code
+            counts[kept] = count
+            kept += 1
+    return kept
+
+
+@kernel
+def _keep(areas: _Areas, r: int, tables: _Tables, codes: Codes, counts: Codes, size: int) -> _Tables:
+    """Make ``size`` terms and counts the table of area r; returns the tables' storage, which may have grown."""
+    if size > areas.width[r]:
+        wanted, top = size + size // 2, tables.top[0]
+        if top + wanted > len(tables.codes):
+            room = max(top + wanted, 2 * len(tables.codes))
+            more = _Tables(np.empty(room, np.int32), np.empty(room, np.int32), tables.top)
+            more.codes[:top] = tables.codes[:top]
+            more.counts[:top] = tables.counts[:top]
+            tables = more
+        areas.table[r], areas.width[r] = top, wanted
+        tables.top[0] = top + wanted
+    base = areas.table[r]
+    tables.codes[base : base + size] = codes[:size]
+    tables.counts[base : base + size] = counts[:size]
+    areas.size[r] = size
+    return tables
+
+
+@kernel
+def _advance(
+    areas: _Areas, r: int, now: int, window: int, objects: _Objects, logs: Codes, tables: _Tables, scratch: Codes
+) -> _Tables:
+    """Bring the table of area r to the step ``now``; returns the tables' storage, which may have grown."""
+    base, old, added, last = areas.log[r], areas.first[r], areas.added[r], areas.last[r]
+    first = old
+    while first < last and objects.t[_object(wide(logs[base + first]))] <= now - window:
+        first += 1
+    end = max(first, added)
+    while end < last and objects.t[_object(wide(logs[base + end]))] <= now:
+        end += 1
+    if first - old >= added - first:  # more has left than is still counted
+        areas.size[r] = 0
+        old, added = first, first
+    areas.first[r], areas.added[r] = first, end
+    if old == first and added == end:
+        return tables
+    terms = _terms_of(objects, logs, base + old, base + first) + _terms_of(objects, logs, base + added, base + end)
+    seen = np.empty(areas.size[r] + terms, np.int32)
+    begin = areas.table[r]
+    found = _recall(tables.codes, tables.counts, begin, begin + areas.size[r], scratch, seen, 0)
+    found = _tally(objects, logs, base + old, base + first, -1, scratch, seen, found)
+    found = _tally(objects, logs, base + added, base + end, 1, scratch, seen, found)
+    counts = np.empty(found, np.int32)
+    return _keep(areas, r, tables, seen, counts, _settle(scratch, seen, found, counts))
+
+
+@kernel
+def _count(
+    common: Codes,
+    own: Codes,
+    now: Ints,
+    window: Ints,
+    areas: _Areas,
+    objects: _Objects,
+    logs: Codes,
+    tables: _Tables,
+    scratch: Codes,
+) -> tuple[_Tables, Ints, Codes, Codes]:
+    """The counts of pairs of areas at steps, in time order.
+
+    Returns the tables' storage, which may have grown; end of each pair's counts in the last two; terms; counts.
+    """
+    ends = np.empty(len(now), np.int64)
+    codes, counts, size = np.empty(4096, np.int32), np.empty(4096, np.int32), 0
+    for i in range(len(now)):
+        g, r = common[i], own[i]
+        if areas.current[g] != now[i]:
+            tables = _advance(areas, g, now[i], window[g], objects, logs, tables, scratch)
+            areas.current[g] = now[i]
+        if r >= 0 and areas.current[r] != now[i]:
+            tables = _advance(areas, r, now[i], window[r], objects, logs, tables, scratch)
+            areas.current[r] = now[i]
+        more = areas.size[r] if r >= 0 else 0
+        if size + areas.size[g] + more > len(codes):
+            room = 2 * size + areas.size[g] + more
+            more_codes, more_counts = np.empty(room, np.int32), np.empty(room, np.int32)
+            more_codes[:size] = codes[:size]
+            more_counts[:size] = counts[:size]
+            codes, counts = more_codes, more_counts
+        begin, end = areas.table[g], areas.table[g] + areas.size[g]
+        if more > 0:
+            seen = codes[size:]
+            found = _recall(tables.codes, tables.counts, begin, end, scratch, seen, 0)
+            begin = areas.table[r]
+            found = _recall(tables.codes, tables.counts, begin, begin + more, scratch, seen, found)
+            size += _settle(scratch, seen, found, counts[size:])
+        else:
+            codes[size : size + end - begin] = tables.codes[begin:end]
+            counts[size : size + end - begin] = tables.counts[begin:end]
+            size += end - begin
+        ends[i] = size
+    return tables, ends, codes[:size], counts[:size]
+
+
+class TermLogs:
+    """Objects with their terms, and the logs and tables of areas. Areas and objects are known by their positions."""
+
+    def __init__(self) -> None:
+        self._areas = Table(dict.fromkeys(_Areas._fields, np.int64))
+        self._objects, self._codes = Table({"t": np.int64, "end": np.int64}), Table({"code": np.int32})
+        self._words = Strings()
+        self._logs, self._log_top = np.empty(0, np.int32), np.zeros(1, np.int64)
+        self._tables = _no_tables()
+        self.swept = 0
+        """Objects kept at the last :meth:`compact`."""
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of objects, of their terms, and of distinct words."""
+        return len(self._objects), len(self._codes), len(self._words)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to :meth:`compact`: there are twice as many objects as after the last time."""
+        return len(self._objects) > 2 * self.swept + _LEAST_GARBAGE
+
+    @property
+    def words(self) -> pa.StringArray:
+        """The words by their codes."""
+        return self._words.arrow(np.arange(len(self._words)))
+
+    def add(self, areas: int) -> None:
+        """Add areas with empty logs."""
+        empty = np.zeros(areas, np.int64)
+        self._areas.append({**dict.fromkeys(_Areas._fields, empty), "current": np.full(areas, NEVER)})
+
+    def take(self, areas: Ints) -> None:
+        """Keep only the given areas, in the given order."""
+        self._areas.take(areas)
+
+    def store(self, objects: ObjectBatch) -> int:
+        """Store objects; returns the position of the first."""
+        terms = objects.terms.compact()
+        table = KeywordTable.build(self.words)
+        codes = table.translate(TermKeys.of_vocabulary(terms.vocabulary), np.arange(1, len(table) + 1)) - 1
+        new = np.flatnonzero(codes < 0)
+        codes[new] = len(table) + np.arange(len(new))
+        self._words.append(terms.vocabulary.take(pa.array(new)))
+        first = self._codes.append({"code": codes[terms.codes]})
+        return self._objects.append({"t": objects.t, "end": first + terms.offsets[1:].astype(np.int64)})
+
+    def append(self, areas: Codes, entries: Codes) -> None:
+        """Append entries to the logs of areas, entry by entry.
+
+        Args:
+            areas: int32[n].
+            entries: int32[n]: n of an object, or ~n if it counts as minus one.
+        """
+        self._logs = _append(areas, entries, self._objects["t"], self._areas.view(_Areas), self._logs, self._log_top)
+
+    def log(self, area: int) -> tuple[Codes, Ints]:
+        """The entries of an area that has no negative ones, and their times."""
+        areas = self._areas.view(_Areas)
+        entries = self._logs[areas.log[area] + areas.first[area] : areas.log[area] + areas.last[area]]
+        return entries, self._objects["t"][entries]
+
+    def count(self, common: Codes, own: Codes, now: Ints, window: Ints) -> tuple[Ints, Codes, Codes]:
+        """Counts of the terms in pairs of areas, in (now - window, now].
+
+        Args:
+            common: int32[m], an area.
+            own: int32[m], another one, or -1.
+            now: int64[m], ascending; not before an area's earlier steps.
+            window: int64 by area, ms; windows of an area never move back.
+
+        Returns:
+            End of each pair's counts in the following two (int64[m]), codes of terms, counts (which are not 0).
+        """
+        areas = self._areas.view(_Areas)
+        if self._tables.top[0] > 2 * int(areas.width.sum()) + _LEAST_GARBAGE:
+            self._tables = _packed_tables(areas, self._tables)
+        self._tables, ends, codes, counts = _count(
+            common,
+            own,
+            now,
+            window,
+            areas,
+            self._stored(),
+            self._logs,
+            self._tables,
+            np.zeros(len(self._words), np.int32),
+        )
+        return ends, codes, counts
+
+    def _stored(self) -> _Objects:
+        bounds = np.concatenate([np.zeros(1, np.int64), self._objects["end"]])
+        return _Objects(self._objects["t"], bounds, self._codes["code"])
+
+    def compact(self, after: Ints) -> None:
+        """Drop entries, then objects without an entry, then words without an object. Codes and positions change.
+
+        Args:
+            after: int64 by area: entries that are not later are dropped.
+        """
+        sizes, logs = _packed_logs(self._areas.view(_Areas), after, self._objects["t"], self._logs)
+        negative = logs < 0
+        used, position = np.unique(np.where(negative, ~logs, logs), return_inverse=True)
+        position = position.astype(np.int32)
+        self._place(sizes, np.where(negative, ~position, position).astype(np.int32))
+        bounds = self._stored().bounds
+        lengths = np.diff(bounds)[used]
+        ends = np.cumsum(lengths)
+        self._codes.take(np.repeat(bounds[:-1][used] - (ends - lengths), lengths) + np.arange(int(lengths.sum())))
+        self._objects.take(used)
+        self._objects["end"][:] = ends
+        words, codes = np.unique(self._codes["code"], return_inverse=True)
+        self._codes["code"][:] = codes
+        self._words.take(words.astype(np.int64))
+        self.swept = len(self._objects)
+
+    def _place(self, sizes: Ints, logs: Codes) -> None:
+        """Take packed logs in place of all there are, and no tables."""
+        areas = self._areas
+        areas["log"][:], areas["room"][:] = np.cumsum(sizes) - sizes, sizes
+        areas["first"][:], areas["last"][:], areas["added"][:] = 0, sizes, 0
+        areas["table"][:], areas["width"][:], areas["size"][:] = 0, 0, 0
+        areas["current"][:] = NEVER
+        self._logs, self._log_top = logs, np.full(1, len(logs))
+        self._tables = _no_tables()
+
+    def packed(self) -> tuple[Codes, Codes]:
+        """All entries, after :meth:`compact`: the area of each, and itself, to be given to :meth:`load`."""
+        return np.repeat(np.arange(len(self._areas), dtype=np.int32), self._areas["last"]), self._logs
+
+    def since(self, objects: int, terms: int, words: int) -> Arrays:
+        """What was stored after :attr:`sizes` were these, to be given to :meth:`extend`."""
+        word_offsets, word_bytes = self._words.part(words)
+        return {
+            "object_t": self._objects["t"][objects:],
+            "object_end": self._objects["end"][objects:],
+            "term_code": self._codes["code"][terms:],
+            "word_offsets": word_offsets,
+            "word_bytes": word_bytes,
+        }
+
+    def extend(self, saved: Arrays) -> None:
+        """Store again what :meth:`since` gave."""
+        self._objects.append({"t": saved["object_t"], "end": saved["object_end"]})
+        self._codes.append({"code": saved["term_code"]})
+        self._words.extend(saved["word_offsets"], saved["word_bytes"])
+
+    def load(self, areas: Codes, entries: Codes) -> None:
+        """Take what :meth:`packed` gave as all entries there are."""
+        self._place(np.bincount(areas, minlength=len(self._areas)), entries)
+
+
+def _no_tables() -> _Tables:
+    return _Tables(np.empty(0, np.int32), np.empty(0, np.int32), np.zeros(1, np.int64))
+
+
+def prepare() -> None:
+    """Compile the kernels of this module and of those it uses."""
+    keywords.prepare()
+    logs = TermLogs()
+    logs.add(2)
+    logs.store(ObjectBatch.of([SpatialObject("o", 0, 0.0, 0.0, ("a",))]))
+    logs.append(np.array([0, 1], np.int32), np.array([0, ~0], np.int32))
+    zero = np.zeros(1, np.int32)
+    logs.count(zero, zero + np.int32(1), np.ones(1, np.int64), np.full(2, 9))
+    _packed_tables(logs._areas.view(_Areas), logs._tables)
+    logs.compact(np.zeros(2, np.int64))

@@ -1,0 +1,102 @@
+"""``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
+
+``python -m tests.benchmarks [NAME...] [--output DIR]``: names are ``crq``, ``segment``, ``index``, ``decode``, ``ckq_ctq``,
+``pipeline``; all of them by default. Each runs in a process of its own, one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+NAMES = ("decode", "index", "crq", "ckq_ctq", "segment", "pipeline")
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """The rows of one benchmark, run in a fresh process so that none inherits another's memory."""
+    code = (
+        "import importlib, json, sys\n"
+        f"rows = importlib.import_module('tests.benchmarks.bench_{name}').run()\n"
+        "print('\\n' + json.dumps(rows))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    rows: list[dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
+    return rows
+
+
+def lower_is_better(row: dict[str, Any]) -> bool:
+    return row["unit"] in ("us", "µs", "ms", "s", "bytes", "bytes/object")
+
+
+def verdict(row: dict[str, Any]) -> str:
+    floor = row.get("floor")
+    if floor is None:
+        return ""
+    reached = row["value"] <= floor if lower_is_better(row) else row["value"] >= floor
+    sign = "<=" if lower_is_better(row) else ">="
+    return f"{'reached' if reached else 'NOT reached'}: {sign} {floor:,.4g}"
+
+
+def show(name: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{name}")
+    for row in rows:
+        note = f"   {row['note']}" if row.get("note") else ""
+        print(f"  {row['name']:<78} {row['value']:>15,.1f} {row['unit']:<14} {verdict(row)}{note}", flush=True)
+
+
+def chart(path: Path, results: dict[str, list[dict[str, Any]]]) -> None:
+    """Every figure that has a floor, as a multiple of it (above 1 is better), in one picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    bars = []
+    for rows in results.values():
+        for row in rows:
+            if row.get("floor"):
+                ratio = row["floor"] / row["value"] if lower_is_better(row) else row["value"] / row["floor"]
+                bars.append((row["name"].strip(), ratio))
+    if not bars:
+        return
+    figure, axes = pyplot.subplots(figsize=(11, 1.2 + 0.33 * len(bars)), layout="constrained")
+    names, ratios = [name for name, _ in bars], [ratio for _, ratio in bars]
+    colours = ["#2a7f62" if ratio >= 1 else "#b5482a" for ratio in ratios]
+    axes.barh(range(len(bars)), ratios, color=colours, height=0.7)
+    axes.set_yticks(range(len(bars)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1.0, color="#444444", linewidth=1)
+    axes.set_xlabel("times better than the floor (logarithmic)")
+    for place, ratio in enumerate(ratios):
+        axes.text(ratio, place, f" {ratio:.2g}x", va="center", fontsize=8)
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--output", type=Path, default=Path("bench-output"), help="where figures and charts go")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    results = {}
+    for name in options.names or NAMES:
+        results[name] = rows_of(name)
+        show(name, results[name])
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "figures.json").write_text(json.dumps(results, indent=1))
+    chart(options.output / "floors.svg", results)
+    print(f"\nfigures and chart: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The driver dies, or is asked to stop, and the same command goes on: the results are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spatialstream.model.space import WGS84
+from spatialstream.oracle import check_files
+from tests import streams
+
+PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stream's files, and the command that runs it into a folder."""
+
+    objects: Path
+    queries: Path
+
+    def start(self, output: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "spatialstream", "run", "--objects", str(self.objects)]
+        command += ["--queries", str(self.queries), "--output", str(output), "--slots", "2", "--epoch", "150"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def finish(self, output: Path) -> str:
+        process = self.start(output)
+        _, told = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, told
+        return told
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(*streams.write_stream(tmp_path_factory.mktemp("input"), streams.random_stream(11, 900, 60)))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(case: Case, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    case.finish(output)
+    assert check_files([case.objects], [case.queries], output / "results", WGS84).exact
+    return text_of(output)
+
+
+def text_of(output: Path) -> bytes:
+    names = [*(output / "results").glob("*.jsonl"), *(output / "rejected").glob("*.jsonl")]
+    return b"".join(path.name.encode() + path.read_bytes() for path in sorted(names))
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until the condition holds, or the process has ended."""
+    limit = time.monotonic() + PATIENCE
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def newest(folder: Path, pattern: str) -> int:
+    """Number of the newest epoch that has left a file."""
+    return max((int(path.stem.split("-")[1]) for path in folder.glob(pattern)), default=-1)
+
+
+# what the driver has just done when it is killed, told by what is on disk: (phase, files, progress since the start)
+PHASES = {
+    "decoding": lambda output: newest(output / ".checkpoint" / "input", "*-*-*.arrow"),
+    "planned": lambda output: int((output / ".checkpoint" / "plan.json").exists()) - 1,
+    "routed": lambda output: newest(output / ".checkpoint" / "state" / "registry", "epoch-*.json"),
+    "worked": lambda output: newest(output / ".checkpoint" / "state" / "slot-0001", "epoch-*.json"),
+    "merged": lambda output: newest(output / ".checkpoint" / "state" / "merger", "epoch-*.json"),
+    "published": lambda output: newest(output / "results", "epoch-*.jsonl"),
+}
+
+
+@pytest.mark.timeout(900)
+def test_killed_in_each_phase_twice_in_a_row(case: Case, undisturbed: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    killed = []
+    for phase, progress in PHASES.items():
+        for _ in range(2):
+            before = progress(output)
+            process = case.start(output)
+            wait_for(lambda: progress(output) > before, process)  # noqa: B023 - called at once
+            if process.poll() is None:
+                process.kill()
+                killed.append(phase)
+            process.communicate(timeout=PATIENCE)
+            assert set(text_of(output).splitlines()) <= set(undisturbed.splitlines()), phase
+    case.finish(output)
+    assert text_of(output) == undisturbed
+    assert len(set(killed)) >= 5, killed
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_epoch_and_the_run_goes_on_later(
+    case: Case, undisturbed: bytes, tmp_path: Path, number: signal.Signals
+) -> None:
+    output = tmp_path / "out"
+    process = case.start(output)
+    wait_for(lambda: PHASES["published"](output) >= 0, process)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert "stopped   after epoch" in told
+    rows = text_of(output)
+    assert rows
+    assert rows != undisturbed
+    case.finish(output)
+    assert text_of(output) == undisturbed

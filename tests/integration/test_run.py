@@ -1,0 +1,121 @@
+"""Runs on real Spark, against the oracle."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from spatialstream.generate import GenerateSettings, write_stream
+from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.queries import QueryType
+from spatialstream.model.space import WGS84
+from spatialstream.oracle import check_files
+from spatialstream.pipeline.run import RunSettings, run
+from tests import streams
+
+
+def text_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+
+
+@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(
+    stream=streams.streams(max_objects=40, max_queries=14),
+    slots=st.sampled_from([1, 2, 3]),
+    leaves=st.sampled_from([1, 16]),
+    epoch=st.sampled_from([10, 25, 1_000]),
+)
+@pytest.mark.timeout(600)
+def test_small_streams_are_the_oracles(
+    spark: SparkSession, stream: streams.Stream, slots: int, leaves: int, epoch: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        objects, queries = streams.write_stream(folder, stream)
+        setup = RunSettings(
+            (objects,), (queries,), folder / "out", slots, leaves, space=stream.space, epoch_records=epoch
+        )
+        summary = run(setup, spark)
+        found = check_files([objects], [queries], folder / "out" / "results", stream.space)
+        assert list(found.lines())[2:] == ["exact"]
+        assert summary.complete
+        assert sum(summary.results.values()) == sum(found.rows.values())
+        assert summary.rejected == found.rejected
+
+
+@pytest.mark.timeout(600)
+def test_ten_thousand_objects_and_a_thousand_queries_of_each_type(spark: SparkSession, tmp_path: Path) -> None:
+    objects, queries = tmp_path / "objects.jsonl.gz", tmp_path / "queries.jsonl"
+    generated = GenerateSettings(
+        objects=10_000,
+        queries=dict.fromkeys(QueryType, 1_000),
+        region=(0.001, 1.0),
+        circles=0.3,
+        duration=5_000,
+        window=2_000,
+        step=1_000,
+        diurnal=True,
+    )
+    write_stream(objects, queries, generated)
+    summary = run(RunSettings((objects,), (queries,), tmp_path / "out", 3, epoch_records=3_000), spark)
+    found = check_files([objects], [queries], tmp_path / "out" / "results", WGS84)
+    assert list(found.lines())[2:] == ["exact"]
+    assert min(found.rows.values()) >= 1_000
+    assert summary.results == {kind: rows for kind, rows in found.rows.items() if rows}
+
+
+def test_dirty_input_is_told_and_the_rest_is_answered(spark: SparkSession, tmp_path: Path) -> None:
+    stream = streams.random_stream(3, 300, 10)
+    objects, queries = streams.write_stream(tmp_path, stream)
+    lines = objects.read_text().splitlines()
+    for place in range(0, 300, 30):
+        lines.insert(place, '{"id": "torn", "t": 1517966773840, "lon": 500, "lat": 0, "text": ""}' if place else "{")
+    objects.write_text("\n".join(lines))
+    summary = run(RunSettings((objects,), (queries,), tmp_path / "out", 2, epoch_records=100), spark)
+    found = check_files([objects], [queries], tmp_path / "out" / "results", WGS84)
+    assert list(found.lines())[2:] == ["exact"]
+    assert found.rejected == summary.rejected >= 10
+    with pytest.raises(RecordError, match="line 1"):
+        run(RunSettings((objects,), (queries,), tmp_path / "strict", 2, strict=True), spark)
+
+
+def test_retention_bounds_what_snapshots_see(spark: SparkSession, tmp_path: Path) -> None:
+    stream = streams.random_stream(5, 1_000, 40)
+    objects, queries = streams.write_stream(tmp_path, stream)
+    setup = RunSettings(
+        (objects,), (queries,), tmp_path / "out", 2, epoch_records=150, interval=60_000, retention=600_000
+    )
+    run(setup, spark)
+    results = tmp_path / "out" / "results"
+    found = check_files([objects], [queries], results, WGS84, retention=600_000)
+    assert list(found.lines())[2:] == ["exact"]
+    assert not check_files([objects], [queries], results, WGS84).exact
+
+
+def test_a_finished_run_is_kept_and_another_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stream = streams.random_stream(9, 100, 5)
+    objects, queries = streams.write_stream(tmp_path, stream)
+    setup = RunSettings((objects,), (queries,), tmp_path / "out", 2)
+    first, text = run(setup, spark), text_of(tmp_path / "out" / "results")
+    again = run(setup, spark)
+    assert (again.results, again.rejected) == (first.results, first.rejected)
+    assert text_of(tmp_path / "out" / "results") == text
+    with pytest.raises(StateError, match="other leaves"):
+        run(RunSettings((objects,), (queries,), tmp_path / "out", 2, leaves=7), spark)
+    replaced = run(RunSettings((objects,), (queries,), tmp_path / "out", 2, leaves=7, overwrite=True), spark)
+    assert replaced.results == first.results
+    assert text_of(tmp_path / "out" / "results") == text
+
+
+def test_without_input_there_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "objects.jsonl").touch()
+    (tmp_path / "queries.jsonl").touch()
+    setup = RunSettings((tmp_path / "objects.jsonl",), (tmp_path / "queries.jsonl",), tmp_path / "out")
+    summary = run(setup, spark)
+    assert (summary.objects, summary.queries, summary.results, summary.epochs) == (0, 0, {}, 0)
+    assert (tmp_path / "out" / "results").is_dir()

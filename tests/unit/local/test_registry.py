@@ -1,0 +1,86 @@
+"""Which ids are in use: the registry beside a dictionary."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.local.registry import QueryRegistry
+from spatialstream.local.state import MemoryFiles
+from spatialstream.model.queries import Cancellation, Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
+
+Row = Query | Cancellation
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    name, t = draw(st.sampled_from("abcd")), draw(st.integers(0, 30))
+    kind = draw(st.sampled_from(["cancel", "snapshot", "range", "terms"]))
+    if kind == "cancel":
+        return Cancellation(name, t)
+    duration = draw(st.integers(0, 8))
+    if kind == "terms":
+        return Query(name, t, Predicate(), TopTerms(1), Lifetime(duration, True, 5, 1))
+    return Query(name, t, Predicate(), Everything(), Lifetime(duration, kind == "range"))
+
+
+class Twin:
+    """The rules, one row at a time."""
+
+    def __init__(self) -> None:
+        self.until: dict[str, tuple[int, int, bool]] = {}
+
+    def admit(self, row: Row, number: int) -> tuple[int, bool]:
+        """(the row's number, whether it is accepted)."""
+        holder = self.until.get(row.id)
+        active = holder is not None and row.t <= holder[1]
+        if isinstance(row, Cancellation):
+            if holder is None or not active or not holder[2]:
+                return -1, False
+            self.until[row.id] = (holder[0], row.t - 1, True)
+            return holder[0], True
+        if active:
+            return -1, False
+        continuous, end = row.lifetime.continuous, row.t + row.lifetime.duration
+        last = row.t if not continuous else end if isinstance(row.selection, TopTerms) else end - 1
+        self.until[row.id] = (number, last, continuous)
+        return number, True
+
+
+@given(st.lists(rows(), max_size=40), st.lists(st.integers(1, 40), max_size=8), st.booleans())
+def test_the_registry_is_its_twin(stream: list[Row], cuts: list[int], restored: bool) -> None:
+    stream.sort(key=lambda row: row.t)
+    registry, twin, files = QueryRegistry(), Twin(), MemoryFiles()
+    borders = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
+    for low, high in itertools.pairwise(borders):
+        found = registry.admit(QueryBatch.of(stream[low:high]), low)
+        expected = [twin.admit(row, low + i) for i, row in enumerate(stream[low:high])]
+        assert found.number.tolist() == [number for number, _ in expected]
+        assert sorted(found.reasons) == [i for i, (_, accepted) in enumerate(expected) if not accepted]
+        if restored:
+            registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
+
+
+def test_reasons_name_the_id_and_what_would_be_right() -> None:
+    standing = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
+    found = QueryRegistry().admit(QueryBatch.of([standing, standing, Cancellation("q2", 6)]), 0)
+    assert found.reasons == {
+        1: "id: 'q1' is in use until 104; give another id, or cancel that query first",
+        2: "id: no continuous query 'q2' is active",
+    }
+
+
+def test_many_ids_and_cancellations_stay_small_in_the_manifest() -> None:
+    registry, files = QueryRegistry(), MemoryFiles()
+    n = 20_000
+    queries = [Query(f"q{i}", 0, Predicate(), Everything(), Lifetime(1_000_000, True)) for i in range(n)]
+    registry.admit(QueryBatch.of(queries), 0)
+    for start in range(0, n, 1_000):
+        ended = [Cancellation(f"q{i}", 1 + start) for i in range(start, start + 1_000)]
+        assert not registry.admit(QueryBatch.of(ended), n + start).reasons
+    manifest = registry.checkpoint(files.write)
+    assert len(manifest["shortened"]) <= 6_000
+    late = [Query(f"q{i}", n, Predicate(), Everything(), Lifetime(9, True)) for i in range(0, n, 999)]
+    assert not QueryRegistry.restore(manifest, files.read).admit(QueryBatch.of(late), 10 * n).reasons

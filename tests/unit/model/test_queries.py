@@ -1,0 +1,191 @@
+"""Queries: one at a time and as columns."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.errors import RecordError
+from spatialstream.model.queries import (
+    CANCEL,
+    TYPES,
+    Cancellation,
+    Everything,
+    Lifetime,
+    Nearest,
+    Predicate,
+    Query,
+    QueryBatch,
+    QueryType,
+    TopTerms,
+    parse_query,
+)
+from spatialstream.model.regions import Box, Circle
+from spatialstream.model.schema import QUERIES
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
+
+BOX = {"box": [0, 1, 2, 3]}
+GOOD = {
+    "SRQ": {"region": BOX, "duration": "1h"},
+    "SKQ": {"at": [5, 6], "k": 3, "duration": "1h"},
+    "STQ": {"region": {"circle": [5, 6, 7]}, "k": 3, "duration": 0},
+    "CRQ": {"region": BOX, "duration": "1h"},
+    "CKQ": {"at": [5, 6], "k": 3, "duration": "1h"},
+    "CTQ": {"region": BOX, "k": 3, "duration": "1h", "window": "5m", "step": "1m"},
+}
+FIELDS = {"region": BOX, "at": [5, 6], "k": 3, "duration": "1h", "window": "5m", "step": "1m"}
+REGIONS = st.none() | st.builds(Box, *[st.floats(-9, 9)] * 4) | st.builds(Circle, *[st.floats(0, 9)] * 3)
+PREDICATES = st.builds(Predicate, REGIONS, st.lists(st.sampled_from("abcd"), unique=True, max_size=3).map(tuple))
+IDS, TIMES, SPANS = (
+    st.text(st.characters(codec="utf-8"), max_size=3),
+    st.integers(-(10**9), 10**9),
+    st.integers(0, 10**9),
+)
+COUNTS = st.integers(1, 2**31 - 1)
+SELECTIONS = st.one_of(
+    st.builds(Everything), st.builds(Nearest, st.floats(-9, 9), st.floats(-9, 9), COUNTS), st.builds(TopTerms, COUNTS)
+)
+LIFETIMES = st.builds(Lifetime, SPANS, st.booleans(), st.none() | SPANS, st.none() | SPANS)
+LISTS = st.lists(
+    st.builds(Query, IDS, TIMES, PREDICATES, SELECTIONS, LIFETIMES) | st.builds(Cancellation, IDS, TIMES), max_size=6
+)
+
+
+def record(kind, **changes):
+    return {"id": "q", "type": kind, "t": 9} | GOOD.get(kind, {}) | changes
+
+
+def items(batch):
+    return [batch[i] for i in range(len(batch))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "predicate", "selection", "lifetime"),
+    [
+        ("SRQ", Predicate(Box(0, 1, 2, 3)), Everything(), Lifetime(3_600_000)),
+        ("SKQ", Predicate(), Nearest(5, 6, 3), Lifetime(3_600_000)),
+        ("STQ", Predicate(Circle(5, 6, 7)), TopTerms(3), Lifetime(0)),
+        ("CRQ", Predicate(Box(0, 1, 2, 3)), Everything(), Lifetime(3_600_000, True)),
+        ("CKQ", Predicate(), Nearest(5, 6, 3), Lifetime(3_600_000, True)),
+        ("CTQ", Predicate(Box(0, 1, 2, 3)), TopTerms(3), Lifetime(3_600_000, True, 300_000, 60_000)),
+    ],
+)
+def test_the_six_presets(kind, predicate, selection, lifetime):
+    query = parse_query(record(kind), WGS84)
+    assert query == Query("q", 9, predicate, selection, lifetime)
+    assert query.type is QueryType(kind)
+    assert query.k == (0 if kind in ("SRQ", "CRQ") else 3)
+
+
+def test_options():
+    assert parse_query(record("CKQ", window=5), WGS84).lifetime.window == 5
+    assert parse_query(record("CKQ", window=None), WGS84).lifetime.window is None
+    assert parse_query(record("CRQ", more=1, t="1970-01-01"), WGS84).t == 0
+    assert parse_query({"id": "q", "type": "CANCEL", "t": 9, "k": "any"}, WGS84) == Cancellation("q", 9)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "terms"),
+    [(None, ()), ([], ()), (["Fire"], ("fire",)), (["Fire risk", "RISK", "e\u0301"], ("fire", "risk", "é"))],
+)
+def test_keywords_become_terms(keywords, terms):
+    assert parse_query(record("CRQ", keywords=keywords), WGS84).predicate.keywords == terms
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@pytest.mark.parametrize("field", FIELDS)
+def test_each_type_takes_its_fields_and_no_other(kind, field):
+    if field in GOOD[kind]:
+        with pytest.raises(RecordError, match=f"^{field}: {kind} requires {field}$"):
+            parse_query(record(kind, **{field: None}), WGS84)
+    elif (kind, field) != ("CKQ", "window"):
+        with pytest.raises(RecordError, match=f"^{field}: {kind} takes no {field}; leave it out$"):
+            parse_query(record(kind, **{field: FIELDS[field]}), WGS84)
+
+
+TYPE = "SRQ, SKQ, STQ, CRQ, CKQ, CTQ"
+SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "reason"),
+    [
+        ("CRQ", {"id": None}, "id: is required; give a string"),
+        ("CRQ", {"id": 5}, "id: 5 is not a string"),
+        ("CRQ", {"type": None}, f"type: is required; give {TYPE} or CANCEL"),
+        ("CRQ", {"type": "crq"}, f"type: 'crq' is not one of {TYPE}, CANCEL"),
+        ("CRQ", {"type": ["CRQ"]}, f"type: ['CRQ'] is not one of {TYPE}, CANCEL"),
+        ("CRQ", {"t": None}, "t: is required; give milliseconds or ISO 8601"),
+        ("CANCEL", {"t": None}, "t: is required; give milliseconds or ISO 8601"),
+        ("CANCEL", {"id": None}, "id: is required; give a string"),
+        ("CRQ", {"t": True}, "t: True is not a time; give integer milliseconds or an ISO 8601 string"),
+        ("CRQ", {"region": 5}, 'region: must be {"box": [west, south, east, north]} or {"circle": [x, y, radius]}'),
+        ("CRQ", {"region": {"box": [0, 0, 999, 0]}}, "region.box: 999 is out of range; it must lie in [-180, 180]"),
+        ("CRQ", {"keywords": "fire"}, "keywords: 'fire' is not a list of strings"),
+        ("CRQ", {"keywords": ["a", 5]}, "keywords: ['a', 5] is not a list of strings"),
+        ("CRQ", {"keywords": ["a", "!"]}, "keywords: '!' has no term: no word character is left after term extraction"),
+        ("CRQ", {"keywords": [""]}, "keywords: '' has no term: no word character is left after term extraction"),
+        ("CRQ", {"duration": -5}, "duration: -5 is negative; a duration is at least 0"),
+        ("CRQ", {"duration": "x"}, f"duration: 'x' {SPAN}"),
+        ("SKQ", {"k": 0}, "k: 0 is out of range; k must be at least 1"),
+        ("SKQ", {"k": 1.0}, "k: 1.0 is not an integer"),
+        ("SKQ", {"k": True}, "k: True is not an integer"),
+        ("SKQ", {"at": [1]}, "at: must be a list of 2 numbers, [lon, lat]"),
+        ("SKQ", {"at": {"lon": 1}}, "at: must be a list of 2 numbers, [lon, lat]"),
+        ("SKQ", {"at": [1, "2"]}, "at: '2' is not a number"),
+        ("SKQ", {"at": [1, 95]}, "at: 95 is out of range; it must lie in [-90, 90]"),
+        ("CTQ", {"step": 0}, "step: is 0; a step is at least 1 ms"),
+        ("CTQ", {"step": -1}, "step: -1 is negative; a duration is at least 0"),
+        ("CTQ", {"window": "5"}, f"window: '5' {SPAN}"),
+    ],
+)
+def test_bad_records_are_told(kind, changes, reason):
+    with pytest.raises(RecordError) as caught:
+        parse_query(record(kind, **changes), WGS84)
+    assert str(caught.value) == reason
+
+
+def test_k_has_an_upper_end():
+    assert parse_query(record("SKQ", k=2**31 - 1), WGS84).k == 2**31 - 1
+    with pytest.raises(RecordError, match="k: 2147483648 is out of range"):
+        parse_query(record("SKQ", k=2**31), WGS84)
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", [], True])
+def test_what_is_no_record_is_told(value):
+    with pytest.raises(RecordError, match="record: is not a JSON object"):
+        parse_query(value, WGS84)
+
+
+def test_a_keyword_that_the_rule_leaves_nothing_of_is_told():
+    with pytest.raises(RecordError, match="keywords: 'the' has no term"):
+        parse_query(record("CRQ", keywords=["fire", "the"]), WGS84, TermRule(frozenset({"the"})))
+
+
+def test_planes_name_their_axes():
+    with pytest.raises(RecordError, match=r"at: must be a list of 2 numbers, \[x, y\]"):
+        parse_query(record("SKQ", at=5), Space.planar(0, 0, 1, 1))
+
+
+@given(LISTS)
+def test_columns_hold_the_same_queries(queries):
+    batch = QueryBatch.of(queries)
+    assert items(batch) == queries
+    assert [int(code) for code in batch.code] == [
+        CANCEL if isinstance(query, Cancellation) else TYPES.index(query.type) for query in queries
+    ]
+    wire = batch.to_arrow()
+    assert wire.schema == QUERIES
+    wire.validate(full=True)
+    assert items(QueryBatch.from_arrow(wire)) == queries
+    assert items(QueryBatch.from_arrow(wire.slice(1))) == queries[1:]
+
+
+@given(LISTS, LISTS)
+def test_taking_and_concatenating(first, second):
+    both = QueryBatch.concat([QueryBatch.of(first), QueryBatch.of(second)])
+    assert items(both) == first + second
+    order = np.arange(len(both))[::-1].copy()
+    assert items(both.take(order)) == (first + second)[::-1]
+    assert items(QueryBatch.from_arrow(both.take(order).to_arrow())) == (first + second)[::-1]

@@ -1,0 +1,104 @@
+"""Term extraction, and sets of terms as columns."""
+
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.terms import TermLists, TermRule, extract_terms
+
+SETS = st.lists(st.lists(st.sampled_from(["a", "b", "é", "", "flood", "fire"]), max_size=5), max_size=6)
+
+
+def sets(lists):
+    return [lists[i] for i in range(len(lists))]
+
+
+def distinct(collections):
+    return [list(dict.fromkeys(each)) for each in collections]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("", []),
+        (" .,! \n\0", []),
+        ("Flood warning: FLOOD in Straße 5", ["flood", "warning", "in", "strasse", "5"]),
+        ("ΣΊΣΥΦΟΣ Σίσυφος", ["σίσυφοσ"]),
+        ("İstanbul I\u0307stanbul", ["i", "stanbul"]),
+        ("ﬁre ﬀ ½ ①", ["fire", "ff", "1", "2"]),
+        ("e\u0301t\u00e9", ["été"]),
+        ("snake_case don't e-mail", ["snake_case", "don", "t", "e", "mail"]),
+        ("日本語 テキスト ｶﾞ", ["日本語", "テキスト", "ガ"]),
+        ("b a b c a", ["b", "a", "c"]),
+        ("#fire @you 😀 x\u200dy", ["fire", "you", "x", "y"]),
+    ],
+)
+def test_extraction(text, terms):
+    assert extract_terms(text) == terms
+
+
+@given(st.text())
+def test_terms_are_distinct_runs_of_word_characters(text):
+    terms = extract_terms(text)
+    assert len(set(terms)) == len(terms)
+    assert all(term and all(c.isalnum() or c == "_" for c in term) for term in terms)
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    assert set("".join(terms)) == {c for c in folded if c.isalnum() or c == "_"}
+
+
+@given(st.text(), st.frozensets(st.sampled_from("abc")), st.integers(0, 4))
+def test_a_rule_only_leaves_terms_out(text, stop_words, minimum):
+    kept = extract_terms(text, TermRule(stop_words, minimum))
+    assert kept == [term for term in extract_terms(text) if len(term) >= minimum and term not in stop_words]
+
+
+@given(SETS)
+def test_columns_hold_the_same_sets(collections):
+    lists = TermLists.of(collections)
+    assert sets(lists) == distinct(collections)
+    assert len(set(lists.vocabulary.to_pylist())) == len(lists.vocabulary)
+
+
+@given(SETS, st.data())
+def test_taking_sets(collections, data):
+    lists = TermLists.of(collections)
+    chosen = data.draw(st.lists(st.integers(0, max(len(collections) - 1, 0)), max_size=6 if collections else 0))
+    assert sets(lists.take(np.array(chosen, np.int64))) == [distinct(collections)[i] for i in chosen]
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(collections), max_size=len(collections))), np.bool_)
+    assert sets(lists.take(mask)) == [terms for terms, kept in zip(distinct(collections), mask, strict=True) if kept]
+
+
+@given(st.lists(SETS, max_size=5))
+def test_concatenating_sets(parts):
+    lists = TermLists.concat([TermLists.of(part) for part in parts])
+    assert sets(lists) == [terms for part in parts for terms in distinct(part)]
+    assert len(set(lists.vocabulary.to_pylist())) == len(lists.vocabulary)
+
+
+def test_concatenating_keeps_what_stands_between_parts_without_a_vocabulary():
+    parts = [
+        TermLists.empty(2),
+        TermLists.of([["a"]]),
+        TermLists.empty(1),
+        TermLists.of([["b", "a"]]),
+        TermLists.empty(0),
+    ]
+    assert sets(TermLists.concat(parts)) == [[], [], ["a"], [], ["b", "a"]]
+
+
+@given(SETS, SETS)
+def test_a_compact_vocabulary_holds_what_is_used(collections, others):
+    lists = TermLists.concat([TermLists.of(others), TermLists.of(collections)])
+    compact = lists.take(np.arange(len(others), len(lists))).compact()
+    assert sets(compact) == distinct(collections)
+    assert set(compact.vocabulary.to_pylist()) == {term for terms in collections for term in terms}
+
+
+def test_sets_of_a_slice_of_a_vocabulary():
+    lists = TermLists(np.array([0, 1], np.int32), np.array([1], np.int32), pa.array(["x", "a", "b"]).slice(1))
+    assert sets(lists) == [["b"]]
+    assert sets(TermLists.concat([lists, lists])) == [["b"], ["b"]]
