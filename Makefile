@@ -14,7 +14,7 @@ export PYTHON
 
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.project $(VENV)/java_home
+READY := $(VENV)/.project $(VENV)/java_home $(VENV)/.kernels
 
 # Commands that may start Spark get the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
@@ -81,6 +81,12 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 
 $(VENV)/java_home: | $(VENV)/.packages
 	@scripts/jdk.sh > $@
+
+# The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
+$(VENV)/.kernels: $(shell find jobs/src/spatialstream/model jobs/src/spatialstream/index jobs/src/spatialstream/local -name '*.py') | $(VENV)/.project
+	@echo "compiling the kernels (a minute or two, once)"
+	@$(BIN)/python -c 'from spatialstream.pipeline.kernels import compile_kernels; compile_kernels()'
+	@touch $@
 
 .PHONY: lock
 lock: ## write the locks under requirements/ anew from pyproject.toml (UPGRADE=1: with the newest versions)

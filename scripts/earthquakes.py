@@ -1,4 +1,4 @@
-"""Make the earthquakes of `spatialstream demo` from the USGS feed that vega-datasets carries; see the README beside them.
+"""Make the earthquakes of `spatialstream demo` from the feed in vega-datasets; see the README beside them.
 
 Usage: python scripts/earthquakes.py path/to/earthquakes.json jobs/src/spatialstream/cli/demo/earthquakes.jsonl
 """

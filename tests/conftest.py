@@ -2,7 +2,10 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from spatialstream.pipeline.kernels import compile_kernels
 
 # Deadlines and the check for slow generation measure the machine and its other work, not the code.
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -12,3 +15,9 @@ settings.register_profile("ci", derandomize=True, print_blob=True, **UNHURRIED)
 # New cases in every run, and more of them: HYPOTHESIS_PROFILE=explore, as `make test-all` does.
 settings.register_profile("explore", max_examples=500, print_blob=True, **UNHURRIED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Compile before the first test, so that no test waits for the compiler in the middle of a stream."""
+    compile_kernels()

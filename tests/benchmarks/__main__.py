@@ -1,7 +1,7 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
-``python -m tests.benchmarks [NAME...] [--output DIR]``: names are ``crq``, ``segment``, ``index``, ``decode``, ``ckq_ctq``,
-``pipeline``; all of them by default. Each runs in a process of its own, one after the other.
+``python -m tests.benchmarks [NAME...] [--output DIR]``: names are ``crq``, ``segment``, ``index``, ``decode``,
+``ckq_ctq``, ``pipeline``; all of them by default. Each runs in a process of its own, one after the other.
 """
 
 from __future__ import annotations

@@ -242,6 +242,24 @@ def test_members_of_a_group_share_the_entries_of_the_common_region():
     assert inside > 100
 
 
+def test_overlapping_queries_that_come_one_after_the_other_are_counted_right():
+    rng = np.random.default_rng(11)
+    queries, epochs, objects = [], [], []
+    for i in range(12):
+        for _ in range(6):
+            x, y = (rng.integers(0, 8, 2) / 20.0).tolist()
+            w, h = (rng.integers(30, 40, 2) / 20.0).tolist()
+            predicate = Predicate(Box(x, y, x + w, y + h))
+            queries.append(Query(f"{len(queries)}", 5 * i, predicate, TopTerms(4), Lifetime(40, True, 13, 5)))
+        part = [o for o in objects_of(50, i, 5 * i) if o.x < 3.0]
+        objects += part
+        epochs.append(Epoch([*range(6 * i, 6 * i + 6)], [], part, [0] * len(part), 5 * i + 5, restart=i % 2 == 0))
+    run = checked(Stream(PLANE, queries, [10**9] * len(queries), objects, 1, epochs), MemoryFiles())
+
+    index = run.slots[0]
+    assert len(np.unique(index._queries["common"])) < len(index) // 2
+
+
 def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
     regions = Regions.of(
         [Box(0.0, 0.0, 2.0, 2.0), Box(0.2, 0.1, 2.2, 2.1), Box(0.1, 0.0, 2.1, 2.2), Box(3.0, 3.0, 3.5, 3.5)]
@@ -268,6 +286,21 @@ def test_more_keywords_or_other_steps_make_another_group():
     founder, _ = groups.assign(none, members, window[:0], np.zeros(4, np.int64))
 
     assert sorted(founder.tolist()) == [0, 1, 2, 3]
+
+
+def test_a_query_does_not_join_a_group_that_began_after_it():
+    index = ContinuousTermsIndex(PLANE)
+    for number, t in enumerate((8, 0)):
+        queries = QueryBatch.of([Query(f"q{t}", t, Predicate(), TopTerms(5), Lifetime(12, True, 10, 4))])
+        index.register(np.full(1, number), queries.ids, queries, queries.t, queries.t + 12)
+    index.update(ObjectBatch.of([SpatialObject("a", 5, 0.0, 0.0, ("x",))]))
+
+    assert rows_of([index.step(12)]) == [
+        (4, "q0", []),
+        (8, "q0", [("x", 1)]),
+        (12, "q0", [("x", 1)]),
+        (12, "q8", []),
+    ]
 
 
 def test_late_arrivals_count_in_the_windows_that_are_still_to_come():

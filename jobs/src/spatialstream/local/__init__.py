@@ -1,1 +1,1 @@
-"""Worker indexes: object segments and continuous-query indexes of one slot, without Spark and without I/O of their own."""
+"""Worker indexes of one slot, object segments and continuous queries: without Spark, and without I/O of their own."""

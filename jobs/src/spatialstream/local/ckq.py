@@ -1,9 +1,9 @@
 """Continuous k-nearest queries in a slot: which arrivals can be in an answer (SSTD, sections 6.1 and 6.3).
 
-After the grid with shrinking radii that SSTD takes from Yu, Pu and Koudas ("Monitoring k-nearest neighbor queries
-over moving objects", ICDE 2005). Each query keeps the distances of its k nearest objects *of this slot*; the k-th is
-its radius, infinite until k are found. An arrival that is farther than that is in no answer, so only the others go to
-MERGE, which keeps the answer over all slots (:mod:`spatialstream.local.skyband`).
+After the grid that SSTD takes from SEA-CNN (Xiong, Mokbel, Aref, ICDE 2005), with radii that shrink. Each query keeps
+the distances of its k nearest objects *of this slot*; the k-th is its radius, infinite until k are found. An arrival
+that is farther than that is in no answer, so only the others go to MERGE, which keeps the answer over all slots
+(:mod:`spatialstream.local.skyband`).
 
 Candidates come from grids over the circles, with the radii at the time when a grid was built. Radii only shrink, so a
 stale grid yields too many candidates and never too few, and each is checked against the current radius. A grid is
