@@ -76,7 +76,7 @@ def run_stream(
             runs.append(_run(paths, f"objects-{block:06d}", ObjectBatch.of(part), np.zeros(len(part), np.int64)))
     if queries:
         runs.append(_run(paths, "queries-000000", QueryBatch.of(queries), np.arange(1, len(queries) + 1)))
-    plan = cut_epochs(runs, shape.epoch_records)
+    plan = cut_epochs(runs, shape.epoch_records, shape.partitions)
     plan.save(paths.checkpoint / PLAN_FILE)
     build(space, ObjectBatch.of(shuffled), QueryBatch.of(list(queries)), shape.leaves, shape.slots).save(paths.version)
     settings = WorkSettings(space, interval, retention)

@@ -71,11 +71,13 @@ class EpochPlan:
         upto: last timestamp of each epoch, ascending; empty when there is no input.
         runs: all runs that hold records.
         rejected: records that were rejected while decoding.
+        partitions: router partitions; fixed for the run's life, because Spark's offsets count them.
     """
 
     upto: tuple[int, ...]
     runs: tuple[Run, ...]
     rejected: int
+    partitions: int = 1
 
     @property
     def epochs(self) -> int:
@@ -101,15 +103,15 @@ class EpochPlan:
         """Read what :meth:`save` wrote."""
         plan = json.loads(path.read_bytes())
         runs = tuple(Run.from_dict(run) for run in plan["runs"])
-        return cls(tuple(plan["upto"]), runs, plan["rejected"])
+        return cls(tuple(plan["upto"]), runs, plan["rejected"], plan["partitions"])
 
 
-def cut_epochs(runs: Sequence[Run], epoch_records: int) -> EpochPlan:
+def cut_epochs(runs: Sequence[Run], epoch_records: int, partitions: int = 1) -> EpochPlan:
     """Cut time into epochs of about ``epoch_records`` records (more where many records share one timestamp)."""
     rejected = sum(run.rejected for run in runs)
     kept = tuple(run for run in runs if run.rows)
     if not kept:
-        return EpochPlan((), (), rejected)
+        return EpochPlan((), (), rejected, partitions)
     times = np.concatenate([np.array(run.times, np.int64) for run in kept])
     # a thinned-out timestamp stands for the records since the one before it
     weights = np.concatenate([np.full(len(run.times), run.rows / len(run.times)) for run in kept])
@@ -117,4 +119,4 @@ def cut_epochs(runs: Sequence[Run], epoch_records: int) -> EpochPlan:
     times, filled = times[order], np.cumsum(weights[order])
     goals = np.arange(epoch_records, filled[-1] - epoch_records / 2, epoch_records)
     cuts = times[np.searchsorted(filled, goals)]
-    return EpochPlan(tuple(np.unique(np.append(cuts, times[-1])).tolist()), kept, rejected)
+    return EpochPlan(tuple(np.unique(np.append(cuts, times[-1])).tolist()), kept, rejected, partitions)

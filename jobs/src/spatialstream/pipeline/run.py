@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
@@ -36,14 +38,13 @@ from spatialstream.pipeline.merge import counts_after
 from spatialstream.pipeline.order import order_chunk, read_records
 from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
 from spatialstream.pipeline.session import embedded_session
-from spatialstream.pipeline.source import STOP_FILE, PlanSource
 from spatialstream.pipeline.work import WorkSettings
 
 __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
 
 _SAMPLE_OBJECTS = 50_000
 _SAMPLE_QUERIES = 50_000
-_POLL_SECONDS = 1
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,6 @@ def open_run(settings: RunSettings) -> None:
             path.unlink(missing_ok=True)
         for folder in (paths.results, paths.rejected):
             shutil.rmtree(folder, ignore_errors=True)
-    (paths.checkpoint / STOP_FILE).unlink(missing_ok=True)
     identity = settings.identity()
     if record.exists():
         earlier = json.loads(record.read_bytes())
@@ -293,7 +293,7 @@ def _ordered(
         raise _failure(error, settings.paths.checkpoint / "error.log") from error
     report(Progress("reading", total, total))
     runs.sort(key=lambda each: each.name)
-    epochs = cut_epochs(runs, settings.epoch_records)
+    epochs = cut_epochs(runs, settings.epoch_records, session.sparkContext.defaultParallelism)
     epochs.save(path)
     return epochs
 
@@ -369,14 +369,16 @@ def _sample(folder: Path, epochs: EpochPlan, kind: str, size: int) -> pa.RecordB
 def answers(settings: RunSettings, session: SparkSession) -> DataFrame:
     """The streaming DataFrame of published epochs: merge(work(route(source)))."""
     paths = settings.paths
-    partitions = session.sparkContext.defaultParallelism
+    partitions = EpochPlan.load(paths.checkpoint / PLAN_FILE).partitions
     work_settings = WorkSettings(settings.space, settings.interval, settings.retention)
-    session.dataSource.register(PlanSource)
+    # P numbers a micro-batch, the same ones when it is replayed: micro-batch e is epoch e. The data does not pass
+    # through the source; ROUTE maps its share of the runs itself.
     source = (
-        session.readStream.format(PlanSource.name())
-        .option("checkpoint", str(paths.checkpoint))
-        .option("partitions", str(partitions))
+        session.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", partitions)
+        .option("numPartitions", partitions)
         .load()
+        .select("value")
     )
     routed = stages.route_stage(source, stages.RouteStage(paths, partitions))
     worked = stages.work_stage(routed, stages.WorkStage(paths, work_settings), settings.slots)
@@ -402,7 +404,7 @@ def _answer(
     paths = settings.paths
     paths.results.mkdir(parents=True, exist_ok=True)
     paths.rejected.mkdir(parents=True, exist_ok=True)
-    done = epochs_done(paths.checkpoint)
+    done = min(epochs_done(paths.checkpoint), epochs.epochs)
     report(Progress("answering", done, epochs.epochs))
     if done == epochs.epochs:
         return done
@@ -411,23 +413,45 @@ def _answer(
         .writeStream.format("noop")
         .queryName("spatialstream")
         .option("checkpointLocation", str(paths.checkpoint / "spark"))
-        .trigger(availableNow=True)
         .start()
     )
     try:
-        while not query.awaitTermination(_POLL_SECONDS):
-            report(Progress("answering", epochs_done(paths.checkpoint), epochs.epochs))
-            if stop() or (settings.strict and counts_rejected(paths, settings)):
-                (paths.checkpoint / STOP_FILE).touch()
+        _follow(query, settings, epochs, done, report, stop)
     except PySparkException as error:
         raise _failure(error, paths.checkpoint / "error.log") from error
     finally:
         query.stop()
-    done = epochs_done(paths.checkpoint)
-    report(Progress("answering", done, epochs.epochs))
-    if settings.strict and counts_rejected(paths, settings):
+    done = min(epochs_done(paths.checkpoint), epochs.epochs)
+    if settings.strict and _any_rejected(settings):
         raise _first_rejection(paths.rejected)
     return done
+
+
+def _follow(
+    query: StreamingQuery,
+    settings: RunSettings,
+    epochs: EpochPlan,
+    done: int,
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> None:
+    """Wait until the plan is done, or until the epoch is done during which the stop was asked for.
+
+    Spark begins the next micro-batch at once; stopping the query breaks it off, and it is run again when the run
+    goes on.
+    """
+    checkpoint, last = settings.paths.checkpoint, epochs.epochs
+    pause = threading.Event()
+    while done < last:
+        if stop() or (settings.strict and _any_rejected(settings)):
+            last = min(last, done + 1)
+        if not query.isActive:
+            raise query.exception() or RunError("the streaming query has ended by itself")
+        pause.wait(_POLL_SECONDS)
+        now = epochs_done(checkpoint)
+        if now > done:
+            done = now
+            report(Progress("answering", min(done, epochs.epochs), epochs.epochs))
 
 
 def _failure(error: Exception, log: Path) -> RunError:
@@ -439,9 +463,8 @@ def _failure(error: Exception, log: Path) -> RunError:
     return RunError(f"the streaming query failed: {cause} (all of it in {log}); the same command tries again")
 
 
-def counts_rejected(paths: stages.Paths, settings: RunSettings) -> bool:
-    """Whether any record has been rejected."""
-    return any(paths.rejected.glob("*.jsonl"))
+def _any_rejected(settings: RunSettings) -> bool:
+    return any(settings.paths.rejected.glob("*.jsonl"))
 
 
 def _summary(settings: RunSettings, epochs: EpochPlan, done: int, seconds: float) -> RunSummary:

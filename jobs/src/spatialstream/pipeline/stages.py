@@ -60,7 +60,10 @@ def _version(path: Path) -> RoutingVersion:
 
 @dataclass(frozen=True, slots=True)
 class RouteStage:
-    """Rows (epoch, share) to blocks."""
+    """Numbers of shares to blocks: share s is router partition s mod P of epoch s div P.
+
+    Shares past the end of the plan are empty.
+    """
 
     paths: Paths
     partitions: int
@@ -79,10 +82,13 @@ class RouteStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it."""
+        epochs = _plan(self.paths.checkpoint / PLAN_FILE).epochs
         for batch in batches:
-            for epoch, partition in zip(batch["epoch"].to_pylist(), batch["share"].to_pylist(), strict=True):
-                for row in self.rows(epoch, partition):
-                    yield messages.message(*row)
+            for share in batch["value"].to_pylist():
+                epoch, partition = divmod(share, self.partitions)
+                if epoch < epochs:
+                    for row in self.rows(epoch, partition):
+                        yield messages.message(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class MergeStage:
 
 
 def route_stage(shares: DataFrame, stage: RouteStage) -> DataFrame:
-    """ROUTE: rows (epoch, share) -> blocks (slot, kind, data)."""
+    """ROUTE: numbers of shares (column ``value``) -> blocks (slot, kind, data)."""
     return shares.mapInArrow(stage, messages.BLOCK_TYPE)
 
 
