@@ -59,10 +59,10 @@ def commands(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_are_understood(page):
-    from spatialstream.cli import _parser
+    from spatialstream.cli import parser
 
     for words in commands(page):
-        _parser().parse_args(words)
+        parser().parse_args(words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

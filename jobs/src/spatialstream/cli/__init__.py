@@ -10,30 +10,40 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import spatialstream
 from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 
-def _parser() -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
     from spatialstream.cli import check, demo, generate, run, tree
 
-    parser = argparse.ArgumentParser(
+    top = _Parser(
         prog="spatialstream",
         description="Questions over a fast stream of objects with a place, a time and a text.",
     )
-    parser.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (run, generate, tree, check, demo):
         module.add_parser(commands)
-    return parser
+    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         status: int = options.function(options)
     except RecordError as error:

@@ -41,7 +41,7 @@ class EpochResults:
     """What one epoch gives: result lines in order, dead letters, and the stream's counts of rows up to and with it."""
 
     epoch: int
-    lines: pa.StringArray
+    lines: pa.LargeStringArray
     rejected: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -118,11 +118,12 @@ class _Sorter:
             self._lines.append(lines)
             self.counts[kind.value] = self.counts.get(kind.value, 0) + len(lines)
 
-    def lines(self) -> pa.StringArray:
+    def lines(self) -> pa.LargeStringArray:
         """All lines in order."""
         if not self._lines:
-            return pa.array([], pa.string())
-        lines = pa.concat_arrays(self._lines)
+            return pa.array([], pa.large_string())
+        # 64-bit offsets: the results of one epoch may exceed 2 GiB
+        lines = pa.concat_arrays([pc.cast(part, pa.large_string()) for part in self._lines])
         # t of an epoch spans far less than 2**60, so one integer holds (t, class)
         start = min(int(t.min()) for t, _, _ in self._keys)
         major = np.concatenate([(t - start) * 8 + row_class for t, row_class, _ in self._keys])
@@ -247,8 +248,8 @@ def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) 
         write_whole(results_folder / name, _text(lines))
 
 
-def _text(lines: pa.StringArray) -> bytes:
+def _text(lines: pa.LargeStringArray) -> bytes:
     """The bytes of all strings of an array, one after the other."""
     _, offsets, data = lines.buffers()
-    bounds = np.frombuffer(offsets, np.int32, len(lines) + 1, lines.offset * 4)
+    bounds = np.frombuffer(offsets, np.int64, len(lines) + 1, lines.offset * 8)
     return memoryview(data)[int(bounds[0]) : int(bounds[-1])].tobytes()

@@ -39,6 +39,9 @@ from spatialstream.pipeline.route import Row
 
 __all__ = ["SlotIndexes", "WorkSettings", "forget", "steps_from_arrow", "steps_to_arrow", "work"]
 
+_LINES_PER_BLOCK = 500_000
+"""Bounds a block of result lines to some 100 MB, far below the 2 GiB of an Arrow string array."""
+
 _CODE = {kind: TYPES.index(kind) for kind in QueryType}
 
 
@@ -189,8 +192,11 @@ def _match(slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArr
     matches = indexes.range.match(objects)
     if len(matches):
         texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
-        lines = match_lines(indexes.range.ids_of(matches), objects.t, texts, matches.object)
-        yield slot, messages.LINES, columns(t=objects.t[matches.object], seq=seq[matches.object], line=lines)
+        ids = indexes.range.ids_of(matches)
+        for first in range(0, len(matches), _LINES_PER_BLOCK):
+            which = matches.object[first : first + _LINES_PER_BLOCK]
+            lines = match_lines(ids.slice(first, len(which)), objects.t, texts, which)
+            yield slot, messages.LINES, columns(t=objects.t[which], seq=seq[which], line=lines)
     arrivals = indexes.nearest.update(objects)
     if len(arrivals):
         rows = arrivals.position

@@ -1,0 +1,85 @@
+"""The command line: what it refuses, and with which status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spatialstream.cli import main
+from tests import streams
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on standard error of a command that ends with status 2."""
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = end.code
+    told = capsys.readouterr().err
+    assert status == 2, told
+    assert told.count("\n") == 1, told
+    return told
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 200, 5))
+    return ["--objects", str(objects), "--queries", str(queries)]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--slots", "0"], "at least 1"),
+        (["--leaves", "many"], "whole number"),
+        (["--interval", "soon"], "not a duration"),
+        (["--retention", "1m"], "shorter than the interval"),
+        (["--space", "mars"], "planar:x0,y0,x1,y1"),
+        (["--space", "planar:3,0,1,1"], "x0 < x1"),
+        (["--columns", "colour=red"], "not a field of objects"),
+        (["--stop-words", "nowhere.txt"], "nowhere.txt"),
+        (["--speed", "fast"], "--speed"),
+        (["--slots", "5000"], "1 to 1024"),
+    ],
+)
+def test_an_unusable_option_is_refused_in_one_line(
+    option: list[str], said: str, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(["run", *files, "--output", str(tmp_path / "out"), *option], capsys)
+
+
+def test_a_missing_file_is_refused(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "missing.jsonl")
+    told = refused(["run", "--objects", missing, *files[2:], "--output", str(tmp_path / "out")], capsys)
+    assert missing in told
+    assert not (tmp_path / "out" / "results").exists()
+
+
+def test_a_missing_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--output" in refused(["run", "--objects", "a.jsonl", "--queries", "b.jsonl"], capsys)
+
+
+def test_the_tree_is_shown_and_drawn(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "tree.svg"
+    assert main(["tree", *files, "--leaves", "16", "--slots", "3", "--svg", str(picture)]) == 0
+    assert "Lmax/Lmin" in capsys.readouterr().out
+    assert picture.read_text().startswith("<svg")
+
+
+def test_check_finds_what_is_missing(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out" / "results").mkdir(parents=True)
+    assert main(["check", *files, "--output", str(tmp_path / "out")]) == 1
+    assert "missing" in capsys.readouterr().out
+
+
+def test_the_same_options_generate_the_same_bytes(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        objects, queries = tmp_path / f"{name}.jsonl", tmp_path / f"{name}-queries.jsonl"
+        options = ["--number", "500", "--queries-per-type", "CRQ=20,CTQ=3", "--region", "0.01:1", "--quiet"]
+        assert main(["generate", "--objects", str(objects), "--queries", str(queries), *options]) == 0
+        made.append((objects.read_bytes(), queries.read_bytes()))
+    assert made[0] == made[1]
+    assert made[0][0].count(b"\n") == 500
+    assert made[0][1].count(b"\n") == 23
