@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index.construction import SPLITS, build_tree
-from spatialstream.index.hashing import hash_strings
 from spatialstream.index.qttree import SPATIAL, TEXTUAL
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index.covers import region_parts
-from spatialstream.index.hashing import hash_strings
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, Cancellation, QueryBatch
 from spatialstream.model.regions import Box, Circle

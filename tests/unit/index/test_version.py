@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index import construction, cost, hashing, qttree, statistics, version
+from spatialstream.index import construction, cost, qttree, statistics, version
 from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model import hashing
 from spatialstream.model.arrays import write_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch

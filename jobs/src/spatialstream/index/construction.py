@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from spatialstream.index.base import Leaves
 from spatialstream.index.cost import CellStatistics, workload
-from spatialstream.index.hashing import Table, find_all, hash_strings, make_table
 from spatialstream.index.qttree import (
     LEAF,
     SPATIAL,
@@ -33,6 +32,7 @@ from spatialstream.index.qttree import (
     tie_seed,
 )
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.hashing import Table, find_all, hash_strings, make_table
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
-from spatialstream.model.regions import Regions
+from spatialstream.model.regions import UNDERFLOW, Regions
 from spatialstream.model.space import Space
 
 __all__ = ["NOWHERE", "cap_parts", "region_parts"]
@@ -41,7 +41,7 @@ def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
     if space.geographic:
         parts[circles] = cap_parts(x, y, radius)
     else:
-        reach = radius * (1.0 + 1e-12) + 1e-12 * (np.abs(x) + np.abs(y))
+        reach = radius * (1.0 + 1e-12) + 1e-12 * (np.abs(x) + np.abs(y)) + UNDERFLOW
         parts[circles, 0] = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1)
     return parts
 

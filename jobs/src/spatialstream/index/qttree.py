@@ -24,9 +24,9 @@ import numpy.typing as npt
 from spatialstream.index.base import GlobalIndex, Leaves
 from spatialstream.index.cost import keyword_coverage
 from spatialstream.index.covers import region_parts
-from spatialstream.index.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
 from spatialstream.model.arrays import string_view
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
+from spatialstream.model.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.covers import NOWHERE, region_parts
-from spatialstream.index.hashing import hash_strings
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType

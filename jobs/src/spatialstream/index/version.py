@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.index import construction, cost, hashing, qttree, statistics
+from spatialstream.index import construction, cost, qttree, statistics
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import LEVELS, Statistics
+from spatialstream.model import hashing
 from spatialstream.model.arrays import map_arrays, write_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.kernels import kernel

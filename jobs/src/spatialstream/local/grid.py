@@ -39,7 +39,7 @@ from spatialstream.local.keywords import Int, KeywordTable, TermKeys
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.regions import Regions
+from spatialstream.model.regions import UNDERFLOW, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
@@ -92,7 +92,7 @@ def _cover(
     west, south, east, north = a, b, c, d
     if kind == CIRCLE:
         if frame[6] == 0.0:
-            reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b))
+            reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + UNDERFLOW
             west, south, east, north = a - reach, b - reach, a + reach, b + reach
         else:
             angle = c / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12

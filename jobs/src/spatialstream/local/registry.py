@@ -21,36 +21,15 @@ import pyarrow as pa
 
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import string_view
-from spatialstream.model.kernels import kernel
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
 
-__all__ = ["Admission", "QueryRegistry", "last_instant", "prepare"]
+__all__ = ["Admission", "QueryRegistry", "last_instant"]
 
 _FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
 _CTQ = TYPES.index(QueryType.CTQ)
 _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
-
-
-@kernel
-def _hash_strings(offsets: Any, data: Any) -> Any:
-    """64-bit FNV-1a of each string, finished with a multiply-xorshift mix; never 0."""
-    n = len(offsets) - 1
-    out = np.empty(n, np.uint64)
-    for i in range(n):
-        h = np.uint64(0xCBF29CE484222325)
-        for j in range(offsets[i], offsets[i + 1]):
-            h = (h ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
-        h ^= h >> np.uint64(32)
-        h *= np.uint64(0x9E3779B97F4A7C15)
-        h ^= h >> np.uint64(29)
-        out[i] = h | np.uint64(1)
-    return out
-
-
-def prepare() -> None:
-    """Compile the kernels of this module."""
-    _hash_strings(*string_view(pa.array(["q"])))
 
 
 def last_instant(queries: QueryBatch) -> npt.NDArray[np.int64]:
@@ -108,7 +87,7 @@ class QueryRegistry:
         reasons: dict[int, str] = {}
         if n == 0:
             return Admission(number)
-        hashes = _hash_strings(*string_view(queries.ids))
+        hashes = hash_strings(queries.ids)
         known = self._find(hashes, queries.ids)
         _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
         del first

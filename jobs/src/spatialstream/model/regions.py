@@ -16,6 +16,9 @@ from spatialstream.model.space import Space, check_number
 
 __all__ = ["Box", "Circle", "Region", "Regions", "cover", "parse_region"]
 
+UNDERFLOW = 1e-150
+"""Planar differences below this have a square of 0, and with it a distance of 0."""
+
 _SLACK = 1e-9
 """Degrees by which a circle's cover is widened, so that rounding never makes it too small."""
 
@@ -85,7 +88,7 @@ def cover(space: Space, region: Region | None) -> list[tuple[float, float, float
             return [(region.west, region.south, region.east, region.north)]
         return [(region.west, region.south, 180.0, region.north), (-180.0, region.south, region.east, region.north)]
     if not space.geographic:
-        reach = region.radius * (1.0 + 1e-12) + 1e-12 * (abs(region.x) + abs(region.y))
+        reach = region.radius * (1.0 + 1e-12) + 1e-12 * (abs(region.x) + abs(region.y)) + UNDERFLOW
         return [(region.x - reach, region.y - reach, region.x + reach, region.y + reach)]
     angle = region.radius / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12
     reach = math.degrees(min(angle, math.pi)) + _SLACK

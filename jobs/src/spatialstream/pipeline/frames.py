@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import struct, to_json
 
 from spatialstream.model.space import WGS84, Space
 from spatialstream.pipeline.run import RunSettings, run
@@ -70,8 +71,8 @@ def _write_queries(queries: DataFrame | pd.DataFrame | Iterable[Mapping[str, Any
     path = folder / "queries.jsonl"
     with path.open("w", encoding="utf-8") as file:
         if isinstance(queries, DataFrame):
-            for line in queries.toJSON().toLocalIterator():
-                file.write(f"{line}\n")
+            for row in queries.select(to_json(struct("*")).alias("line")).toLocalIterator():
+                file.write(f"{row.line}\n")
         elif isinstance(queries, pd.DataFrame):
             file.write(queries.to_json(orient="records", lines=True))
         else:

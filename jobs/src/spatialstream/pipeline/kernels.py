@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spatialstream.index import version
-from spatialstream.local import ckq, crq, ctq, registry, segments, skyband
+from spatialstream.local import ckq, crq, ctq, segments, skyband
 from spatialstream.model import tokens
 from spatialstream.model.kernels import cache_folder
 
@@ -14,7 +14,6 @@ __all__ = ["compile_kernels", "prepare"]
 _MODULES: tuple[Callable[[], None], ...] = (
     tokens.prepare,
     version.prepare,
-    registry.prepare,
     segments.prepare,
     crq.prepare,
     ckq.prepare,

@@ -244,7 +244,8 @@ def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) 
     if results.rejected:
         write_whole(rejected_folder / name, "".join(line + "\n" for line in results.rejected).encode())
     if len(results.lines):
-        lines = pc.binary_join_element_wise(results.lines, "\n", "")
+        newline, nothing = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
+        lines = pc.binary_join_element_wise(results.lines, newline, nothing)
         write_whole(results_folder / name, _text(lines))
 
 

@@ -1,8 +1,9 @@
 """Stable 64-bit hashes of strings, and frozen tables keyed by them.
 
 Routing decisions have to be the same in every process and in every replay, so they may not use Python's ``hash``. The
-hash here is FNV-1a over the UTF-8 bytes, with the finaliser of MurmurHash3. Two terms with the same hash would be taken
-for one: that may send an object to a leaf other than the best one, never a query to too few.
+hash here is FNV-1a over the UTF-8 bytes, with the finaliser of MurmurHash3. Whoever needs identity compares the bytes
+too; routing does not, since taking two terms for one may send an object to a leaf other than the best one, but never a
+query to too few.
 
 Cost: O(bytes) to hash, O(1) expected to find (open addressing, at most half full).
 """

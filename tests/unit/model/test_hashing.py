@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.hashing import find_all, hash_strings, make_table
+from spatialstream.model.hashing import find_all, hash_strings, make_table
 
 BITS = (1 << 64) - 1
 
