@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from spatialstream.index import version
 from spatialstream.local import ckq, crq, ctq, segments, skyband
-from spatialstream.model import tokens
+from spatialstream.model import decode
 from spatialstream.model.kernels import cache_folder
 
 __all__ = ["compile_kernels", "prepare"]
 
 _MODULES: tuple[Callable[[], None], ...] = (
-    tokens.prepare,
+    decode.prepare,
     version.prepare,
     segments.prepare,
     crq.prepare,
