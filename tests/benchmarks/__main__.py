@@ -36,7 +36,7 @@ def lower_is_better(row: dict[str, Any]) -> bool:
 
 def verdict(row: dict[str, Any]) -> str:
     floor = row.get("floor")
-    if floor is None:
+    if not floor:
         return ""
     reached = row["value"] <= floor if lower_is_better(row) else row["value"] >= floor
     sign = "<=" if lower_is_better(row) else ">="

@@ -1,7 +1,7 @@
 """The embedded pipeline on real Spark: from files to results, and the latency of small epochs.
 
 ``python -m tests.benchmarks.bench_pipeline``. Wall-clock times on all cores. Throughput: 200,000 standing
-CRQs and a million objects of the default workload, from JSON Lines to JSON Lines, decoding, ordering and registration
+CRQs and two million objects of the default workload, from JSON Lines to JSON Lines, decoding, ordering and registration
 included. Latency: epochs of 1,000 objects and 10 snapshot queries, by the progress that Spark reports, in its parts.
 """
 
@@ -24,7 +24,7 @@ from spatialstream.pipeline.run import Progress, RunSettings
 from spatialstream.pipeline.run import run as run_files
 from spatialstream.pipeline.session import embedded_session
 
-OBJECTS, QUERIES = 1_000_000, 200_000
+OBJECTS, QUERIES = 2_000_000, 200_000
 EPOCHS, EPOCH_OBJECTS, EPOCH_QUERIES = 60, 1_000, 10
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
 

@@ -34,7 +34,8 @@ def run(n: int = 5_000_000) -> list[Row]:
     result: list[Row] = []
 
     def row(name: str, value: float, unit: str, floor: str = "", note: str = "") -> None:
-        result.append({"name": name, "value": round(value, 3), "unit": unit, "floor": floor, "note": note})
+        bound = float(floor.lstrip("<> ").replace(",", "")) if floor else None
+        result.append({"name": name, "value": round(value, 3), "unit": unit, "floor": bound, "note": note})
 
     begun = time.process_time()
     segment = Segment.build(SPACE, batch)
@@ -105,7 +106,7 @@ def measured(ask: Callable[[int], Any], n: int = QUERIES) -> tuple[list[float], 
 def main() -> None:
     """Print the rows."""
     for row in run(*map(int, sys.argv[1:])):
-        print(f"{row['name']:<42}{row['value']:>14,.3f} {row['unit']:<14}{row['floor']:<12}{row['note']}")
+        print(f"{row['name']:<42}{row['value']:>14,.3f} {row['unit']:<14}{row['floor'] or '':<12}{row['note']}")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
     shared.add_space(parser)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
     parser.add_argument(
-        "--epoch", type=shared.count, default=100_000, metavar="N", help="records an epoch (default 100000)"
+        "--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch (default 250000)"
     )
     parser.add_argument("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     shared.add_terms(parser)

@@ -82,7 +82,7 @@ class RunSettings:
     columns: Mapping[str, str] = field(default_factory=dict)
     rule: TermRule = field(default_factory=TermRule)
     strict: bool = False
-    epoch_records: int = 100_000
+    epoch_records: int = 250_000
     cores: int | None = None
     overwrite: bool = False
 
