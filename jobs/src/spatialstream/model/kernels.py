@@ -5,7 +5,7 @@ kernels has a ``prepare()`` that runs each of them once on a tiny input, and the
 first epoch.
 
 numba does not notice when a function that a cached kernel *calls* has changed in another file. So the cache folder is
-named after a digest of all the package's kernel sources: any edit gives a fresh cache, never a stale one.
+named after a digest of all the package's kernels and constants: an edit of one gives a fresh cache, never a stale one.
 """
 
 from __future__ import annotations

@@ -6,17 +6,14 @@ replaced by plain loops; ROUTE, WORK, MERGE and their state on disk are the very
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from spatialstream.pipeline import merge as merging
 from spatialstream.pipeline import work as working
 from spatialstream.pipeline.merge import EpochResults, merge, publish
-from spatialstream.pipeline.plan import EpochPlan
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.stages import Paths, RouteStage
 from spatialstream.pipeline.work import WorkSettings, work
 
-__all__ = ["forget", "run_epoch", "run_inline"]
+__all__ = ["forget", "run_epoch"]
 
 
 def forget() -> None:
@@ -36,26 +33,3 @@ def run_epoch(paths: Paths, settings: WorkSettings, epoch: int, partitions: int,
     results = merge(partials, settings.space, paths.checkpoint)
     publish(results, paths.results, paths.rejected)
     return results
-
-
-def run_inline(
-    paths: Paths,
-    plan: EpochPlan,
-    settings: WorkSettings,
-    partitions: int = 1,
-    slots: int = 1,
-    between: Callable[[int], None] = lambda epoch: None,
-) -> Iterator[EpochResults]:
-    """All epochs of a plan, in order.
-
-    Args:
-        paths: of the run; ``paths.input`` holds the plan's runs, ``paths.version`` the routing version.
-        plan: the epochs.
-        settings: of the slots.
-        partitions: router partitions.
-        slots: worker slots.
-        between: called after each epoch, for tests that lose processes or replay epochs.
-    """
-    for epoch in range(plan.epochs):
-        yield run_epoch(paths, settings, epoch, partitions, slots)
-        between(epoch)

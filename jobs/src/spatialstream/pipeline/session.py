@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -70,10 +69,3 @@ def embedded_session(name: str, cores: int | None = None) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-def java_version(home: str | None) -> int:
-    """Major version of a Java installation."""
-    java = str(Path(home) / "bin" / "java") if home else "java"
-    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    return int(text.split('"')[1].split(".")[0])
