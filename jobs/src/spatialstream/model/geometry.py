@@ -63,7 +63,7 @@ def distance_to_box(
 
     Planar: exact. Geographic: the latitude gap where the box spans the point's meridian; otherwise the nearest point
     lies on one of the two bounding meridians (great-circle distance to a meridian arc is unimodal in latitude). The
-    bound is lowered by a relative 1e-9 and a millimetre (a metre near the antipode, where the haversine loses digits),
+    bound is lowered by a relative 1e-9 and a millimetre (0.9 m near the antipode, where the haversine loses digits),
     so that rounding never makes it exceed a distance as :func:`distance` computes it.
     """
     if not geographic:
@@ -72,7 +72,7 @@ def distance_to_box(
         return math.sqrt(dx * dx + dy * dy)
     if west <= x and x <= east:
         gap = max(0.0, max(south - y, y - north)) * _RADIANS * EARTH_RADIUS_M
-        return max(0.0, gap * (1.0 - 1e-9) - (1.0 if gap > _ANTIPODAL_M else 1e-3))
+        return max(0.0, gap * (1.0 - 1e-9) - (0.9 if gap > _ANTIPODAL_M else 1e-3))
     best = math.inf
     for edge in (west, east):
         p = y * _RADIANS
@@ -86,4 +86,4 @@ def distance_to_box(
         best = min(best, distance(geographic, x, y, edge, foot))
         best = min(best, distance(geographic, x, y, edge, south))
         best = min(best, distance(geographic, x, y, edge, north))
-    return max(0.0, best * (1.0 - 1e-9) - (1.0 if best > _ANTIPODAL_M else 1e-3))
+    return max(0.0, best * (1.0 - 1e-9) - (0.9 if best > _ANTIPODAL_M else 1e-3))
