@@ -15,6 +15,7 @@ export PYTHON
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.project $(VENV)/java_home $(VENV)/.kernels
+CLUSTER := $(READY) $(VENV)/.jars
 
 # Commands that may start Spark get the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
@@ -28,17 +29,29 @@ $(shell scripts/venv.sh check)
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes demo-output/
 	@$(SPARK) $(BIN)/spatialstream demo $(ARGS)
 
+.PHONY: cluster-up
+cluster-up: $(CLUSTER) ## start a live stream here: ZooKeeper, Kafka, router, worker (ARGS='--stream NAME --slots N')
+	@$(SPARK) $(BIN)/spatialstream cluster up $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: $(READY) ## stop what cluster-up has started; started again it goes on
+	@$(BIN)/spatialstream cluster down $(ARGS)
+
 ##@ Develop
 
 .PHONY: test
-test: $(READY) ## run the tests, in under 15 minutes (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks $(ARGS)
+test: $(CLUSTER) ## run the tests, in under 20 minutes (ARGS='-k name' for some of them)
+	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks --ignore=tests/cluster $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both jobs (ARGS as above)
+	@$(SPARK) $(BIN)/python -m pytest -q tests/cluster $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## check style, format, types and layers
@@ -81,6 +94,10 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 
 $(VENV)/java_home: | $(VENV)/.packages
 	@scripts/jdk.sh > $@
+
+# The jars of Kafka, of the broker and of Spark's connector; the stamp names the folder that they are in.
+$(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
+	@scripts/jars.sh > $@
 
 # The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
 $(VENV)/.kernels: $(shell find jobs/src/spatialstream/model jobs/src/spatialstream/index jobs/src/spatialstream/local -name '*.py') | $(VENV)/.project

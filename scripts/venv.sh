@@ -89,6 +89,9 @@ check() {
     if [ -e "$venv/java_home" ] && ! [ -x "$(cat "$venv/java_home")/bin/java" ]; then
         rm -f "$venv/java_home"
     fi
+    if [ -e "$venv/.jars" ] && ! [ -d "$(cat "$venv/.jars")" ]; then
+        rm -f "$venv/.jars"
+    fi
 }
 
 case ${1:-} in

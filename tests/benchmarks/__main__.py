@@ -1,7 +1,9 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
-``python -m tests.benchmarks [NAME...] [--output DIR]``: names are ``crq``, ``segment``, ``index``, ``decode``,
-``ckq_ctq``, ``pipeline``; all of them by default. Each runs in a process of its own, one after the other.
+``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
+``index``, ``decode``, ``ckq_ctq``, ``pipeline``; all of them by default. Each runs in a process of its own, one after
+the other; so do the curves (``growth-*.svg``) of those that have some. One that fails does not keep the others from
+running; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.growth import CURVES, Chart, draw
+
 NAMES = ("decode", "index", "crq", "ckq_ctq", "segment", "pipeline")
 
 
-def rows_of(name: str) -> list[dict[str, Any]]:
-    """The rows of one benchmark, run in a fresh process so that none inherits another's memory."""
+def in_process(module: str, expression: str) -> Any:
+    """The JSON-able value of an expression, in a fresh process so that none inherits another's memory.
+
+    Raises:
+        CalledProcessError: it failed, after printing why.
+    """
     code = (
-        "import importlib, json, sys\n"
-        f"rows = importlib.import_module('tests.benchmarks.bench_{name}').run()\n"
-        "print('\\n' + json.dumps(rows))"
+        "import dataclasses, importlib, json\n"
+        f"module = importlib.import_module('tests.benchmarks.{module}')\n"
+        f"value = {expression}\n"
+        "print('\\n' + json.dumps(value, default=dataclasses.asdict))"
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    rows: list[dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
-    return rows
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def lower_is_better(row: dict[str, Any]) -> bool:
@@ -83,19 +91,42 @@ def chart(path: Path, results: dict[str, list[dict[str, Any]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument(
+        "--growth", action=argparse.BooleanOptionalAction, default=True, help="draw how figures grow; on by default"
+    )
+    parser.add_argument("--figures", action=argparse.BooleanOptionalAction, default=True, help="measure the tables")
     parser.add_argument("--output", type=Path, default=Path("bench-output"), help="where figures and charts go")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    results = {}
-    for name in options.names or NAMES:
-        results[name] = rows_of(name)
-        show(name, results[name])
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "figures.json").write_text(json.dumps(results, indent=1))
-    chart(options.output / "floors.svg", results)
-    print(f"\nfigures and chart: {options.output}")
+    results: dict[str, list[dict[str, Any]]] = {}
+    failed = []
+    for name in options.names or NAMES:
+        try:
+            if options.figures:
+                results[name] = in_process(f"bench_{name}", "module.run()")
+                show(name, results[name])
+                (options.output / "figures.json").write_text(json.dumps(results, indent=1))
+            if options.growth and name in CURVES:
+                grow(name, options.output)
+        except subprocess.CalledProcessError:
+            failed.append(name)
+    if results:
+        chart(options.output / "floors.svg", results)
+    print(f"\nfigures and charts: {options.output}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def grow(name: str, output: Path) -> None:
+    """Measure and draw the curves of one benchmark, and keep their points."""
+    for each in in_process("growth", f"list(module.CURVES[{name!r}]())"):
+        drawn = Chart(**each)
+        draw(drawn, output / f"growth-{drawn.name}.svg")
+        (output / f"growth-{drawn.name}.json").write_text(json.dumps(each, indent=1))
+        print(f"  {output / f'growth-{drawn.name}.svg'}: {drawn.title}, by {drawn.x}", flush=True)
 
 
 if __name__ == "__main__":

@@ -42,30 +42,33 @@ class Clock:
             self.done.append((time.monotonic(), progress.done))
 
 
-def throughput(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
+def throughput(
+    spark: SparkSession, folder: Path, count: int = OBJECTS, standing: int = QUERIES, epoch_records: int = 250_000
+) -> list[dict[str, Any]]:
     """Objects a second from file to results, with standing CRQs."""
     objects, queries = folder / "objects.jsonl", folder / "queries.jsonl"
     generated = GenerateSettings(
         kind="clusters",
-        objects=OBJECTS,
+        objects=count,
         space=PLANE,
         rate=200_000.0,
-        queries={QueryType.CRQ: QUERIES},
+        queries={QueryType.CRQ: standing},
         duration=3_600_000,
         registered=(0.0, 0.0),
     )
     write_stream(objects, queries, generated)
     clock = Clock()
     began = time.monotonic()
-    summary = run_files(RunSettings((objects,), (queries,), folder / "out", space=PLANE), spark, clock.report)
+    settings = RunSettings((objects,), (queries,), folder / "out", space=PLANE, epoch_records=epoch_records)
+    summary = run_files(settings, spark, clock.report)
     ended = time.monotonic()
     reading = clock.phases["answering"] - clock.phases["reading"]
     answering = ended - clock.phases["answering"]
     matches = summary.results.get("CRQ", 0)
     return [
-        row("file to results, 200,000 CRQs", OBJECTS / (reading + answering), "objects/s", 80_000),
-        row("   decoding and ordering alone", (OBJECTS + QUERIES) / reading, "records/s"),
-        row("   route, work, merge alone", OBJECTS / answering, "objects/s"),
+        row(f"file to results, {standing:,} CRQs", count / (reading + answering), "objects/s", 80_000),
+        row("   decoding and ordering alone", (count + standing) / reading, "records/s"),
+        row("   route, work, merge alone", count / answering, "objects/s"),
         row("   result rows", matches / (reading + answering), "rows/s"),
         row("   the whole run, of a warm session", ended - began, "s"),
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from spatialstream.index.adjustment import TreeEditor
 from spatialstream.index.construction import build_tree
-from spatialstream.index.qttree import QTTree
+from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import TYPES, Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
@@ -112,3 +113,26 @@ def trees(draw: st.DrawFn, space: Space, splits: frozenset[str]) -> QTTree:
     found, asked = draw(samples(space))
     statistics = Statistics.of(space, found, asked, 1000.0, levels=2)
     return build_tree(found, draw(st.integers(1, 25)), statistics, splits)
+
+
+@st.composite
+def adjusted_trees(draw: st.DrawFn, space: Space) -> QTTree:
+    """A tree after a few splits and merges, in two adjustments."""
+    tree = draw(trees(space, frozenset({"spatial", "textual"})))
+    for _ in range(2):
+        editor = TreeEditor(tree, Statistics.of(space, *draw(samples(space)), 1000.0, levels=2))
+        adjust_at_random(draw, editor)
+        tree = editor.finish().tree
+    return tree
+
+
+def adjust_at_random(draw: st.DrawFn, editor: TreeEditor) -> None:
+    """Up to 8 splits and merges anywhere."""
+    for _ in range(draw(st.integers(0, 8))):
+        candidates = editor.mergeable()
+        if candidates and draw(st.booleans()):
+            editor.merge(draw(st.sampled_from(candidates)))
+        else:
+            leaf = draw(st.sampled_from(editor.leaf_order()))
+            if editor.can_split(leaf):
+                editor.split(leaf, draw(st.sampled_from([SPATIAL, TEXTUAL])))

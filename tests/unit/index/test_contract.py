@@ -1,6 +1,6 @@
 """What every global index promises, for every index there is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -17,12 +17,25 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, QueryBatch
 from spatialstream.model.regions import Circle, Regions
 from spatialstream.model.terms import TermLists
-from tests.unit.index.samples import PLANE, coordinates, obj, objects, points, queries, query, regions, spaces, trees
+from tests.unit.index.samples import (
+    PLANE,
+    adjusted_trees,
+    coordinates,
+    obj,
+    objects,
+    points,
+    queries,
+    query,
+    regions,
+    spaces,
+    trees,
+)
 
-INDEXES: Mapping[str, partial[st.SearchStrategy[GlobalIndex]]] = {
+INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "qt-tree": partial(trees, splits=SPLITS),
     "quadtree": partial(trees, splits=frozenset({"spatial"})),
     "text": partial(trees, splits=frozenset({"textual"})),
+    "adjusted qt-tree": adjusted_trees,
 }
 few = settings(max_examples=30)
 each_index = pytest.mark.parametrize("index_of", INDEXES.values(), ids=INDEXES.keys())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index import cost
-from spatialstream.index.cost import CellStatistics, keyword_coverage, workload
+from spatialstream.index.cost import CellStatistics, keyword_coverage, workload, workloads
 
 chances = st.floats(0.0, 1.0)
 six = st.lists(chances, min_size=6, max_size=6).map(np.array)
@@ -60,3 +60,18 @@ def test_workload_is_that_of_plain_python(arrival, reach, lengths, lifetime, obj
 
     cell = CellStatistics(arrival, reach, both, lifetime)
     assert workload(cell, objects, rate, h_srq, h_skq) == pytest.approx(expected)
+
+
+@given(six, st.lists(chances, min_size=1, max_size=6), six, st.integers(1, 5), st.randoms(use_true_random=False))
+def test_many_workloads_are_those_of_one(arrival, lengths, lifetime, n, random):
+    both = np.array([lengths, lengths[::-1]])
+    reach, h = np.array([[random.random() for _ in range(n)] for _ in range(6)]), np.empty((n, 2))
+    h[:] = [[random.random(), random.random()] for _ in range(n)]
+    objects, rate = np.array([random.randrange(1000) for _ in range(n)], float), np.array([random.random()] * n)
+    any_cell = CellStatistics(arrival, np.full(6, np.nan), both, lifetime)
+
+    found = workloads(any_cell, reach, objects, rate, h)
+
+    for i in range(n):
+        cell = CellStatistics(arrival, reach[:, i], both, lifetime)
+        assert found[i] == pytest.approx(workload(cell, objects[i], rate[i], *h[i].tolist()))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.partition import imbalance, karmarkar_karp
 
 
 def sums(loads, subsets, k):
@@ -72,3 +72,10 @@ def test_subsets_are_numbered_by_their_first_load():
 
     firsts = [int(np.flatnonzero(subsets == subset)[0]) for subset in sorted(set(subsets.tolist()))]
     assert firsts == sorted(firsts)
+
+
+def test_imbalance_is_the_ratio_of_the_largest_and_the_smallest_load():
+    assert imbalance(np.array([2.0, 1.0, 6.0])) == 6.0
+    assert imbalance(np.array([3.0])) == 1.0
+    assert imbalance(np.array([3.0, 0.0])) == np.inf
+    assert imbalance(np.zeros(3)) == imbalance(np.zeros(0)) == 1.0

@@ -1,5 +1,6 @@
 """J, against a plain count of the same queries and objects."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -13,8 +14,8 @@ from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, Cancellation, QueryBatch
 from spatialstream.model.regions import Box, Circle
-from spatialstream.model.space import WGS84
-from tests.unit.index.samples import PLANE, obj, query, samples, spaces
+from spatialstream.model.space import WGS84, Space
+from tests.unit.index.samples import PLANE, obj, points, query, samples, spaces
 
 NO_OBJECTS = ObjectBatch.of([])
 NO_QUERIES = QueryBatch.of([])
@@ -150,6 +151,88 @@ def test_rates_of_a_sample_add_up_to_the_rate_of_its_cells(data, space):
     finest = slice(-(4**LEVELS), None)
     seen = here.objects[finest] > 0
     assert rates.sum() == pytest.approx(statistics.objects[finest][seen].sum() / 1000.0)
+
+
+@given(st.data(), spaces)
+def test_the_arrays_are_the_whole_statistics(data, space):
+    sample, asked = data.draw(samples(space))
+    statistics = Statistics.of(space, sample, asked, 300.0, LEVELS)
+
+    arrays, meta = statistics.to_arrays()
+    again = Statistics.from_arrays(arrays, json.loads(json.dumps(meta)))
+
+    assert (again.space, again.levels, again.span) == (space, LEVELS, 300.0)
+    for name in ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(statistics, name), strict=True)
+    for kind in (SRQ, SKQ):
+        for cell in range(len(again.objects)):
+            expected = statistics.keyword_distribution(cell, kind)
+            assert again.keyword_distribution(cell, kind).tolist() == expected.tolist()
+
+
+# ------------------------------------------------------------------------------------------------ cells that cover
+
+
+def test_every_cell_covers_itself():
+    space = Space.planar(0.1, -3.3, 7.7, 1e3)  # halves of these bounds are not exact
+    boxes = np.array(cell_boxes(space, 3))
+
+    cells = Statistics.of(space, NO_OBJECTS, NO_QUERIES, 1.0, 3).cells_of(boxes)
+
+    assert cells.tolist() == list(range(len(boxes)))
+
+
+@given(st.data(), spaces)
+def test_the_smallest_cell_covers_a_box(data, space):
+    (x, y), (u, v) = data.draw(points(space)), data.draw(points(space))
+    box = (min(x, u), min(y, v), max(x, u), max(y, v))
+    boxes = cell_boxes(space, 3)
+
+    cell = int(Statistics.of(space, NO_OBJECTS, NO_QUERIES, 1.0, 3).cells_of(np.array([box]))[0])
+
+    def covers(outer, slack):
+        wide, high = slack * (space.east - space.west), slack * (space.north - space.south)
+        in_x = outer[0] - wide <= box[0] and box[2] <= outer[2] + wide
+        return in_x and outer[1] - high <= box[1] and box[3] <= outer[3] + high
+
+    assert covers(boxes[cell], 1e-6)
+    assert not any(covers(boxes[below], -1e-6) for below in range(4 * cell + 1, 4 * cell + 5) if below < len(boxes))
+
+
+def test_a_box_smaller_than_the_finest_cells_gets_the_one_that_it_is_in():
+    statistics = Statistics.of(PLANE, NO_OBJECTS, NO_QUERIES, 1.0, 1)
+
+    assert statistics.cells_of(np.array([[3.0, 1.0, 3.01, 1.01], [2.0, 2.0, 2.0, 2.0]])).tolist() == [2, 4]
+
+
+# ------------------------------------------------------------------------------------------------------ similarity
+
+
+def test_similarity_by_hand():
+    asked = [query("SRQ", Box(0.1, 0.1, 0.2, 0.2))] * 3 + [query("SRQ", Box(0.1, 0.1, 3.0, 0.2))]
+    asked += [query("STQ", Box(0.0, 0.0, 4.0, 4.0))]
+    statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 1)
+
+    # p_srq: 1 in the whole; 1, 1/4, 0, 0 in the quarters; p_stq: 1 everywhere
+    assert statistics.similarity(PLANE.bounds) == pytest.approx((1.25 + 4.0) / (4.0 * 2.0))
+
+
+def test_queries_that_meet_one_quarter_each_are_least_similar():
+    boxes = [Box(x, y, x + 0.1, y + 0.1) for x in (1.0, 3.0) for y in (1.0, 3.0)]
+    local = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of([query("CRQ", box) for box in boxes]), 1.0, 1)
+    wide = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of([query("CRQ", Box(1, 1, 3, 3))]), 1.0, 1)
+
+    assert local.similarity(PLANE.bounds) == 0.25
+    assert wide.similarity(PLANE.bounds) == 1.0
+
+
+def test_similarity_where_j_knows_nothing():
+    asked = QueryBatch.of([query("SRQ", Box(0.1, 0.1, 0.2, 0.2))])
+    statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
+
+    assert statistics.similarity((0.0, 0.0, 2.0, 2.0)) == 1.0  # the finest level
+    assert statistics.similarity((0.0, 0.0, 0.5, 0.5)) == 1.0  # below it
+    assert statistics.similarity((2.0, 2.0, 4.0, 4.0)) == 0.0  # no query comes here
 
 
 # ---------------------------------------------------------------------------------------------------- kNN queries

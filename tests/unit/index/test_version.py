@@ -133,6 +133,13 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         RoutingVersion.load(tmp_path / "other")
 
 
+def test_a_version_of_another_release_is_refused(tmp_path):
+    write_arrays(tmp_path / "old", {"mapping": np.zeros(1)}, {"kind": "qt-tree", "index": {"space": "wgs84"}})
+
+    with pytest.raises(StateError, match="another release: it has no 'dictionary'"):
+        RoutingVersion.load(tmp_path / "old")
+
+
 def test_nothing_is_compiled_after_prepare():
     modules = (hashing, cost, statistics, qttree, construction, version)
     kernels = {

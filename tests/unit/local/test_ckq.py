@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +137,95 @@ def test_every_change_is_reported_exactly(space, data):
     assert rows == expected(stream)
 
 
+class LateTwin:
+    """The definition for objects in any order of time: a late one arrives at the time up to which rows are out."""
+
+    def __init__(self) -> None:
+        self.reported = -(10**9)
+        self.queries: dict[int, tuple[Query, int]] = {}  # and when it ends
+        self.seen: dict[int, list[SpatialObject]] = {}
+
+    def register(self, number: int, query: Query) -> None:
+        self.queries[number], self.seen[number] = (query, query.t + query.lifetime.duration), []
+
+    def end_at(self, number: int, t: int) -> None:
+        if number in self.queries:
+            query, end = self.queries[number]
+            self.queries[number] = query, min(end, t)
+
+    def apply(self, objects: list[SpatialObject], horizon: int) -> list[Row]:
+        horizon = max(horizon, self.reported)
+        rows = [row for number in self.queries for row in self._rows(number, sorted(objects, key=order), horizon)]
+        self.reported = horizon
+        return [row for _, row in sorted(rows, key=lambda row: row[0])]
+
+    def _rows(self, number: int, objects: list[SpatialObject], horizon: int) -> list[tuple[tuple, Row]]:
+        (query, end), seen = self.queries[number], self.seen[number]
+        window = query.lifetime.window
+        wanted = [o for o in objects if query.t <= o.t < end and set(query.predicate.keywords) <= set(o.terms)]
+        events: list[tuple] = [(max(o.t, self.reported), 1, order(o), i) for i, o in enumerate(wanted)]
+        if window is not None:
+            leaving = {o.t + window for o in seen + wanted}
+            events += [(t, 0, (), -1) for t in leaving if self.reported < t <= horizon]
+        rows, answer = [], self._answer(seen, query, self.reported)
+        for now, phase, place, i in sorted(events):
+            if phase:
+                seen.append(wanted[i])
+            new = self._answer(seen, query, now)
+            if new != answer and now < end:
+                found = [(i, -t, x, y, d) for d, t, i, x, y in new]
+                rows.append(((now, phase, place, query.id), (now, query.id, found)))
+            answer = new
+        return rows
+
+    @staticmethod
+    def _answer(seen: list[SpatialObject], query: Query, now: int) -> list[tuple]:
+        window, at = query.lifetime.window, query.selection
+        inside = [o for o in seen if window is None or now - window < o.t <= now]
+        return sorted((PLANE.distance(at.x, at.y, o.x, o.y), -o.t, o.id, o.x, o.y) for o in inside)[: query.k]
+
+
+@given(data=st.data())
+def test_late_objects_and_queries_change_answers_from_when_they_come(data):
+    index, merger, twin, files = ContinuousNearestIndex(PLANE), NearestMerger(PLANE), LateTwin(), MemoryFiles()
+    times = st.integers(0, LAST)
+    things = st.lists(
+        st.builds(
+            lambda i, t, place, terms: SpatialObject(i, t, *place, tuple(sorted(terms))),
+            st.sampled_from(["a", "b", "é"]),
+            times,
+            st.sampled_from(PLACES[PLANE]),
+            st.sets(st.sampled_from(WORDS)),
+        ),
+        max_size=8,
+    )
+    last: dict[str, int] = {}
+    for round_ in range(data.draw(st.integers(1, 6))):
+        for i, query in enumerate(data.draw(queries_in(PLANE)) if round_ < 3 else []):
+            number, named = 10 * round_ + i, replace(query, id=f"{round_}-{query.id}")
+            batch = QueryBatch.of([named])
+            one, end = np.array([number]), batch.t + batch.duration
+            index.register(one, batch, batch.t, end)
+            merger.register(one, batch.ids, batch, batch.t, end)
+            twin.register(number, named)
+        for number in data.draw(st.sets(st.integers(0, 25), max_size=4)):
+            t = data.draw(times)
+            for each in (index, merger):
+                each.end_at(np.array([number]), np.array([t]))
+            twin.end_at(number, t)
+        objects = sorted(data.draw(things), key=order)
+        horizon = max([data.draw(times), *(o.t for o in objects)])
+        rows = rows_of(merger.apply(arrivals_of(index, objects), horizon))
+        assert rows == twin.apply(objects, horizon)
+        for t, name, _ in rows:
+            assert last.get(name, 0) <= t
+            last[name] = t
+        index.expire(twin.reported)
+        if data.draw(st.booleans()):
+            index = ContinuousNearestIndex.restore(PLANE, index.checkpoint(files.write), files.read)
+            merger = NearestMerger.restore(PLANE, merger.checkpoint(files.write), files.read)
+
+
 class Digests(MemoryFiles):
     """Files whose names tell their content."""
 
@@ -230,6 +320,23 @@ def test_an_arrival_beyond_the_radius_is_not_passed_on():
     assert len(arrivals_of(index, [SpatialObject("newer", 3, x, y, tuple(WORDS))])) == 1
 
 
+def test_what_is_kept_is_measured():
+    index, merger = ContinuousNearestIndex(PLANE), NearestMerger(PLANE)
+    queries = QueryBatch.of(standing(30, 0, k=2))
+    numbers = np.arange(30)
+    sizes = [(index.nbytes, merger.nbytes)]
+    index.register(numbers, queries, queries.t, queries.t + 100)
+    merger.register(numbers, queries.ids, queries, queries.t, queries.t + 100)
+    sizes.append((index.nbytes, merger.nbytes))
+    merger.apply(arrivals_of(index, crowd(50, 3)), 4)
+    sizes.append((index.nbytes, merger.nbytes))
+
+    kept = [int(part._queries["size"].sum()) for part in (index, merger)]
+    assert all(before < after for before, after in zip(sizes[0], sizes[1], strict=True))
+    assert sizes[2][0] - sizes[1][0] >= 16 * kept[0] > 0
+    assert sizes[2][1] - sizes[1][1] >= 16 * kept[1] > 0
+
+
 def test_an_epoch_that_changes_nothing_writes_nothing():
     index, merger, files = ContinuousNearestIndex(PLANE), NearestMerger(PLANE), MemoryFiles()
     queries = QueryBatch.of(standing(3, 0, k=1))
@@ -237,12 +344,12 @@ def test_an_epoch_that_changes_nothing_writes_nothing():
     index.register(numbers, queries, queries.t, queries.t + 100)
     merger.register(numbers, queries.ids, queries, queries.t, queries.t + 100)
     index.checkpoint(files.write)
-    before = merger.checkpoint(files.write)
+    before = merger.checkpoint(files.write)["journal"]
     written = len(files._files)
     merger.apply(arrivals_of(index, [SpatialObject("late", 100, 0.0, 0.0, tuple(WORDS))]), 99)
     index.checkpoint(files.write)
 
-    assert merger.checkpoint(files.write) == before
+    assert merger.checkpoint(files.write)["journal"] == before
     assert len(files._files) == written
 
 

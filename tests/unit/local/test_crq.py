@@ -13,6 +13,7 @@ from spatialstream.local.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.state import MemoryFiles
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
@@ -38,6 +39,21 @@ class BruteContinuousRange:
 
     def expire(self, now):
         self.horizon = max(self.horizon, now)
+
+    def drop(self, numbers):
+        for number in numbers.tolist():
+            self.queries.pop(number, None)
+
+    def standing(self, now):
+        return [
+            (number, name, region, keywords, start, end)
+            for number, (name, region, keywords, start, end) in sorted(self.queries.items())
+            if end > max(start, now, self.horizon)
+        ]
+
+    def known(self, numbers):
+        alive = {number for number, *_ in self.standing(self.horizon)}
+        return [number in alive for number in numbers.tolist()]
 
     def observe(self, objects):
         pass
@@ -80,6 +96,20 @@ class Indexed:
         assert ids.type == pa.string()
         return list(zip(found.object.tolist(), found.number.tolist(), ids.to_pylist(), strict=True))
 
+    def standing(self, now):
+        numbers, queries = self.index.standing(now)
+        queries = QueryBatch.from_arrow(queries.to_arrow())
+        found = []
+        for i, number in enumerate(numbers.tolist()):
+            query = queries[i]
+            assert query.type is QueryType.CRQ
+            predicate, end = query.predicate, query.t + query.lifetime.duration
+            found.append((number, query.id, predicate.region, set(predicate.keywords), query.t, end))
+        return found
+
+    def known(self, numbers):
+        return self.index.known(numbers).tolist()
+
 
 class SmallTiers(Indexed):
     tiering = SMALL
@@ -103,6 +133,10 @@ class Restored(SmallTiers):
     def match(self, objects):
         self._through_files()
         return super().match(objects)
+
+    def standing(self, now):
+        self._through_files()
+        return super().standing(now)
 
 
 IMPLEMENTATIONS = [BruteContinuousRange, Indexed, SmallTiers, Restored]
@@ -202,6 +236,42 @@ class TestContract:
         found = [number for _, number, _ in index.match(at_times([ANYWHERE], [0]))]
         assert found == [50, 51, 53, 54, 100, 102, 103, 104]
 
+    def test_a_dropped_query_matches_nothing_until_it_is_registered_again(self, index):
+        everything = at_times([ANYWHERE], [3])
+        index.register(*columns([(None, [], 0, 10)] * 3))
+        for _ in range(3):
+            index.drop(np.array([1, 77]))
+            assert [number for _, number, _ in index.match(everything)] == [0, 2]
+            assert index.known(np.array([0, 1, 2, 77])) == [True, False, True, False]
+            index.end_at(np.array([1]), 2)
+            index.register(*columns([(None, ["a"], 0, 10)], first=1))
+            assert [number for _, number, _ in index.match(everything)] == [0, 1, 2]
+        index.end_at(np.array([1]), 3)
+        assert [number for _, number, _ in index.match(everything)] == [0, 2]
+
+    def test_a_cancellation_is_for_the_registration_that_is_there(self, index):
+        index.register(*columns([(None, [], 0, 10)]))
+        index.match(at_times([ANYWHERE], [0]))
+        index.drop(np.array([0]))
+        index.register(*columns([(None, [], 0, 1)], first=5))
+        index.end_at(np.array([0]), 2)
+        index.register(*columns([(None, [], 0, 10)]))
+        index.end_at(np.array([0]), 4)
+        assert index.match(at_times([ANYWHERE] * 3, [2, 3, 4])) == [(0, 0, "q0"), (1, 0, "q0")]
+
+    def test_what_stands_has_its_cancellation_in_its_end(self, index):
+        index.register(*columns([(None, ["a"], 2, 10), (None, [], 0, 4), (None, [], 5, 5)], first=4))
+        index.register(*columns([(None, ["b", "c"], 1, 9)]))
+        index.end_at(np.array([4]), 7)
+        assert index.standing(-1) == [
+            (0, "q0", None, {"b", "c"}, 1, 9),
+            (4, "q4", None, {"a"}, 2, 7),
+            (5, "q5", None, set(), 0, 4),
+        ]
+        assert [number for number, *_ in index.standing(4)] == [0, 4]
+        index.expire(7)
+        assert [number for number, *_ in index.standing(0)] == [0]
+
     def test_no_rows_are_no_change(self, index):
         index.register(*columns([]))
         index.end_at(np.empty(0, np.int64), 0)
@@ -230,6 +300,9 @@ def operations():
             st.tuples(st.just("register"), st.lists(query, min_size=1, max_size=9)),
             st.tuples(st.just("end_at"), st.tuples(st.lists(st.integers(0, 60), max_size=8), times)),
             st.tuples(st.just("expire"), times),
+            st.tuples(st.just("drop"), st.lists(st.integers(0, 30), max_size=20)),
+            st.tuples(st.just("come back"), st.tuples(st.integers(0, 30), query)),
+            st.tuples(st.just("standing"), times),
             st.tuples(st.just("match"), st.lists(st.tuples(thing, times), max_size=6)),
         ),
         max_size=25,
@@ -249,7 +322,17 @@ def test_any_history_gives_the_matches_of_the_twin(implementation, history):
                 assert index.match(objects) == twin.match(objects)
             assert len(index) == len(twin)
             continue
-        if name == "register":
+        if name == "standing":
+            assert index.standing(argument) == twin.standing(argument)
+            assert index.known(np.arange(60)) == twin.known(np.arange(60))
+            continue
+        if name == "come back":
+            if argument[0] >= registered or argument[0] in twin.queries:
+                continue
+            name, arguments = "register", columns([argument[1]], first=argument[0])
+        elif name == "drop":
+            arguments = (np.array(argument, np.int64),)
+        elif name == "register":
             arguments = columns(argument, first=registered)
             registered += len(argument)
         elif name == "end_at":
@@ -359,6 +442,9 @@ class TestCheckpoint:
             for step in range(20):
                 index.register(*columns(queries[step * 10 : step * 10 + 10], first=step * 10))
                 index.end_at(np.arange(step, 200, 23), step * 7)
+                index.drop(np.arange(step * 10, step * 10 + 4))
+                if step % 3:
+                    index.register(*columns(queries[step * 10 + 1 : step * 10 + 3], first=step * 10 + 1))
                 index.observe(stream)
                 index.match(stream)
                 index.expire(step * 5)

@@ -219,6 +219,26 @@ def test_rarest_keyword_decides_how_many_candidates_are_seen():
     assert (both.candidates, len(both.queries)) == (100, 100)
 
 
+@pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
+def test_each_object_is_told_what_it_takes_to_match_it_alone(space):
+    queries, objects = many(space, 300, 6)
+    index = build(space, queries)
+    together = index.probe(ProbeBatch.of(space, batch(objects)))
+    alone = [index.probe(ProbeBatch.of(space, batch([each]))) for each in objects[:100]]
+    assert together.checked.dtype == np.int32
+    assert together.checked[:100].tolist() == [each.candidates for each in alone]
+    assert (together.checked >= np.diff(together.starts)).all()
+    assert together.candidates == together.checked.sum() > len(together.queries)
+
+
+def test_a_list_of_postings_may_be_longer_than_what_is_compared_at_once():
+    box = Box(0.0, 2.0, 0.1, 2.1)
+    queries = [(box, ["a"])] * 3000 + [(box, ["a", "b"])] * 2000 + [(box, ["c"])] * 4097 + [(None, [])] * 10
+    index = build(PLANE, queries)
+    objects = [(0.05, 2.05, ["a"]), (0.05, 2.05, ["b", "a", "c"]), (0.05, 2.5, ["a"]), (0.1, 2.1, ["c"])] * 3
+    assert pairs(index, objects) == brute_force(PLANE, objects, queries)
+
+
 def test_lifetimes_are_half_open_and_the_horizon_hides_the_expired():
     index = build(PLANE, [(None, [])] * 4)
     life = np.array([[0, 10], [5, 6], [5, 5], [-3, 5]])
@@ -259,8 +279,8 @@ def test_every_kernel_has_a_single_signature():
         queries, objects = many(space, 100, 5)
         pairs(build(space, queries, frequency=lambda words: np.arange(float(len(words)))), objects)
     called_from_python = [
-        *("_coordinates", "_index_keywords", "_natural_levels", "_level_masks", "_assign_cells", "_write_postings"),
-        *("_group_by_keyword", "_z_order", "_in_z_order", "_match", "_by_object"),
+        *("_index_keywords", "_natural_levels", "_level_masks", "_assign_cells", "_write_postings"),
+        *("_group_by_keyword", "_arrange", "_match", "_unpack"),
     ]
     assert {name: len(getattr(grid, name).signatures) for name in called_from_python} == dict.fromkeys(
         called_from_python, 1

@@ -63,6 +63,29 @@ def test_the_registry_is_its_twin(stream: list[Row], cuts: list[int], restored: 
             registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
 
 
+@given(st.lists(rows(), max_size=40), st.lists(st.integers(1, 40), max_size=8))
+def test_late_rows_are_judged_by_what_came_before_them(stream: list[Row], cuts: list[int]) -> None:
+    registry, twin, files, n = QueryRegistry(), Twin(), MemoryFiles(), 0
+    borders = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
+    for low, high in itertools.pairwise(borders):
+        # nothing is forgotten, because a batch may hold a row as late as this
+        batch = [Query(f"first-{low}", 0, Predicate(), Everything(), Lifetime(0)), *stream[low:high]]
+        found = registry.admit(QueryBatch.of(batch), n)
+        assert found.number.tolist() == [twin.admit(row, n + i)[0] for i, row in enumerate(batch)]
+        registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
+        n += len(batch)
+    assert registry.nbytes >= 24 * len(twin.until)
+
+
+def test_ids_that_are_out_of_use_are_forgotten() -> None:
+    registry, sizes = QueryRegistry(), []
+    for t in range(100):
+        queries = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(3, True)) for i in range(50)]
+        assert not registry.admit(QueryBatch.of(queries), 50 * t).reasons
+        sizes.append(registry.nbytes)
+    assert max(sizes[50:]) <= 2 * max(sizes[:50])
+
+
 def test_reasons_name_the_id_and_what_would_be_right() -> None:
     standing = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
     found = QueryRegistry().admit(QueryBatch.of([standing, standing, Cancellation("q2", 6)]), 0)

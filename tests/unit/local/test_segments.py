@@ -116,6 +116,54 @@ def test_a_store_answers_as_its_twin(space: Space, data: st.DataObject) -> None:
         )
 
 
+def columns_of(objects: list[SpatialObject]) -> list[tuple[Any, ...]]:
+    return sorted((o.t, o.id, o.x, o.y, sorted(o.terms)) for o in objects)
+
+
+@pytest.mark.parametrize("interval", [None, 3])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_every_object_leaves_once_late_ones_too(interval: int | None, data: st.DataObject) -> None:
+    files, store, appended, left = MemoryFiles(), SegmentStore(PLANE, interval, capacity=40), [], []
+    for _ in range(data.draw(st.integers(1, 12))):
+        batch = data.draw(batches(PLANE))
+        store.append(ObjectBatch.of(batch))
+        appended += batch
+        floor = data.draw(st.integers(0, 11))
+        leaving = [part[i] for part in store.leaving(floor) for i in range(len(part))]
+        assert all(o.t < max(floor, store.floor) for o in leaving)
+        if data.draw(st.booleans()):
+            before = len(store)
+            store.drop_before(floor)
+            left += leaving
+            assert len(store) == before - len(leaving)
+            assert not rows(store.range_query(None, [], -3, store.floor - 1))
+        if data.draw(st.booleans()):
+            store = SegmentStore.restore(PLANE, store.checkpoint(files.write), files.read)
+    rest = [part[i] for part in store.leaving(99) for i in range(len(part))]
+    assert columns_of(left + rest) == columns_of(appended)
+
+
+def test_what_leaves_is_loaded_one_segment_at_a_time() -> None:
+    files, names = MemoryFiles(), []
+    store = SegmentStore(PLANE, interval=100)
+    for seed in range(4):
+        store.append(epoch(4, seed))
+    manifest = store.checkpoint(files.write)
+
+    def read(name: str) -> Any:
+        names.append(name)
+        return files.read(name)
+
+    store = SegmentStore.restore(PLANE, manifest, read)
+    leaving = store.leaving(300)
+    for seen in range(1, 4):
+        assert len(next(leaving)) == 4
+        assert len(names) == seen
+    assert next(leaving, None) is None
+    assert all(part.segment is None for part in store._parts)
+
+
 def epoch(n: int, seed: int) -> ObjectBatch:
     rng = np.random.default_rng(seed)
     return ObjectBatch.of(

@@ -1,4 +1,4 @@
-"""The command line: ``spatialstream run | generate | tree | check | demo``.
+"""The command line: files (``run | generate | tree | check | demo``) and live streams (``router | worker | ...``).
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
 line says which, and what would be right); 3 the run failed, and the same command tries again; 130 stopped at once by a
@@ -28,7 +28,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from spatialstream.cli import check, demo, generate, run, tree
+    from spatialstream.cli import check, cluster, demo, generate, load, rebalance, results, router, run, tree, worker
 
     top = _Parser(
         prog="spatialstream",
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, generate, tree, check, demo):
+    for module in (run, generate, tree, check, demo, router, worker, load, results, rebalance, cluster):
         module.add_parser(commands)
     return top
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
 
 __all__ = ["GlobalIndex", "Leaves"]
 
@@ -50,6 +52,9 @@ class GlobalIndex(ABC):
     kind: ClassVar[str]
     """What the index is called in files."""
 
+    space: Space
+    """The space that it covers."""
+
     @property
     @abstractmethod
     def leaves(self) -> Leaves:
@@ -66,6 +71,10 @@ class GlobalIndex(ABC):
         Queries without a region, such as SKQs and CKQs, and cancellations concern all leaves. A query concerns at least
         one leaf, provided that the centre of its circle lies in the space.
         """
+
+    @abstractmethod
+    def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The leaves that each region meets, as :meth:`route_queries` gives them."""
 
     @abstractmethod
     def nearest_leaves(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:

@@ -38,7 +38,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84
 
-__all__ = ["KEYWORDS", "SPLITS", "build_tree", "prepare"]
+__all__ = ["DEEPEST", "KEYWORDS", "SPLITS", "build_tree", "prepare"]
 
 SPLITS = frozenset({"spatial", "textual"})
 """Kinds of split. With only one of them the tree is the paper's baseline "Quadtree" or "Text" (section 7.1)."""
@@ -46,8 +46,8 @@ SPLITS = frozenset({"spatial", "textual"})
 KEYWORDS = 16_384
 """Default size of the dictionary: the most used query keywords. Others count as never asked for."""
 
-_DEEPEST = 20
-
+DEEPEST = 20
+"""Depth at which no node is split any more."""
 
 _ROUNDING = 1e-9
 """Total workloads that differ by less than this share count as equal."""
@@ -274,7 +274,7 @@ class _Builder:
     def _better_split(self, number: int, splits: Collection[str]) -> _Split | None:
         """The split with the smaller total workload (lines 6 to 8 of Algorithm 1); None if there is none."""
         node = self.nodes[number]
-        if node.depth == _DEEPEST:
+        if node.depth == DEEPEST:
             return None
         quarters = [self.child_cell(node.cell, child) for child in range(4)]
         by_space, apart = self._by_space(node, quarters, node.middle)
@@ -363,7 +363,7 @@ class _Builder:
             np.array([split.objects for split in splits]).reshape(len(numbers), 4),
             np.array([split.mass for split in splits], np.int64).reshape(len(numbers), 4, 2),
             np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
-            self.cell(0).lengths,
+            np.tile(self.cell(0).lengths, (len(numbers), 1, 1)),
         )
         return texts, make_table(self.statistics.terms[self.dictionary[used]])
 

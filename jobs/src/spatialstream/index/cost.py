@@ -27,6 +27,7 @@ __all__ = [
     "w_srq",
     "w_stq",
     "workload",
+    "workloads",
 ]
 
 
@@ -116,6 +117,34 @@ def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_
         w_ctq(reach[5], expected_arrivals(lifetime[5], rate)),
     )
     return float(sum(chance * cost for chance, cost in zip(cell.arrival.tolist(), costs, strict=True)))
+
+
+def workloads(
+    cell: CellStatistics,
+    reach: npt.NDArray[np.float64],
+    objects: npt.NDArray[np.float64],
+    rate: npt.NDArray[np.float64],
+    h: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Eqn 2 of n partitions at once, as :func:`workload` has it: float64[n].
+
+    Args:
+        cell: statistics of any cell; all have the same distributions of types, lengths and durations.
+        reach: float64[6, n], the reach of each partition's own cell.
+        objects: float64[n], abs(O).
+        rate: float64[n], E_P in objects a ms.
+        h: float64[n, 2], H_srq and H_skq.
+    """
+    visited = np.empty((6, len(objects)))
+    visited[:3] = objects
+    visited[3:] = cell.lifetime[3:, np.newaxis] * rate
+    for kind in range(2):
+        coverage = np.zeros(len(objects))
+        for chance in cell.lengths[kind, ::-1].tolist():
+            coverage = coverage * h[:, kind] + chance
+        visited[kind] *= coverage
+    result: npt.NDArray[np.float64] = (cell.arrival[:, np.newaxis] * reach * visited).sum(axis=0)
+    return result
 
 
 def prepare() -> None:

@@ -11,10 +11,18 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["karmarkar_karp"]
+__all__ = ["imbalance", "karmarkar_karp"]
 
 _Subset = tuple[float, int, list[int]]
 """Sum, number of items, items."""
+
+
+def imbalance(loads: npt.NDArray[np.float64]) -> float:
+    """Lmax / Lmin of the loads of slots (definition 4): infinite if a slot has no load, 1 if none has."""
+    highest, lowest = float(loads.max(initial=0.0)), float(loads.min(initial=np.inf))
+    if highest == 0.0:
+        return 1.0
+    return highest / lowest if lowest > 0.0 else float("inf")
 
 
 def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:

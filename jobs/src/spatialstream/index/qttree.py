@@ -8,7 +8,8 @@ hash of the object's id. :mod:`spatialstream.index.construction` builds trees.
 The textual choice needs the sum of p_w over an object's terms that a child does not have yet. The tree has one
 dictionary of its most used query keywords, sorted by use; each textual node has a row of 4-bit masks over it, for the
 children whose list has a term, and shares with the nodes of the same cell a row of (p_w in M_srq, p_w in M_skq), in
-fixed point: sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0.
+fixed point: sums do not depend on the order of the terms. Terms outside the dictionary count as p_w = 0. In memory
+these are full tables, which routing reads at random; files and ZooKeeper get only the entries that are not 0.
 
 Cost: O(depth) for an object, with O(terms) at textual nodes; O(depth x leaves that it concerns) for a query.
 """
@@ -45,10 +46,13 @@ UNIT = 1 << 31
 class Nodes(NamedTuple):
     """All nodes; 0 is the root. Children stand together: south-west, south-east, north-west, north-east.
 
+    Nodes keep their numbers when the tree is adjusted, because ties depend on them. So four nodes that a merge has
+    taken away leave a gap, until a split fills it: leaves without a number, to which no node leads.
+
     Attributes:
         kind: int8[n], LEAF, SPATIAL or TEXTUAL.
         child: int32[n], the first child; -1 for a leaf.
-        leaf: int32[n], number of the leaf, in depth-first order; -1 for others.
+        leaf: int32[n], number of the leaf, in depth-first order; -1 for others and in gaps.
         row: int32[n], position among the textual nodes; -1 for others.
         box: float64[n, 4], (west, south, east, north).
     """
@@ -66,11 +70,12 @@ class TextualNodes(NamedTuple):
     Attributes:
         mask: uint8[r, g]; bit i of term w says that w is in the keyword list of child i.
         cell: int32[r], row of ``chance`` that holds the node's M_srq and M_skq.
-        chance: uint32[c, g, 2], p_w in M_srq and in M_skq, as multiples of 1 / UNIT.
+        chance: uint32[c, g, 2], p_w in M_srq and in M_skq, as multiples of 1 / UNIT; see also
+            :mod:`spatialstream.index.wordlists`.
         objects: float64[r, 4], abs(O) of each child.
         mass: int64[r, 4, 2], H_srq and H_skq of each child, as multiples of 1 / UNIT.
         weight: float64[r, 2], Pr(srq) p_srq and Pr(skq) p_skq.
-        lengths: float64[2, l], Pr(abs(q.φ) = l) of SRQ and SKQ.
+        lengths: float64[r, 2, l], Pr(abs(q.φ) = l) of SRQ and SKQ.
     """
 
     mask: npt.NDArray[np.uint8]
@@ -162,7 +167,7 @@ def _textual_child(
     for kind in range(2):
         weight = texts.weight[row, kind]
         if weight > 0.0:
-            lengths = texts.lengths[kind]
+            lengths = texts.lengths[row, kind]
             for child in range(4):
                 grown = growth(texts.objects[row, child], texts.mass[row, child, kind], new[child, kind], lengths)
                 cost[child] += weight * grown
@@ -351,25 +356,95 @@ class QTTree(GlobalIndex):
         _nearest_leaves(self.nodes, self.texts, at, out)
         return out
 
+    @property
+    def dictionary(self) -> npt.NDArray[np.uint64]:
+        """The hashes of the dictionary's terms in their order, uint64[g]."""
+        result = np.empty(self.texts.mask.shape[1], np.uint64)
+        used = self.table.values >= 0
+        result[self.table.values[used]] = self.table.keys[used]
+        return result
+
+    def textual_paths(self) -> list[tuple[tuple[int, int], ...]]:
+        """The textual nodes above each leaf, from the root down: (row among them, child of it that leads to the leaf).
+
+        Cost: O(nodes x depth).
+        """
+        paths: list[tuple[tuple[int, int], ...]] = []
+        stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+        kind, first, row = self.nodes.kind.tolist(), self.nodes.child.tolist(), self.nodes.row.tolist()
+        while stack:
+            node, path = stack.pop()
+            if kind[node] == LEAF:
+                paths.append(path)
+            for child in range(3, -1, -1) if kind[node] != LEAF else ():
+                stack.append((first[node] + child, (*path, (row[node], child)) if kind[node] == TEXTUAL else path))
+        return paths
+
+    def leaf_nodes(self) -> npt.NDArray[np.int64]:
+        """The node of each leaf, int64[n]."""
+        nodes = np.flatnonzero(self.nodes.leaf >= 0)
+        result = np.empty(len(nodes), np.int64)
+        result[self.nodes.leaf[nodes]] = nodes
+        return result
+
+    def weighed(self, objects: npt.NDArray[np.float64], load: npt.NDArray[np.float64]) -> QTTree:
+        """The same tree with other figures of its leaves: abs(O) and the workload, float64[n] each."""
+        leaves = Leaves(self.leaves.box, self.leaves.textual, objects, load)
+        return QTTree(self.space, self.nodes, self.texts, self.table, leaves)
+
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """See :class:`GlobalIndex`."""
-        arrays: dict[str, npt.NDArray[Any]] = {"table.keys": self.table.keys, "table.values": self.table.values}
-        for group, columns in (("nodes", self.nodes._asdict()), ("texts", self.texts._asdict())):
-            arrays |= {f"{group}.{name}": array for name, array in columns.items()}
+        """See :class:`GlobalIndex`. Masks and chances go as lists of what is not 0, if most is."""
+        arrays: dict[str, npt.NDArray[Any]] = {"dictionary": self.dictionary}
+        arrays |= {f"nodes.{name}": array for name, array in self.nodes._asdict().items()}
+        for name, array in self.texts._asdict().items():
+            arrays |= _sparse(f"texts.{name}", array) if name in _SPARSE else {f"texts.{name}": array}
         for name in Leaves.__slots__:
             arrays[f"leaves.{name}"] = getattr(self.leaves, name)
         return arrays, {"space": str(self.space)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
-        """See :class:`GlobalIndex`."""
+        """See :class:`GlobalIndex`. Lists of masks and chances are spread out again."""
+        dictionary = arrays["dictionary"]
+        shape = {"mask": (len(dictionary),), "chance": (len(dictionary), 2)}
+        texts = {
+            name: _dense(f"texts.{name}", arrays, shape[name]) if name in _SPARSE else arrays[f"texts.{name}"]
+            for name in TextualNodes._fields
+        }
         return cls(
             Space.parse(meta["space"]),
             Nodes(*(arrays[f"nodes.{name}"] for name in Nodes._fields)),
-            TextualNodes(*(arrays[f"texts.{name}"] for name in TextualNodes._fields)),
-            Table(arrays["table.keys"], arrays["table.values"]),
+            TextualNodes(**texts),
+            make_table(dictionary),
             Leaves(*(arrays[f"leaves.{name}"] for name in Leaves.__slots__)),
         )
+
+
+_SPARSE = ("mask", "chance")
+
+
+def _sparse(name: str, array: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """The entries of an array [rows, g] or [rows, g, 2] that are not 0: their columns by row, and their values.
+
+    The array itself, if most are not.
+    """
+    filled = array.any(axis=2) if array.ndim == 3 else array != 0
+    if 2 * np.count_nonzero(filled) > filled.size:
+        return {name: array}
+    row, column = np.nonzero(filled)
+    offsets = np.searchsorted(row, np.arange(len(array) + 1)).astype(np.int32)
+    width = np.uint16 if array.shape[1] <= 1 << 16 else np.uint32
+    return {f"{name}.offsets": offsets, f"{name}.term": column.astype(width), f"{name}.value": array[row, column]}
+
+
+def _dense(name: str, arrays: Mapping[str, npt.NDArray[Any]], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """The array that :func:`_sparse` took apart."""
+    if name in arrays:
+        return arrays[name]
+    offsets, value = arrays[f"{name}.offsets"], arrays[f"{name}.value"]
+    result = np.zeros((len(offsets) - 1, *shape), value.dtype)
+    result[np.repeat(np.arange(len(result)), np.diff(offsets)), arrays[f"{name}.term"]] = value
+    return result
 
 
 def prepare() -> None:
@@ -384,7 +459,7 @@ def prepare() -> None:
         np.empty((0, 4)),
         np.empty((0, 4, 2), np.int64),
         np.empty((0, 2)),
-        np.zeros((2, 1)),
+        np.empty((0, 2, 1)),
     )
     leaves = Leaves(box, np.zeros(1, np.bool_), np.zeros(1), np.zeros(1))
     tree = QTTree(WGS84, nodes, texts, make_table(np.empty(0, np.uint64)), leaves)

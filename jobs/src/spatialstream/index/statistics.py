@@ -11,14 +11,15 @@ Cost: O(cells that the query's border crosses + depth) for each query, O(1) for 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from spatialstream.index.cost import CellStatistics
+from spatialstream.index.cost import CellStatistics, workloads
 from spatialstream.index.covers import NOWHERE, region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kernels import kernel
@@ -38,6 +39,12 @@ _LONGEST = 16
 
 _BUCKETS = 64
 """Durations are counted by powers of two of a ms."""
+
+_SLACK = 1e-6
+"""Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
+
+_COLUMNS = ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects")
+_WORDS = ("offsets", "term", "count")
 
 
 def cell_count(levels: int) -> int:
@@ -235,19 +242,19 @@ class KeywordCounts:
         """Keys of the entries in a dictionary of ``terms`` terms, where term i has rank ``ranks[i]``."""
         return _scatter(self.offsets) * terms + ranks[self.term]
 
+    def entries(self, cell: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """Keywords of the queries that reach the cell: (term int32[m], count float64[m]); counts of a term add up."""
+        rows = [2 * cell]
+        while cell >= 0:
+            rows.append(2 * cell + 1)
+            cell = (cell - 1) // 4 if cell else -1
+        parts = [slice(self.offsets[row], self.offsets[row + 1]) for row in rows]
+        return np.concatenate([self.term[part] for part in parts]), np.concatenate([self.count[part] for part in parts])
+
     def of_cell(self, cell: int, terms: int) -> npt.NDArray[np.float64]:
         """How often each of ``terms`` terms is a keyword of a query that reaches the cell: float64[terms]."""
-        result = np.zeros(terms)
-        row = 2 * cell
-        while row >= 0:
-            first, last = self.offsets[row], self.offsets[row + 1]
-            result[self.term[first:last]] += self.count[first:last]
-            if row % 2 == 0:
-                row += 1
-            else:
-                cell = (cell - 1) // 4 if cell else -1
-                row = 2 * cell + 1
-        return result
+        term, count = self.entries(cell)
+        return np.bincount(term, count, minlength=terms).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -382,7 +389,70 @@ class Statistics:
             keep * self.span + recent.span,
         )
 
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """All counts as flat arrays, and a JSON-able meta."""
+        arrays: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _COLUMNS}
+        for kind in ("srq", "skq"):
+            arrays |= {f"{kind}.{name}": getattr(getattr(self, kind), name) for name in _WORDS}
+        return arrays, {"space": str(self.space), "levels": self.levels, "span": self.span}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+        """The statistics that :meth:`to_arrays` gave; uses the arrays as they are."""
+        srq, skq = (KeywordCounts(*(arrays[f"{kind}.{name}"] for name in _WORDS)) for kind in ("srq", "skq"))
+        columns = {name: arrays[name] for name in _COLUMNS}
+        return cls(
+            Space.parse(meta["space"]), int(meta["levels"]), srq=srq, skq=skq, span=float(meta["span"]), **columns
+        )
+
     # -------------------------------------------------------------------------------------------- probabilities, rates
+
+    def cells_of(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """The smallest cell of J that covers each box float64[n, 4] (west, south, east, north), int64[n].
+
+        A box that ends where the next cell begins is not taken to reach into that. A box smaller than J's finest cells
+        gets the finest cell that it lies in, unless it stands astride of two.
+        """
+        side = 1 << self.levels
+        west, south, east, north = self.space.bounds
+        scaled = (boxes - np.array([west, south] * 2)) * (side / np.array([east - west, north - south] * 2))
+        low = np.clip(np.floor(scaled[:, :2] + _SLACK), 0, side - 1).astype(np.int64)
+        high = np.clip(np.ceil(scaled[:, 2:] - _SLACK) - 1, low, side - 1).astype(np.int64)
+        apart = np.bitwise_or.reduce(low ^ high, axis=1)
+        level = self.levels - np.frexp(apart.astype(np.float64))[1]
+        cell = np.zeros(len(boxes), np.int64)
+        for bit in range(self.levels - 1, -1, -1):
+            below = 4 * cell + 1 + ((low[:, 0] >> bit) & 1) + 2 * ((low[:, 1] >> bit) & 1)
+            cell = np.where(level >= self.levels - bit, below, cell)
+        return cell
+
+    def reach(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type that no query has."""
+        result: npt.NDArray[np.float64] = self.reached[:, cells] / np.maximum(self.queries, 1e-300)[:, np.newaxis]
+        return result
+
+    def similarity(self, box: tuple[float, float, float, float]) -> float:
+        """ĥ (section 5.3, before Eqn 3): which part of the queries that reach a cell reach one of its quarters.
+
+        With N_0 the smallest cell of J that covers the box and N_1 to N_4 its quarters, it is the sum over i and j of
+        N_i.p_j, divided by 4 times the sum over j of N_0.p_j: from 0.25, where each query meets one quarter, to 1,
+        where each meets all four.
+
+        On J's finest level nothing is known about quarters: they count as being reached by what reaches the cell, so ĥ
+        is 1, which speaks for text. Where no query reaches N_0 at all it is 0, which speaks for space: an even choice
+        goes to space in Algorithm 1 too.
+
+        Args:
+            box: (west, south, east, north).
+        """
+        cell = int(self.cells_of(np.array([box]))[0])
+        whole = float(self.reach(np.array([cell])).sum())
+        if whole == 0.0:
+            return 0.0
+        quarters = 4 * cell + 1 + np.arange(4)
+        if quarters[3] >= len(self.objects):
+            return 1.0
+        return float(self.reach(quarters).sum()) / (4.0 * whole)
 
     def cell(self, cell: int) -> CellStatistics:
         """What the cost model wants to know of a cell. A type that no query has has probability 0."""
@@ -392,10 +462,29 @@ class Statistics:
         durations = [self.duration_distribution(kind) for kind in range(len(TYPES))]
         return CellStatistics(
             self.queries / max(float(self.queries.sum()), 1e-300),
-            self.reached[:, cell] / np.maximum(self.queries, 1e-300),
+            self.reach(np.array([cell]))[:, 0],
             lengths / np.maximum(lengths.sum(axis=1, keepdims=True), 1e-300),
             np.array([chance @ duration for chance, duration in durations]),
         )
+
+    def workloads(
+        self,
+        cells: npt.NDArray[np.int64],
+        objects: npt.NDArray[np.float64],
+        rate: npt.NDArray[np.float64],
+        h: npt.NDArray[np.float64],
+    ) -> npt.NDArray[np.float64]:
+        """Eqn 2 of n partitions under these queries, float64[n]; where there are none at all, the objects they hold.
+
+        Args:
+            cells: int64[n], the cell that each partition is, or is a share of.
+            objects: float64[n], abs(O).
+            rate: float64[n], E_P in objects a ms.
+            h: float64[n, 2], H_srq and H_skq.
+        """
+        if not self.queries.any():
+            return objects.astype(np.float64)
+        return workloads(self.cell(0), self.reach(cells), objects, rate, h)
 
     def duration_distribution(self, kind: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from spatialstream.index import construction, cost, qttree, statistics
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
-from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.partition import imbalance, karmarkar_karp
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import LEVELS, Statistics
 from spatialstream.model import hashing
@@ -92,10 +92,7 @@ class RoutingVersion:
     @property
     def imbalance(self) -> float:
         """Lmax / Lmin (definition 4); infinite if a slot has no load, 1 if none has."""
-        loads = self.loads
-        if loads.max() == 0.0:
-            return 1.0
-        return float(loads.max() / loads.min()) if loads.min() > 0.0 else float("inf")
+        return imbalance(self.loads)
 
     def save(self, path: Path) -> None:
         """Write the version to one file, whole or not at all."""
@@ -108,13 +105,16 @@ class RoutingVersion:
         """The version in a file of :meth:`save`, memory-mapped.
 
         Raises:
-            StateError: the file is not one, or its kind of index is unknown.
+            StateError: the file is not one, its kind of index is unknown, or another release wrote it.
         """
         arrays, meta = map_arrays(path)
         if meta.get("kind") not in _KINDS:
             raise StateError(f"{path} is not a routing version: its kind of index is {meta.get('kind')!r}")
         parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
-        index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
+        try:
+            index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
+        except KeyError as error:
+            raise StateError(f"{path} is a routing version of another release: it has no {error}") from None
         return cls(meta["number"], index, arrays["mapping"], meta["slots"])
 
 

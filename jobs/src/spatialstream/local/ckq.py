@@ -259,6 +259,12 @@ class ContinuousNearestIndex:
         """Number of queries, those that have ended since the last :meth:`expire` included."""
         return len(self._queries)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of queries, heaps and grids, O(grids)."""
+        heaps = (self._heaps.distances.itemsize + self._heaps.times.itemsize) * int(self._heaps.top[0])
+        return self._queries.nbytes + heaps + sum(tier.grid.nbytes for tier in self._tiers.tiers)
+
     def register(
         self,
         numbers: npt.NDArray[np.int64],
@@ -307,7 +313,8 @@ class ContinuousNearestIndex:
         """Offer arrivals to all queries.
 
         Args:
-            objects: ordered by (t, id, x, y), none earlier than those of earlier calls.
+            objects: ordered by (t, id, x, y). They may be earlier than those of earlier calls: it does not matter, as
+                long as the query has not been dropped by :meth:`expire`.
         """
         found: list[tuple[Ints, npt.NDArray[np.int32], Floats]] = []
         first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))

@@ -69,6 +69,11 @@ class Table:
         """Number of rows."""
         return self._rows
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows; the buffers' free space is not counted."""
+        return sum(column.itemsize for column in self._columns.values()) * self._rows
+
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """A column: a view, valid (and writable) until rows are appended or dropped."""
         return self._columns[name][: self._rows]
@@ -138,6 +143,11 @@ class Strings:
     def __len__(self) -> int:
         """Number of strings."""
         return len(self._ends) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the strings; the buffers' free space is not counted."""
+        return self._ends.nbytes + int(self.offsets[-1])
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:

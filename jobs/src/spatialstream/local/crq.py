@@ -27,6 +27,7 @@ from spatialstream.local.state import Manifest, MemoryFiles, ReadFile, WriteFile
 from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -36,6 +37,9 @@ __all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "pre
 _OVERLAYS = 8
 _FAN = 64  # pieces that are put together at once: Arrow unifies k dictionaries in O(k^2)
 _NEVER = -(2**63)
+"""A time before all others; as the end of a query: it has been dropped."""
+
+_CRQ = TYPES.index(QueryType.CRQ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Matches:
         number: int64[m], number of the query.
         tier, position: int32[m], where the query is kept.
         ids: the ids of each tier, so that matches stay readable whatever happens to the index.
-        candidates: postings looked at, the measure of the work done.
+        checked: int32[objects], how many postings were looked at for each object of the batch, the measure of the work
+            done.
     """
 
     object: npt.NDArray[np.int32]
@@ -75,11 +80,16 @@ class Matches:
     tier: npt.NDArray[np.int32]
     position: npt.NDArray[np.int32]
     ids: tuple[pa.StringArray, ...]
-    candidates: int
+    checked: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         """Number of pairs."""
         return len(self.number)
+
+    @property
+    def candidates(self) -> int:
+        """How many postings were looked at in all."""
+        return int(self.checked.sum(dtype=np.int64))
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +154,8 @@ class _Tier:
         half: when more than half of the tier is dead, as last computed.
         stale: ends that have changed since ``half`` was computed.
         file: the file that holds the tier, once written.
-        changed: positions whose end is not the one in the file.
+        changed: positions whose end is not the one in the file, in the order of the changes.
+        noted: how many of ``changed`` are in overlays.
     """
 
     grid: KeywordGrid
@@ -155,6 +166,7 @@ class _Tier:
     stale: int = 0
     file: str | None = None
     changed: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    noted: int = 0
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -170,24 +182,28 @@ class _Tier:
         dead = _dead(self.life, horizon)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 
-    def end_at(self, numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Bring ends forward; returns which numbers are here."""
+    def find(self, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Position of each number, and whether it is here; dropped ones are not."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
-        here: npt.NDArray[np.bool_] = self.numbers[positions] == numbers
+        here: npt.NDArray[np.bool_] = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
+        return positions, here
+
+    def end_at(self, numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Bring the ends of those that are here forward."""
+        positions, here = self.find(numbers)
         positions, ends = positions[here], ends[here]
-        before = self.life[positions, 1]
-        earlier = ends < before
+        earlier = ends < self.life[positions, 1]
         if earlier.any():
             np.minimum.at(self.life[:, 1], positions[earlier], ends[earlier])
             self.changed.append(positions[earlier])
             self.stale += int(earlier.sum())
             if self.stale > len(self) // 16:
                 self.half, self.stale = _half_dead_at(self.life), 0
-        return here
 
-    def changes(self) -> npt.NDArray[np.int64]:
-        """Positions whose end is not the one in the file, ascending."""
-        return np.unique(np.concatenate(self.changed)) if self.changed else np.empty(0, np.int64)
+    def note(self) -> npt.NDArray[np.int64]:
+        """Positions whose end has changed since this was last asked, ascending."""
+        new, self.noted = self.changed[self.noted :], len(self.changed)
+        return np.unique(np.concatenate(new)) if new else np.empty(0, np.int64)
 
     def save(self, write: WriteFile) -> str:
         if self.file is None:
@@ -199,7 +215,7 @@ class _Tier:
                 "id_offsets": offsets - offsets[0],
                 "id_data": data[offsets[0] : offsets[-1]],
             }
-            self.file, self.changed = write("crq", arrays, meta), []
+            self.file, self.changed, self.noted = write("crq", arrays, meta), [], 0
         return self.file
 
     @classmethod
@@ -255,7 +271,6 @@ class ContinuousRangeIndex:
         self._tail_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self._horizon = _NEVER
         self._frequencies = TermFrequencies()
-        self._new_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self._overlays: list[str] = []
 
     def __len__(self) -> int:
@@ -290,7 +305,7 @@ class ContinuousRangeIndex:
         """Add queries: one or a million, O(log n) amortised each.
 
         Args:
-            numbers: int64[n], each used once only; fastest when they increase over time.
+            numbers: int64[n], distinct, none of them :meth:`known`; fastest when they increase over time.
             ids: utf8[n], what the queries are called in results.
             regions: n regions.
             keywords: n sets of keywords.
@@ -319,14 +334,67 @@ class ContinuousRangeIndex:
         """
         numbers = np.ascontiguousarray(numbers, np.int64)
         ends = np.ascontiguousarray(np.broadcast_to(np.asarray(t, np.int64), numbers.shape))
-        unknown = np.ones(len(numbers), np.bool_)
         for tier in self._tiers:
-            here = tier.end_at(numbers, ends)
-            if tier.file is not None and here.any():
-                self._new_ends.append((numbers[here], ends[here]))
-            unknown &= ~here
-        if self._tail and unknown.any():
-            self._tail_ends.append((numbers[unknown], ends[unknown]))
+            tier.end_at(numbers, ends)
+        if self._tail:
+            # not those that come later: they may have been cancelled in another life
+            waiting = np.isin(numbers, np.concatenate([rows.numbers for rows in self._tail]))
+            self._tail_ends.append((numbers[waiting], ends[waiting]))
+
+    def drop(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Forget queries as if they had never been registered: they move to another slot, and may come back.
+
+        Args:
+            numbers: int64[n]; unknown ones are ignored.
+        """
+        self._flush()  # so that what is registered again in the tail is another entry
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        for tier in self._tiers:
+            tier.end_at(numbers, np.full(len(numbers), _NEVER))
+
+    def known(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which queries are registered here and may still match something: those that :meth:`standing` gives.
+
+        Args:
+            numbers: int64[n].
+        """
+        self._flush()
+        known = np.zeros(len(numbers), np.bool_)
+        for tier in self._tiers:
+            positions, here = tier.find(numbers)
+            known |= here & ~_dead(tier.life[positions], self._horizon)
+        return known
+
+    def standing(self, now: int) -> tuple[npt.NDArray[np.int64], QueryBatch]:
+        """The queries that have not ended by ``now``, as they may be registered in another slot.
+
+        Args:
+            now: ms; earlier than the last :meth:`expire` gives no more than that time.
+
+        Returns:
+            int64[n], numbers, ascending; and n CRQs, where ``t + duration`` is the end of the lifetime, whether it is
+            the query's own or a cancellation's.
+        """
+        self._flush()
+        parts = [tier.rows(max(now, self._horizon)) for tier in self._tiers]
+        if not sum(map(len, parts)):
+            return np.empty(0, np.int64), QueryBatch.of([])
+        rows = _Rows.concat(parts)
+        rows = rows.take(np.argsort(rows.numbers))
+        n = len(rows)
+        absent = np.full(n, -1)
+        return rows.numbers, QueryBatch(
+            rows.ids,
+            np.full(n, _CRQ, np.int8),
+            rows.life[:, 0].copy(),
+            rows.life[:, 1] - rows.life[:, 0],
+            absent,
+            absent,
+            np.zeros(n, np.int32),
+            np.zeros((n, 2)),
+            rows.regions,
+            rows.keywords.compact(),
+        )
 
     def expire(self, now: int) -> None:
         """Forget queries with ``end <= now``: they match nothing any more, not even an object older than that."""
@@ -343,9 +411,14 @@ class ContinuousRangeIndex:
         self._flush()
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
-            return Matches(none, np.empty(0, np.int64), none, none, (), 0)
+            return Matches(none, np.empty(0, np.int64), none, none, (), np.zeros(len(objects), np.int32))
         batch = ProbeBatch.of(self.space, objects)
         found = [tier.grid.probe(batch, tier.life, self._horizon) for tier in self._tiers]
+        if len(found) == 1:  # in order already
+            only, tier = found[0], self._tiers[0]
+            zeros = np.zeros(len(only.queries), np.int32)
+            numbers = tier.numbers[only.queries]
+            return Matches(only.objects, numbers, zeros, only.queries, (tier.ids,), only.checked)
         cursor = np.sum([each.starts[:-1] for each in found], axis=0)
         m = sum(len(each.queries) for each in found)
         object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
@@ -358,7 +431,8 @@ class ContinuousRangeIndex:
             object_, number = object_[order], number[order]
             tiers, position = tiers[order], position[order]
         ids = tuple(tier.ids for tier in self._tiers)
-        return Matches(object_, number, tiers, position, ids, sum(each.candidates for each in found))
+        checked: npt.NDArray[np.int32] = np.add.reduce([each.checked for each in found], dtype=np.int32)
+        return Matches(object_, number, tiers, position, ids, checked)
 
     def ids_of(self, matches: Matches) -> pa.StringArray:
         """The query's id of each match."""
@@ -377,21 +451,30 @@ class ContinuousRangeIndex:
         """See :mod:`spatialstream.local.state`."""
         self._flush()
         tiers = [{"file": tier.save(write), "half": tier.half, "stale": tier.stale} for tier in self._tiers]
-        if self._new_ends:
-            if len(self._overlays) >= _OVERLAYS:
-                self._overlays.clear()
-                changes = [(tier, tier.changes()) for tier in self._tiers]
-                self._new_ends = [(tier.numbers[at], tier.life[at, 1]) for tier, at in changes if len(at)]
-            if self._new_ends:
-                numbers, ends = (np.concatenate(columns) for columns in zip(*self._new_ends, strict=True))
-                self._overlays.append(write("crq-ends", {"numbers": numbers, "ends": ends}))
-            self._new_ends = []
+        self._save_ends(write)
         return {
             "tiers": tiers,
             "overlays": list(self._overlays),
             "horizon": self._horizon,
             "frequencies": self._frequencies.checkpoint(write),
         }
+
+    def _save_ends(self, write: WriteFile) -> None:
+        """Write an overlay: the ends in written tiers that have changed; once there are many overlays, one for all."""
+        if all(tier.noted == len(tier.changed) for tier in self._tiers):
+            return
+        if len(self._overlays) >= _OVERLAYS:
+            self._overlays.clear()
+            for tier in self._tiers:
+                tier.noted = 0
+        changes = [(tier, at) for tier in self._tiers if len(at := tier.note())]
+        overlay = {
+            "tier": np.repeat(np.arange(len(changes)), [len(at) for _, at in changes]),
+            "position": np.concatenate([at for _, at in changes]),
+            "end": np.concatenate([tier.life[at, 1] for tier, at in changes]),
+        }
+        # by tier: a number may be dropped in one and be registered again in another
+        self._overlays.append(write("crq-ends", overlay, {"tiers": [tier.file for tier, _ in changes]}))
 
     @classmethod
     def restore(
@@ -403,12 +486,15 @@ class ContinuousRangeIndex:
         result._frequencies = TermFrequencies.restore(manifest["frequencies"], read)
         result._overlays = list(manifest["overlays"])
         result._tiers = [_Tier.load(space, entry, read) for entry in manifest["tiers"]]
+        tiers = {tier.file: tier for tier in result._tiers}
         for name in result._overlays:
-            overlay = read(name)[0]
-            for tier in result._tiers:
-                tier.end_at(overlay["numbers"], overlay["ends"])
-        for tier, entry in zip(result._tiers, manifest["tiers"], strict=True):
-            tier.half, tier.stale = entry["half"], entry["stale"]
+            overlay, meta = read(name)
+            for i, file in enumerate(meta["tiers"]):
+                if (tier := tiers.get(file)) is not None:
+                    at, end = (overlay[column][overlay["tier"] == i] for column in ("position", "end"))
+                    tier.life[at, 1] = end
+                    tier.changed.append(at)
+                    tier.noted += 1
         return result
 
     # ------------------------------------------------------------------------------------------------- tail and tiers

@@ -18,6 +18,12 @@ So members may join a group at any time. The paper has hash tables in place of t
 whatever T and δ are, and each object is stored once, whatever the number of areas. Objects that no later step can see
 are not stored.
 
+*Moves.* A query counts the objects that come after it was registered *here*. When it moves from slot A to slot B at u,
+B registers it with its own t and reports the steps later than u; A keeps it until its windows no longer reach back to
+u (for the last time at a step before u + T) and then drops it; the partials of both add up to the answer.
+
+*Late objects* (earlier than those of earlier calls) count in the steps that have not been reported yet.
+
 Cost: per object a grid lookup per tier; 4 bytes per (object, area); per step and area O(terms of the objects that have
 come and left + distinct terms).
 """
@@ -41,7 +47,7 @@ from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import TYPES, Lifetime, Predicate, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
@@ -50,9 +56,14 @@ __all__ = ["ContinuousTermsIndex", "StepPartials", "StepRows", "merge_steps", "p
 
 _LATEST = np.iinfo(np.int64).max
 _EARLIEST = np.iinfo(np.int64).min
+_DROPPED = _EARLIEST + 1
+"""The time of cancellation of a query that has been dropped."""
+
+_CTQ = TYPES.index(QueryType.CTQ)
 
 _QUERY = {
     "number": np.int64,
+    "t": np.int64,
     "k": np.int32,
     "first": np.int64,
     "step": np.int64,
@@ -107,7 +118,7 @@ class _Places(NamedTuple):
     t: Ints
 
 
-def _next_step(first: Ints, step: Ints, t: int) -> Ints:
+def _next_step(first: Ints, step: Ints, t: int | Ints) -> Ints:
     """The first of first, first + step, ... that is later than t."""
     later = np.maximum(first - 1, t)  # before taking a difference, which t may be too far away for
     return first + (later - first) // step * step + step
@@ -165,6 +176,12 @@ class ContinuousTermsIndex:
         """Number of queries, those without further steps that have not been dropped yet included."""
         return len(self._queries)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of queries, areas, grids and logs, O(grids)."""
+        stored = (self._queries, self._names, self._areas, self._keys, self._logs)
+        return sum(part.nbytes for part in stored) + sum(tier.grid.nbytes for tier in self._tiers.tiers)
+
     def register(
         self,
         numbers: npt.NDArray[np.int64],
@@ -176,23 +193,24 @@ class ContinuousTermsIndex:
         """Add queries, from now on known by their numbers.
 
         Args:
-            numbers: int64[n], distinct, none of them registered here before.
+            numbers: int64[n], distinct, none of them :meth:`known`.
             ids: Arrow utf8[n], reported with their steps.
-            queries: n CTQs; steps are at ``queries.t`` + δ, + 2δ, ...
-            start: int64[n]: objects with ``o.t >= start`` count (q.t, or later where a query moves to this slot).
+            queries: n CTQs; steps are at ``queries.t`` + δ, + 2δ, ..., those up to the last :meth:`step` left out.
+            start: int64[n]: of the objects that come from now on, those with ``o.t >= start`` count (q.t).
             end: int64[n], inclusive: the last step is not later (q.t + τ).
         """
         n = len(numbers)
         if n == 0:
             return
-        before = np.maximum(start - 1, queries.t)
-        first = before + queries.step - (before - queries.t) % queries.step
+        areas = len(self._areas)
+        first = _next_step(queries.t + queries.step, queries.step, np.maximum(start - 1, self._upto))
         common = self._group(queries, start, first)
         own = self._single(queries, start, first, common)
         self._names.append(ids)
         self._queries.append(
             {
                 "number": numbers,
+                "t": queries.t,
                 "k": queries.k,
                 "first": first,
                 "step": queries.step,
@@ -204,7 +222,7 @@ class ContinuousTermsIndex:
             }
         )
         self._set_last()
-        for area in own[(own >= 0) & (start > self._areas["start"][common])].tolist():
+        for area in own[(own >= 0) & (common < areas)].tolist():
             self._discount(area)
 
     def _group(self, queries: QueryBatch, start: Ints, first: Ints) -> Codes:
@@ -239,9 +257,12 @@ class ContinuousTermsIndex:
         """The own area of each query whose counts are not those of its group; -1 for the others."""
         shape = np.column_stack([self._areas[side][common] for side in _SIDES])
         differs = (shape != queries.regions.shape).any(axis=1)
+        seen = first - queries.window + 1
         # its first step sees objects from before its start, which the group counts
-        late = (start > self._areas["start"][common]) & (first - queries.window + 1 < start)
-        rows = np.flatnonzero(differs | late)
+        late = (start > self._areas["start"][common]) & (seen < start)
+        # or the group has objects that came before it
+        joins = self._logs.latest(common) >= seen
+        rows = np.flatnonzero(differs | late | joins)
         own = np.full(len(queries), -1, np.int32)
         chosen, cells = queries.take(rows), self._areas["cell"][common[rows]]
         own[rows] = self._add_areas(chosen.regions, chosen, start[rows], first[rows], common[rows], cells)
@@ -282,7 +303,7 @@ class ContinuousTermsIndex:
         """Enter into a member's own area, as negative, what its group has counted before the member was there."""
         entries, t = self._logs.log(int(self._areas["common"][area]))
         first_seen = self._areas["first"][area] - self._areas["window"][area] + 1
-        entries = entries[(t < self._areas["start"][area]) & (t >= first_seen)]
+        entries = entries[t >= first_seen]
         self._enter(np.full(len(entries), area, np.int32), ~entries)
 
     def _enter(self, areas: Codes, entries: Codes) -> None:
@@ -316,11 +337,60 @@ class ContinuousTermsIndex:
             self._queries["touched"][rows] = True
             self._set_last()
 
+    def drop(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Forget queries as if they had never been registered: they move to another slot, and may come back.
+
+        Args:
+            numbers: int64[n]; unknown ones are ignored.
+        """
+        self.end_at(numbers, np.full(len(numbers), _DROPPED))
+
+    def known(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which queries are registered here and have steps to report: those that :meth:`standing` gives.
+
+        Args:
+            numbers: int64[n].
+        """
+        return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
+
+    def standing(self, now: int) -> tuple[npt.NDArray[np.int64], QueryBatch]:
+        """The queries that have a step after ``now``, as they may be registered in another slot.
+
+        Args:
+            now: ms; earlier than the last :meth:`step` gives no more than that time.
+
+        Returns:
+            int64[n], numbers, ascending; and n CTQs as they were registered. A cancellation at c is in their
+            duration: ``t + duration < c``.
+        """
+        queries, areas = self._queries, self._areas
+        rows = np.flatnonzero(self._unfinished(max(now, self._upto)))
+        rows = rows[np.argsort(queries["number"][rows])]
+        n, common, own, t = len(rows), queries["common"][rows], queries["own"][rows], queries["t"][rows]
+        return queries["number"][rows], QueryBatch(
+            self._names.arrow(rows),
+            np.full(n, _CTQ, np.int8),
+            t,
+            self._bound()[rows] - t,
+            areas["window"][common],
+            queries["step"][rows],
+            queries["k"][rows],
+            np.zeros((n, 2)),
+            self._regions(np.where(own < 0, common, own)),
+            groups.split_keywords(self._keys.arrow(common.astype(np.int64))),
+        )
+
+    def _unfinished(self, now: int) -> npt.NDArray[np.bool_]:
+        """Which rows have a step after ``now``."""
+        queries = self._queries
+        unfinished: npt.NDArray[np.bool_] = _next_step(queries["first"], queries["step"], now) <= self._bound()
+        return unfinished
+
     def update(self, objects: ObjectBatch) -> None:
         """Take arrivals.
 
         Args:
-            objects: ordered by (t, id, x, y).
+            objects: ordered by (t, id, x, y); they may be earlier than those of earlier calls.
         """
         if not len(objects) or not self._tiers.tiers:
             return
@@ -345,7 +415,8 @@ class ContinuousTermsIndex:
         """Report every step of every query after the ``upto`` of the call before, up to and including this one.
 
         Args:
-            upto: ms; all objects with ``o.t <= upto`` have been given, and all cancellations up to then.
+            upto: ms; all objects with ``o.t <= upto`` have been given, but for late ones, and all cancellations up to
+                then.
         """
         row, now = self._due(upto)
         self._upto = max(self._upto, upto)
@@ -362,7 +433,8 @@ class ContinuousTermsIndex:
     def _due(self, upto: int) -> tuple[Ints, Ints]:
         """The steps after the last call: row and time of each, ordered by time, then group."""
         queries = self._queries
-        following, bound = self._following(), np.minimum(self._bound(), upto)
+        following = _next_step(queries["first"], queries["step"], self._upto)
+        bound = np.minimum(self._bound(), upto)
         steps = np.where(following <= bound, (np.maximum(bound, following) - following) // queries["step"] + 1, 0)
         row = np.repeat(np.arange(len(queries)), steps)
         nth = np.arange(len(row)) - np.repeat(np.cumsum(steps) - steps, steps)
@@ -370,14 +442,10 @@ class ContinuousTermsIndex:
         order = np.lexsort((row, queries["common"][row], now))
         return row[order], now[order]
 
-    def _following(self) -> Ints:
-        """The next step of each query, whether or not it lives then."""
-        return _next_step(self._queries["first"], self._queries["step"], self._upto)
-
     def expire(self, now: int) -> None:
         """Drop the queries that have no step later than ``now`` and than the last call of :meth:`step`."""
         self._upto = max(self._upto, now)
-        kept = np.flatnonzero(self._following() <= self._bound())
+        kept = np.flatnonzero(self._unfinished(self._upto))
         if 2 * len(kept) < len(self._queries):
             self._drop(kept)
 

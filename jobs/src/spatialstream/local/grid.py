@@ -11,15 +11,16 @@ cells, and there under its rarest keyword alone. What is done otherwise than the
 - A posting holds what decides most candidates on the spot: what the cell sees of the cover, in 15-bit coordinates,
   and one signature bit for each of two more keywords. Rounding is monotone, so strictly inside is inside and strictly
   outside is outside: only a point on the border of the rounded rectangle, a circle, or a second keyword needs the
-  query itself.
-- An object goes through stages (terms, cells, filters, tables, postings, exact checks), each a loop that keeps what
-  passes without a branch: a processor mispredicts tests that pass half of the time, and overlaps loads that do not wait
-  for one.
+  query itself. And it says how many postings are left of its list, so that all candidates of a block are one loop.
+- Objects go through stages (terms, cells, filters, tables, postings, exact checks) in blocks, each stage a loop that
+  keeps what passes without a branch, because a processor mispredicts tests that pass half of the time; and that asks
+  for the memory which the next stage will read (:mod:`spatialstream.local.cachelines`).
 - Words are looked up once per batch (:mod:`spatialstream.local.keywords`), with a mask of the levels at which each is
   some query's index keyword.
 
 Cost: an object takes one directory lookup per level that one of its terms is used at, one filter bit per such term, and
-one comparison per posting found. A query takes 1 to 4 postings of 16 bytes, 2.7 on average for a square.
+one comparison per posting found. A query takes at most 5 postings of 16 bytes, averaged over the places where it may
+lie; a square 2.6 to 5.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local import keywords as keywords_module
+from spatialstream.local.cachelines import peek, prefetch
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import UNDERFLOW, Regions
 from spatialstream.model.space import Space
+from spatialstream.model.swar import lean_kernel
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Frequency", "GridMatches", "KeywordGrid", "ProbeBatch", "prepare"]
@@ -51,15 +54,20 @@ Frequency = Callable[[pa.StringArray], npt.NDArray[np.float64]]
 MAX_LEVEL = 20
 """Deepest level of the pyramid; level l has 2^l x 2^l cells."""
 
-_CELLS = 4.0
+_CELLS = 5.0
 _TERMS = 8  # of an object; it scales an estimate
 _LEVEL_WORTH = 4.0  # candidates an object that are worth a level of their own
 _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _TOP = 4294967295.0
-_LAST, _CHECK_REGION, _CHECK_KEYWORDS = 1, 2, 4
+_CHECK_REGION, _CHECK_KEYWORDS = 2, 4
+_LONGEST = (1 << 19) - 1  # what a posting says of its list's rest, at most
 _LOCALITY_BITS = 7
 _BLOCK = 128  # objects that go through a stage together
-_CHUNK = 256  # postings of a list that are scanned at once
+_ROOM = 4096  # candidates that are compared at once; less than _LONGEST
+_GROUP = 8  # turns of a loop that end together, so that the processor need not guess when
+_AHEAD = 12  # objects between asking for terms and reading them
+_LINE = 8  # 64-bit integers of a cache line
+_LINES = 8  # of a filter, asked for at once
 _LANE_ONES = 0x0001_0001_0001_0001
 _LOW_LANES = 0x0000_7FFF_0000_7FFF
 _HIGH_LANES = 0x7FFF_0000_7FFF_0000
@@ -70,18 +78,10 @@ _DEGREES = 180.0 / math.pi
 # --------------------------------------------------------------------------------------------------- space to integers
 
 
-@kernel
+@lean_kernel
 def _coordinate(value: float, low: float, scale: float) -> Int:
     """Monotone in ``value``: 0 .. 2^32 - 1 over the space, clamped outside."""
     return np.int64(min(max((value - low) * scale, 0.0), _TOP))
-
-
-@kernel
-def _coordinates(values: npt.NDArray[np.float64], low: float, scale: float) -> npt.NDArray[np.uint32]:
-    result = np.empty(len(values), np.uint32)
-    for i in range(len(values)):
-        result[i] = _coordinate(values[i], low, scale)
-    return result
 
 
 @kernel
@@ -233,28 +233,28 @@ def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], w
     return masks
 
 
-@kernel
+@lean_kernel
 def _bucket(key: Int, bits: Int) -> Int:
     return (((key ^ (key >> 29)) * _MIX) >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
-@kernel
+@lean_kernel
 def _word_hash(word: Int) -> Int:
     return word * _MIX
 
 
-@kernel
+@lean_kernel
 def _top(hash_: Int, bits: Int) -> Int:
     return (hash_ >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
-@kernel
+@lean_kernel
 def _filter_words(bits: Int) -> Int:
     """Length of the filter of a cell with 2^bits slots: a byte a slot."""
     return (np.int64(1) << max(bits, 3)) >> 3
 
 
-@kernel
+@lean_kernel
 def _cell_key(level: Int, column: Int, row: Int) -> Int:
     return (np.int64(level) << 40 | np.int64(column) << 20 | np.int64(row)) + 1
 
@@ -326,7 +326,7 @@ def _assign_cells(
     return queries[:count].copy(), places[:count].copy(), keys[:cells].copy()
 
 
-@kernel
+@lean_kernel
 def _within(coordinate: Int, level: Int) -> Int:
     """The place of a 32-bit coordinate within its cell, in 15 bits."""
     return ((coordinate << level) & 0xFFFFFFFF) >> 17
@@ -360,7 +360,7 @@ def _write_postings(
     """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
 
     A posting, int64[2]: interval of columns | interval of rows << 32; query << 3 | flags | signature bits of two more
-    keywords << 32.
+    keywords << 32. Above bit 44 goes the rest of its list, see :func:`_group_by_keyword`.
     """
     boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
     bounds = np.zeros(len(keys) + 1, np.int64)
@@ -406,7 +406,7 @@ def _group_by_keyword(
     bounds: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Group the postings of each cell by index keyword, in place.
+    """Group the postings of each cell by index keyword, in place, and write into each how many are left of its list.
 
     Returns: directory int64[2^b, 2]: key of the cell; position in ``slots`` << 12 | level << 6 | log2 of its number
         of slots. slots int64[s]: for each cell its filter, then its slots: keyword + 1 << 32 | first posting.
@@ -469,8 +469,11 @@ def _group_by_keyword(
         for i in range(size):
             postings[starts[group[i]]] = copies[i]
             starts[group[i]] += 1
+        at = first
         for g in range(groups):
-            postings[starts[g] - 1, 1] |= _LAST
+            for i in range(at, starts[g]):
+                postings[i, 1] |= min(starts[g] - i, _LONGEST) << 44
+            at = starts[g]
         slot = _bucket(keys[cell], bits)
         while directory[slot, 0] != 0:
             slot = (slot + 1) & ((1 << bits) - 1)
@@ -484,27 +487,48 @@ def _group_by_keyword(
 
 
 @kernel
-def _z_order(columns: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int32]:
-    """A permutation that brings points of a cell of 2^-bits together and neighbouring cells near each other."""
+def _arrange(
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.int32],
+    frame: npt.NDArray[np.float64],
+    bits: int,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+    """Z-order: points of a cell of 2^-bits together, neighbouring cells near each other.
+
+    Returns:
+        order int32[n], objects in the order of visits; visits uint32[n, 4] in that order: coordinates, and bounds of
+        the terms.
+    """
+    n = len(x)
     spread = np.zeros(1 << bits, np.int64)
     for value in range(1 << bits):
         for bit in range(bits):
             spread[value] |= ((value >> bit) & 1) << (2 * bit)
-    keys = np.empty(len(columns), np.int32)
-    starts = np.zeros((1 << (2 * bits)) + 1, np.int64)
-    for i in range(len(columns)):
-        keys[i] = spread[np.int64(columns[i]) >> (32 - bits)] << 1 | spread[np.int64(rows[i]) >> (32 - bits)]
+    keys, cells = np.empty(n, np.int32), np.empty((n, 2), np.uint32)
+    starts = np.zeros((1 << (2 * bits)) + 1, np.int32)
+    for i in range(n):
+        column, row = _coordinate(x[i], frame[0], frame[4]), _coordinate(y[i], frame[1], frame[5])
+        cells[i, 0], cells[i, 1] = column, row
+        keys[i] = spread[column >> (32 - bits)] << 1 | spread[row >> (32 - bits)]
         starts[keys[i] + 1] += 1
     for key in range(1 << (2 * bits)):
         starts[key + 1] += starts[key]
-    order = np.empty(len(columns), np.int32)
-    for i in range(len(columns)):
-        order[starts[keys[i]]] = i
+    order, visits = np.empty(n, np.int32), np.empty((n, 4), np.uint32)
+    for i in range(n):
+        at = starts[keys[i]]
         starts[keys[i]] += 1
-    return order
+        order[at] = i
+        visits[at, 0], visits[at, 1], visits[at, 2], visits[at, 3] = (
+            cells[i, 0],
+            cells[i, 1],
+            offsets[i],
+            offsets[i + 1],
+        )
+    return order, visits
 
 
-@kernel
+@lean_kernel
 def _find_cell(directory: npt.NDArray[np.int64], bits: Int, key: Int) -> Int:
     slot = _bucket(key, bits)
     while directory[slot, 0] != key:
@@ -515,57 +539,12 @@ def _find_cell(directory: npt.NDArray[np.int64], bits: Int, key: Int) -> Int:
     return value
 
 
-@kernel
-def _in_z_order(
-    order: npt.NDArray[np.int32],
-    columns: npt.NDArray[np.uint32],
-    rows: npt.NDArray[np.uint32],
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    t: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int32],
-    codes: npt.NDArray[np.int32],
-    used: npt.NDArray[np.int32],
-    words: int,
-) -> tuple[
-    npt.NDArray[np.uint32], npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]
-]:
-    """The objects' columns in the order of visits; terms coded by their place in ``used``."""
-    n = len(order)
-    recoded = np.empty(words, np.int32)
-    for i in range(len(used)):
-        recoded[used[i]] = i
-    cells, points = np.empty((n, 2), np.uint32), np.empty((n, 2))
-    times = np.empty(n, np.int64)
-    bounds, terms = np.empty(n + 1, np.int32), np.empty(offsets[n] - offsets[0], np.int32)
-    bounds[0] = 0
-    at = 0
-    for i in range(n):
-        o = order[i]
-        cells[i, 0], cells[i, 1] = columns[o], rows[o]
-        points[i, 0], points[i, 1] = x[o], y[o]
-        times[i] = t[o]
-        for j in range(offsets[o], offsets[o + 1]):
-            terms[at] = recoded[codes[j]]
-            at += 1
-        bounds[i + 1] = at
-    return cells, points, times, bounds, terms
-
-
-@kernel
-def _has(words: npt.NDArray[np.int64], first: Int, last: Int, word: Int) -> bool:
-    for i in range(first, last):  # noqa: SIM110 (numba compiles no generator)
-        if words[i] & 0xFFFFFFFF == word:
-            return True
-    return False
-
-
-@kernel
+@lean_kernel
 def _read_terms(
     first: Int,
     last: Int,
-    bounds: npt.NDArray[np.int32],
-    terms: npt.NDArray[np.int32],
+    visits: npt.NDArray[np.uint32],
+    codes: npt.NDArray[np.int32],
     tags: npt.NDArray[np.int64],
     everyone: Int,
     words: npt.NDArray[np.int64],
@@ -575,154 +554,206 @@ def _read_terms(
     """Stage 1: the words of objects first .. last - 1 that some query has.
 
     ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels);
-    those of object ``first + i`` are ``words[spans[i]:spans[i + 1]]``. ``everyone`` is the tag of a word that every
-    object is taken to have, that of the queries without keywords; 0 if there are none.
+    those of object ``first + i`` are ``words[spans[i]:spans[i + 1]]``, filled up with zeros to a multiple of _GROUP.
+    ``everyone`` is the tag of a word that every object is taken to have, that of the queries without keywords; 0 if
+    there are none.
     """
     at = np.int64(0)
     for o in range(first, last):
         spans[o - first] = at
+        later = min(o + _AHEAD, len(visits) - 1)
+        prefetch(codes, np.int64(visits[later, 2]))
+        prefetch(codes, np.int64(visits[later, 3]) - 1)
         signature, union = np.int64(1), np.int64(everyone)
-        for i in range(bounds[o], bounds[o + 1]):
-            tag = tags[terms[i]]
+        for i in range(visits[o, 2], visits[o, 3]):
+            tag = peek(tags, np.int64(peek(codes, np.int64(i))))
             words[at] = tag
             union |= tag
             signature |= np.int64(1) << (tag & 63)  # bit 0 is always set
             at += np.int64(tag != 0)
         words[at] = everyone
         at += np.int64(everyone != 0)
+        for i in range(_GROUP):
+            words[at + i] = 0
+        at = (at + _GROUP - 1) & -_GROUP
         objects[o - first, 0], objects[o - first, 1] = signature, union >> 32
     spans[last - first] = at
 
 
-@kernel
-def _visit_cells(
+@lean_kernel
+def _enter_cells(
     first: Int,
     last: Int,
-    cells: npt.NDArray[np.uint32],
+    visits: npt.NDArray[np.uint32],
     objects: npt.NDArray[np.int64],
     directory: npt.NDArray[np.int64],
     bits: Int,
     latest: npt.NDArray[np.int64],
-    visits: npt.NDArray[np.int64],
+    slots: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.int64],
 ) -> Int:
-    """Stage 2: the cells of each object, (object, cell) into ``visits``. ``latest`` remembers a cell per level."""
+    """Stage 2: the cells of each object, (object, cell) into ``entries``. ``latest`` remembers a cell per level.
+
+    Asks for the filter of each new cell.
+    """
     count = np.int64(0)
     for o in range(first, last):
-        column, row, union = np.int64(cells[o, 0]), np.int64(cells[o, 1]), objects[o - first, 1]
+        column, row, union = np.int64(visits[o, 0]), np.int64(visits[o, 1]), objects[o - first, 1]
         level = 0
         while union >> level != 0:
             if union >> level & 1 != 0:
                 key = _cell_key(level, column >> (32 - level), row >> (32 - level))
                 if latest[level, 0] != key:
-                    latest[level, 0], latest[level, 1] = key, _find_cell(directory, bits, key)
-                visits[count, 0], visits[count, 1] = o - first, latest[level, 1]
+                    cell = _find_cell(directory, bits, key)
+                    latest[level, 0], latest[level, 1] = key, cell
+                    for word in range(0, min(_filter_words(cell & 63), _LINES * _LINE), _LINE):
+                        prefetch(slots, (cell >> 12) + word)
+                entries[count, 0], entries[count, 1] = o - first, latest[level, 1]
                 count += np.int64(latest[level, 1] != 0)
             level += 1
     return count
 
 
-@kernel
+@lean_kernel
 def _pass_filters(
     count: Int,
-    visits: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.int64],
     words: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     hits: npt.NDArray[np.int64],
 ) -> Int:
-    """Stage 3: the words that a cell may have, visit << 32 | place of the word, into ``hits``."""
+    """Stage 3: the words that a cell may have, (cell, place of the first slot, word) into ``hits``.
+
+    Asks for the slots.
+    """
     kept = np.int64(0)
     for i in range(count):
-        o, cell = visits[i]
+        o, cell = entries[i, 0], entries[i, 1]
         base, level, narrow = cell >> 12, cell >> 6 & 63, cell & 63
-        for at in range(spans[o], spans[o + 1]):
-            tag = words[at]
-            hashed = _word_hash(tag & 0xFFFFFFFF)
-            hits[kept] = i << 32 | at
-            kept += slots[base + (_top(hashed, narrow) >> 3)] >> (hashed >> 20 & 63) & tag >> (32 + level) & 1
+        for group in range(spans[o], spans[o + 1], _GROUP):
+            for at in range(group, group + _GROUP):
+                tag = peek(words, at)
+                hashed = _word_hash(tag & 0xFFFFFFFF)
+                hits[kept] = i << 32 | at
+                bit = peek(slots, base + (_top(hashed, narrow) >> 3)) >> (hashed >> 20 & 63)
+                kept += bit & tag >> (32 + level) & 1
+    for i in range(kept):
+        cell, word = entries[hits[i] >> 32, 1], peek(words, hits[i] & 0xFFFFFFFF) & 0xFFFFFFFF
+        prefetch(slots, (cell >> 12) + _filter_words(cell & 63) + _top(_word_hash(word), cell & 63))
     return kept
 
 
-@kernel
+@lean_kernel
 def _find_lists(
     count: Int,
     hits: npt.NDArray[np.int64],
-    visits: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.int64],
     words: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
     lists: npt.NDArray[np.int64],
-) -> tuple[Int, Int]:
-    """Stage 4: posting lists, (visit, first posting) into ``lists``.
-
-    Touches the first posting of each, so that the next stage finds it in the cache: these loads wait for nothing.
-    Returns how many lists, and a number that keeps the compiler from leaving the loads out.
-    """
-    kept, touched = np.int64(0), np.int64(0)
+) -> Int:
+    """Stage 4: posting lists, (entry, first posting) into ``lists``. Asks for the first postings of each."""
+    kept = np.int64(0)
     for i in range(count):
-        visit, word = hits[i] >> 32, words[hits[i] & 0xFFFFFFFF] & 0xFFFFFFFF
-        cell = visits[visit, 1]
-        base, narrow = (cell >> 12) + _filter_words(cell & 63), cell & 63
-        slot = _top(_word_hash(word), narrow)
-        entry = slots[base + slot]
-        while entry != 0 and entry >> 32 != word:
+        entry, word = hits[i] >> 32, peek(words, hits[i] & 0xFFFFFFFF) & 0xFFFFFFFF
+        cell = entries[entry, 1]
+        narrow = cell & 63
+        base, slot = (cell >> 12) + _filter_words(narrow), _top(_word_hash(word), narrow)
+        found = peek(slots, base + slot)
+        while found != 0 and found >> 32 != word:
             slot = (slot + 1) & ((np.int64(1) << narrow) - 1)
-            entry = slots[base + slot]
-        lists[kept, 0], lists[kept, 1] = visit, entry & 0xFFFFFFFF
-        kept += np.int64(entry != 0)
-    for i in range(kept):
-        touched |= postings[lists[i, 1], 1]
-    return kept, touched
+            found = peek(slots, base + slot)
+        posting = found & 0xFFFFFFFF
+        prefetch(postings, 2 * posting)
+        prefetch(postings, 2 * posting + _LINE)
+        lists[kept, 0], lists[kept, 1] = entry, posting
+        kept += np.int64(found != 0)
+    return kept
 
 
-@kernel
-def _scan_lists(
+@lean_kernel
+def _list_candidates(
     first: Int,
     count: Int,
+    at: Int,
+    skipped: Int,
     lists: npt.NDArray[np.int64],
-    visits: npt.NDArray[np.int64],
-    cells: npt.NDArray[np.uint32],
+    entries: npt.NDArray[np.int64],
+    visits: npt.NDArray[np.uint32],
     objects: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
+    checked: npt.NDArray[np.int32],
+    candidates: npt.NDArray[np.int64],
+) -> tuple[Int, Int, Int]:
+    """Stage 5: as many postings as there is room for, list << 32 | posting, into ``candidates``.
+
+    Begins with list ``at`` without its ``skipped`` first postings. ``places`` gets what a list's postings are compared
+    with: (column | row << 32 of the object within the cell, signature). Counts the postings of each object. Returns
+    how many, and where to go on.
+    """
+    kept, room = np.int64(0), len(candidates) - _GROUP
+    while at < count and kept < room:
+        entry, posting = lists[at, 0], lists[at, 1] + skipped
+        o, level = entries[entry, 0], entries[entry, 1] >> 6 & 63
+        column, row = np.int64(visits[first + o, 0]), np.int64(visits[first + o, 1])
+        places[at, 0], places[at, 1] = _within(column, level) | _within(row, level) << 32, objects[o, 0]
+        length = peek(postings, 2 * posting + 1) >> 44
+        taken = min(length, room - kept)
+        for group in range(0, taken, _GROUP):
+            for i in range(group, group + _GROUP):
+                candidates[kept + i] = (at << 32 | posting) + i
+        kept += taken
+        checked[first + o] += taken
+        skipped = skipped + taken if taken < length else np.int64(0)
+        at += np.int64(taken == length)
+    return kept, at, skipped
+
+
+@lean_kernel
+def _compare(
+    count: Int,
+    candidates: npt.NDArray[np.int64],
+    lists: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
+    postings: npt.NDArray[np.int64],
+    kept: Int,
     survivors: npt.NDArray[np.int64],
-) -> tuple[Int, npt.NDArray[np.int64], Int]:
-    """Stage 5: postings whose rectangle and signature admit the object, (object, query << 3 | flags) in ``survivors``.
+) -> Int:
+    """Stage 6: append candidates whose rectangle and signature admit the object, (object, query << 3 | flags).
 
     The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose
     top bits tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns
-    how many, ``survivors`` (grown if need be), and the number of postings seen.
+    how many survivors there are now.
     """
-    kept, seen = np.int64(0), np.int64(0)
+    before = kept
     for i in range(count):
-        o, cell = visits[lists[i, 0]]
-        level = cell >> 6 & 63
-        x, y = _within(np.int64(cells[first + o, 0]), level), _within(np.int64(cells[first + o, 1]), level)
-        minuend, subtrahend = _LANE_TOPS | x | y << 32, x << 16 | y << 48
-        signature, posting = objects[o, 0], lists[i, 1]
-        last = np.int64(0)
-        while last == 0:
-            if kept + _CHUNK > len(survivors):
-                grown = np.empty((2 * len(survivors) + _CHUNK, 2), np.int64)
-                grown[:kept] = survivors[:kept]
-                survivors = grown
-            start, begin, stop = kept, posting, posting + _CHUNK
-            while last == 0 and posting < stop:
-                corners, tail = postings[posting, 0], postings[posting, 1]
-                lanes = (minuend | corners & _HIGH_LANES) - (subtrahend | corners & _LOW_LANES)
-                survivors[kept, 0], survivors[kept, 1] = lanes, tail
-                inside = np.int64(lanes & _LANE_TOPS == _LANE_TOPS)
-                kept += inside & (signature >> (tail >> 32 & 63)) & (signature >> (tail >> 38 & 63))
-                last = tail & _LAST
-                posting += 1
-            for j in range(start, kept):
-                border = np.int64((survivors[j, 0] - _LANE_ONES) & _LANE_TOPS != _LANE_TOPS)
-                survivors[j, 0] = o
-                survivors[j, 1] = (survivors[j, 1] & 0xFFFFFFFF) | border << 1
-            seen += posting - begin
-    return kept, survivors, seen
+        candidate = candidates[i]
+        at, posting = candidate >> 32, candidate & 0xFFFFFFFF
+        place, signature = peek(places, 2 * at), peek(places, 2 * at + 1)
+        corners, tail = peek(postings, 2 * posting), peek(postings, 2 * posting + 1)
+        lanes = (_LANE_TOPS | place | corners & _HIGH_LANES) - (place << 16 | corners & _LOW_LANES)
+        border = np.int64((lanes - _LANE_ONES) & _LANE_TOPS != _LANE_TOPS)
+        survivors[kept, 0], survivors[kept, 1] = at, (tail & 0xFFFFFFFF) | border << 1
+        inside = np.int64(lanes & _LANE_TOPS == _LANE_TOPS)
+        kept += inside & (signature >> (tail >> 32 & 63)) & (signature >> (tail >> 38 & 63))
+    for i in range(before, kept):
+        survivors[i, 0] = entries[lists[survivors[i, 0], 0], 0]
+    return kept
 
 
-@kernel
+@lean_kernel
+def _has(words: npt.NDArray[np.int64], first: Int, last: Int, word: Int) -> bool:
+    found = False
+    for i in range(first, last):
+        found |= (peek(words, i) & 0xFFFFFFFF) == word
+    return found
+
+
+@lean_kernel
 def _check_keywords(
     count: Int,
     survivors: npt.NDArray[np.int64],
@@ -730,87 +761,95 @@ def _check_keywords(
     spans: npt.NDArray[np.int64],
     keyword_offsets: npt.NDArray[np.int32],
     keyword_codes: npt.NDArray[np.int32],
+    life: npt.NDArray[np.int64],
 ) -> Int:
-    """Stage 6: keep the survivors whose object has all keywords."""
+    """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives."""
+    for i in range(count):
+        prefetch(keyword_offsets, survivors[i, 1] >> 3)
+        prefetch(life, 2 * (survivors[i, 1] >> 3))
+    for i in range(count):
+        prefetch(keyword_codes, np.int64(peek(keyword_offsets, survivors[i, 1] >> 3)))
     kept = np.int64(0)
     for i in range(count):
-        o, tail = survivors[i]
+        o, tail = survivors[i, 0], survivors[i, 1]
         has_all = True
         if tail & _CHECK_KEYWORDS != 0:
-            for k in range(keyword_offsets[tail >> 3], keyword_offsets[(tail >> 3) + 1]):
-                has_all = has_all and _has(words, spans[o], spans[o + 1], np.int64(keyword_codes[k]) + 1)
+            for k in range(peek(keyword_offsets, tail >> 3), peek(keyword_offsets, (tail >> 3) + 1)):
+                word = np.int64(peek(keyword_codes, np.int64(k))) + 1
+                has_all = has_all and _has(words, spans[o], spans[o + 1], word)
         survivors[kept, 0], survivors[kept, 1] = o, tail
         kept += np.int64(has_all)
     return kept
 
 
-@kernel
+@lean_kernel
 def _check_regions(
     geographic: bool,
-    first: Int,
     count: Int,
     survivors: npt.NDArray[np.int64],
-    points: npt.NDArray[np.float64],
+    order: npt.NDArray[np.int32],
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
     kind: npt.NDArray[np.uint8],
     shape: npt.NDArray[np.float64],
+    first: Int,
 ) -> Int:
-    """Stage 7: keep those whose region holds the object: (object, query) from here on."""
+    """Stage 8: keep those whose region holds the object: (place of the object in the batch, query) from here on."""
     kept = np.int64(0)
     for i in range(count):
-        o, tail = survivors[i]
+        o, tail = np.int64(order[first + survivors[i, 0]]), survivors[i, 1]
         query = tail >> 3
         inside = True
         if tail & _CHECK_REGION != 0:
-            a, b, c, d = shape[query]
-            inside = contains(geographic, kind[query], a, b, c, d, points[first + o, 0], points[first + o, 1])
+            a, b, c, d = shape[query, 0], shape[query, 1], shape[query, 2], shape[query, 3]
+            inside = contains(geographic, kind[query], a, b, c, d, x[o], y[o])
         survivors[kept, 0], survivors[kept, 1] = o, query
         kept += np.int64(inside)
     return kept
 
 
-@kernel
+@lean_kernel
 def _check_lives(
-    first: Int,
     count: Int,
     survivors: npt.NDArray[np.int64],
     times: npt.NDArray[np.int64],
     life: npt.NDArray[np.int64],
     horizon: Int,
 ) -> Int:
-    """Stage 8: keep those that live at the object's time and beyond the horizon."""
+    """Stage 9: keep those that live at the object's time and beyond the horizon."""
     kept = np.int64(0)
     for i in range(count):
-        o, query = survivors[i]
-        t, begin, end = times[first + o], life[query, 0], life[query, 1]
+        o, query = survivors[i, 0], survivors[i, 1]
+        t, begin, end = times[o], peek(life, 2 * query), peek(life, 2 * query + 1)
         survivors[kept, 0], survivors[kept, 1] = o, query
         kept += np.int64((begin <= t) & (t < end) & (horizon < end))
     return kept
 
 
 @kernel
-def _sort(values: npt.NDArray[np.int32], first: Int, last: Int) -> None:
-    if last - first > 32:
-        values[first:last].sort()
-        return
-    for i in range(first + 1, last):
-        moved = values[i]
-        j = i
-        while j > first and values[j - 1] > moved:
-            values[j] = values[j - 1]
-            j -= 1
-        values[j] = moved
+def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
+    """Bound for the words of a block, with room to fill up."""
+    most = np.int64(0)
+    for first in range(0, len(visits), _BLOCK):
+        words = np.int64(0)
+        for i in range(first, min(first + _BLOCK, len(visits))):
+            words += (np.int64(visits[i, 3]) - np.int64(visits[i, 2]) + _GROUP) & -_GROUP
+        most = max(most, words)
+    return most
 
 
 @kernel
 def _match(
     geographic: bool,
-    cells: npt.NDArray[np.uint32],
-    points: npt.NDArray[np.float64],
+    order: npt.NDArray[np.int32],
+    visits: npt.NDArray[np.uint32],
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
     times: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int32],
-    terms: npt.NDArray[np.int32],
+    codes: npt.NDArray[np.int32],
     tags: npt.NDArray[np.int64],
-    unconditional: Int,
+    depth: int,
+    everyone: int,
     directory: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
@@ -818,86 +857,75 @@ def _match(
     shape: npt.NDArray[np.float64],
     keyword_offsets: npt.NDArray[np.int32],
     keyword_codes: npt.NDArray[np.int32],
-    none: Int,
     life: npt.NDArray[np.int64],
-    horizon: Int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Int]:
-    """Matches of a batch in the order of visits, a block of objects at a time through all stages.
+    horizon: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Matches of a batch, a block of objects at a time through all stages.
+
+    Args after those of the batch: for each code its tag; number of levels in use; see :func:`_read_terms`; the grid.
 
     Returns:
-        starts int64[n + 1]; queries int32[m], ascending for each object; number of postings seen.
+        object << 32 | query int64[m], in no order; number of postings seen int32[n], in the order of visits.
     """
-    n = len(cells)
+    n = len(visits)
     bits = 2
     while (1 << bits) < len(directory):
         bits += 1
-    most = 1
-    for first in range(0, n, _BLOCK):
-        most = max(most, bounds[min(first + _BLOCK, n)] - bounds[first])
-    used_levels = np.int64(unconditional)
-    for tag in tags:
-        used_levels |= tag >> 32
-    depth = np.int64(1)
-    for level in range(MAX_LEVEL + 1):
-        depth += used_levels >> level & 1
-    words = np.empty(most + _BLOCK + 1, np.int64)
-    everyone = unconditional << 32 | (none + 1) if unconditional != 0 else 0
+    most = _most_words(visits)
+    words = np.empty(most + 2 * _GROUP, np.int64)
     spans, objects = np.empty(_BLOCK + 1, np.int64), np.empty((_BLOCK, 2), np.int64)
     latest = np.zeros((MAX_LEVEL + 1, 2), np.int64)
-    visits = np.empty((depth * _BLOCK + 1, 2), np.int64)
-    hits = np.empty(depth * (most + _BLOCK) + 1, np.int64)
-    lists = np.empty((len(hits), 2), np.int64)
-    survivors = np.empty((4 * _CHUNK, 2), np.int64)
-    starts, found = np.zeros(n + 1, np.int64), np.empty(max(1024, 4 * n), np.int32)
-    seen, unused = np.int64(0), np.int64(0)
+    entries, hits = np.empty((depth * _BLOCK + 1, 2), np.int64), np.empty(depth * most + 1, np.int64)
+    lists, places = np.empty((len(hits), 2), np.int64), np.empty((len(hits), 2), np.int64)
+    candidates, survivors = np.empty(_ROOM + _GROUP, np.int64), np.empty((2 * _ROOM, 2), np.int64)
+    checked, found = np.zeros(n, np.int32), np.empty(max(1024, 4 * n), np.int64)
+    total = np.int64(0)
     for first in range(0, n, _BLOCK):
         last = min(first + _BLOCK, n)
-        _read_terms(first, last, bounds, terms, tags, everyone, words, spans, objects)
-        count = _visit_cells(first, last, cells, objects, directory, bits, latest, visits)
-        count = _pass_filters(count, visits, words, spans, slots, hits)
-        count, touched = _find_lists(count, hits, visits, words, slots, postings, lists)
-        unused |= touched
-        count, survivors, more = _scan_lists(first, count, lists, visits, cells, objects, postings, survivors)
-        seen += more
-        count = _check_keywords(count, survivors, words, spans, keyword_offsets, keyword_codes)
-        count = _check_regions(geographic, first, count, survivors, points, kind, shape)
+        _read_terms(first, last, visits, codes, tags, everyone, words, spans, objects)
+        count = _enter_cells(first, last, visits, objects, directory, bits, latest, slots, entries)
+        count = _pass_filters(count, entries, words, spans, slots, hits)
+        listed = _find_lists(count, hits, entries, words, slots, postings, lists)
+        at: Int = np.int64(0)
+        skipped: Int = np.int64(0)
+        count = np.int64(0)
+        while at < listed:
+            if count + _ROOM >= len(survivors):
+                grown = np.empty((2 * len(survivors), 2), np.int64)
+                grown[:count] = survivors[:count]
+                survivors = grown
+            more, at, skipped = _list_candidates(
+                first, listed, at, skipped, lists, entries, visits, objects, postings, places, checked, candidates
+            )
+            count = _compare(more, candidates, lists, entries, places, postings, count, survivors)
+        count = _check_keywords(count, survivors, words, spans, keyword_offsets, keyword_codes, life)
+        count = _check_regions(geographic, count, survivors, order, x, y, kind, shape, first)
         if len(life) > 0:
-            count = _check_lives(first, count, survivors, times, life, horizon)
-        total = starts[first]
+            count = _check_lives(count, survivors, times, life, horizon)
         if total + count > len(found):
-            grown = np.empty(2 * len(found) + count, np.int32)
-            grown[:total] = found[:total]
-            found = grown
-        at = 0
-        for o in range(last - first):
-            begin = total
-            while at < count and survivors[at, 0] == o:
-                found[total] = survivors[at, 1]
-                total += 1
-                at += 1
-            _sort(found, begin, total)
-            starts[first + o + 1] = total
-    return starts, found[: starts[n]], seen + (unused >> 62)
+            enlarged = np.empty(2 * len(found) + count, np.int64)
+            enlarged[:total] = found[:total]
+            found = enlarged
+        for i in range(count):
+            found[total + i] = survivors[i, 0] << 32 | survivors[i, 1]
+        total += count
+    return found[:total], checked
 
 
 @kernel
-def _by_object(
-    order: npt.NDArray[np.int32], visit_starts: npt.NDArray[np.int64], visit_queries: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """From the order of visits to that of objects."""
+def _unpack(
+    found: npt.NDArray[np.int64], order: npt.NDArray[np.int32], visited: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Sorted matches as (starts, queries); and what was counted in the order of visits, in that of objects."""
     n = len(order)
-    starts = np.zeros(n + 1, np.int64)
+    starts, queries, checked = np.zeros(n + 1, np.int64), np.empty(len(found), np.int32), np.empty(n, np.int32)
+    for i in range(len(found)):
+        starts[(found[i] >> 32) + 1] += 1
+        queries[i] = found[i] & 0xFFFFFFFF
     for i in range(n):
-        starts[order[i] + 1] = visit_starts[i + 1] - visit_starts[i]
-    for o in range(n):
-        starts[o + 1] += starts[o]
-    queries = np.empty(len(visit_queries), np.int32)
-    for i in range(n):
-        at = starts[order[i]]
-        for j in range(visit_starts[i], visit_starts[i + 1]):
-            queries[at] = visit_queries[j]
-            at += 1
-    return starts, queries
+        starts[i + 1] += starts[i]
+        checked[order[i]] = visited[i]
+    return starts, queries, checked
 
 
 # ---------------------------------------------------------------------------------------------------- interface
@@ -912,34 +940,31 @@ class ProbeBatch:
     """A batch of objects, made ready once to be matched against any number of grids of one space.
 
     Attributes:
-        order: int32[n], in which the objects are visited (Z-order); the next five are in this order.
-        cells: uint32[n, 2], the places in 32-bit coordinates.
-        points: float64[n, 2], the places.
-        times: int64[n], the timestamps.
-        bounds, terms: int32[n + 1], int32[m]: the terms of each object, coded by their place in ``keys``.
-        keys: the words that the batch uses.
+        order: int32[n], in which the objects are visited (Z-order).
+        visits: uint32[n, 4], in that order: the places in 32-bit coordinates, and where in ``codes`` the terms are.
+        x, y: float64[n], the places.
+        t: int64[n], the timestamps.
+        codes: int32[m], the terms of all objects.
+        words: number of words of the batch's vocabulary.
+        keys: those that the batch uses.
     """
 
     order: npt.NDArray[np.int32]
-    cells: npt.NDArray[np.uint32]
-    points: npt.NDArray[np.float64]
-    times: npt.NDArray[np.int64]
-    bounds: npt.NDArray[np.int32]
-    terms: npt.NDArray[np.int32]
+    visits: npt.NDArray[np.uint32]
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64]
+    t: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int32]
+    words: int
     keys: TermKeys
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
         """Make a batch ready: O(objects + terms)."""
-        frame = _frame(space)
         x, y, t = _writable(objects.x), _writable(objects.y), _writable(objects.t)
-        columns, rows = _coordinates(x, frame[0], frame[4]), _coordinates(y, frame[1], frame[5])
-        order = _z_order(columns, rows, _LOCALITY_BITS)
         offsets, codes = _writable(objects.terms.offsets), _writable(objects.terms.codes)
-        keys = TermKeys.of(objects.terms)
-        words = len(objects.terms.vocabulary)
-        arranged = _in_z_order(order, columns, rows, x, y, t, offsets, codes, keys.used, words)
-        return cls(order, *arranged, keys)
+        order, visits = _arrange(x, y, offsets, _frame(space), _LOCALITY_BITS)
+        return cls(order, visits, x, y, t, codes, len(objects.terms.vocabulary), TermKeys.of(objects.terms))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -949,12 +974,17 @@ class GridMatches:
     Attributes:
         starts: int64[n + 1]; object i matches ``queries[starts[i]:starts[i + 1]]``.
         queries: int32[m], ascending for each object.
-        candidates: how many postings were looked at, the measure of the work done.
+        checked: int32[n], how many postings were looked at for each object, the measure of the work done.
     """
 
     starts: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int32]
-    candidates: int
+    checked: npt.NDArray[np.int32]
+
+    @property
+    def candidates(self) -> int:
+        """How many postings were looked at in all."""
+        return int(self.checked.sum(dtype=np.int64))
 
     @property
     def objects(self) -> npt.NDArray[np.int32]:
@@ -1052,15 +1082,21 @@ class KeywordGrid:
             life: int64[n, 2], first and end of each query's life: ``first <= o.t < end``; empty for no condition.
             horizon: queries whose end is not later are not reported.
         """
-        starts, queries, candidates = _match(
+        known = self.table.translate(batch.keys, self.tags)
+        tags = np.empty(batch.words, np.int64)
+        tags[batch.keys.used] = known
+        levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
+        found, visited = _match(
             self.space.geographic,
-            batch.cells,
-            batch.points,
-            batch.times,
-            batch.bounds,
-            batch.terms,
-            self.table.translate(batch.keys, self.tags),
-            self.unconditional,
+            batch.order,
+            batch.visits,
+            batch.x,
+            batch.y,
+            batch.t,
+            batch.codes,
+            tags,
+            levels.bit_count(),
+            self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0,
             self.directory,
             self.slots,
             self.postings,
@@ -1068,12 +1104,11 @@ class KeywordGrid:
             self.regions.shape,
             self.keyword_offsets,
             self.keyword_codes,
-            len(self.table),
             life,
             horizon,
         )
-        starts, queries = _by_object(batch.order, starts, queries)
-        return GridMatches(starts, queries, int(candidates))
+        found.sort()
+        return GridMatches(*_unpack(found, batch.order, visited))
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""

@@ -24,12 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.local.columns import Strings, compare_strings, rank_strings
+from spatialstream.model.arrays import numpy_view
 from spatialstream.model.geometry import BOX
 from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
-__all__ = ["Members", "assign", "cells", "join_keywords", "prepare"]
+__all__ = ["Members", "assign", "cells", "join_keywords", "prepare", "split_keywords"]
 
 _OPEN = 8
 """Groups per cell that a query is compared with."""
@@ -47,6 +48,18 @@ def join_keywords(keywords: TermLists) -> pa.StringArray:
         pa.array(keywords.offsets - keywords.offsets[0]), keywords.vocabulary.take(pa.array(codes))
     )
     return pc.binary_join(lists, " ")
+
+
+def split_keywords(keys: pa.StringArray) -> TermLists:
+    """The sets of which :func:`join_keywords` made strings."""
+    lists = pc.split_pattern(keys, " ")
+    words = lists.flatten().dictionary_encode()
+    # the empty string is the empty set, but splits into one empty word
+    lengths = np.where(numpy_view(pc.binary_length(keys)) > 0, np.diff(numpy_view(lists.offsets)), 0)
+    offsets = np.zeros(len(keys) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    words = words.filter(pc.not_equal(words, ""))
+    return TermLists(offsets, numpy_view(words.indices), words.dictionary).compact()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

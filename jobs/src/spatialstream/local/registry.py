@@ -74,8 +74,19 @@ class QueryRegistry:
         self._tiers: list[_Tier] = []
         self._shortened: dict[int, int] = {}  # number -> last instant of a cancelled query
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tiers, O(tiers)."""
+        return sum(
+            tier.hashes.nbytes + tier.ids.nbytes + tier.number.nbytes + tier.until.nbytes for tier in self._tiers
+        )
+
     def admit(self, queries: QueryBatch, base: int) -> Admission:
-        """Admit a batch, in order (t must not decrease over the registry's life); row i gets the number ``base + i``.
+        """Admit a batch, in order; row i gets the number ``base + i``.
+
+        A row is judged by what was admitted before it, whether or not that has a later t: a late query is refused if
+        the last use of its id ends at its t or later. An id whose use ended before the earliest t of a later batch may
+        have been forgotten by the time a late query asks for it; then it is free.
 
         Args:
             queries: queries and cancellations.
@@ -120,7 +131,7 @@ class QueryRegistry:
             ids = queries.ids.take(pa.array(admitted))
             # the last bit of the stored number tells continuous queries, which alone can be cancelled
             self._tiers.append(_Tier.of(hashes[admitted], ids, number[admitted] * 2 + kind, until[admitted]))
-        self._merge(int(queries.t[-1]))
+        self._merge(int(queries.t.min()))
         return Admission(number, reasons)
 
     def _find(self, hashes: npt.NDArray[np.uint64], ids: pa.StringArray) -> dict[int, tuple[int, int, bool]]:

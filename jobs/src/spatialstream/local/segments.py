@@ -11,13 +11,16 @@ is compared.
 earlier one is merged into as few segments as the capacity allows. So a merged segment is droppable as a whole at most
 Δ after its earliest epoch is. Without an interval nothing is bounded, for streams that keep everything.
 
+Objects leave with their segment, never before: what is dropped can be archived first, and nothing else is lost. Late
+objects are objects like any other: those that come together form a segment, of the interval of the latest of them.
+
 Cost: an append is the building of its objects; every now and then it pays for a merge, of at most ``CAPACITY``
 objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,12 +32,14 @@ from spatialstream.local.nearest import nearest as search_nearest
 from spatialstream.local.rows import ObjectRows, rows_at
 from spatialstream.local.segment import Ask, Segment
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.local.termlists import decode_sets
 from spatialstream.local.termtables import TermNumbers
 from spatialstream.local.wordtable import pack, to_arrow
 from spatialstream.local.zranges import search
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
 __all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "prepare", "top_terms"]
 
@@ -99,7 +104,7 @@ class SegmentStore:
 
     Attributes:
         checked: objects that queries have looked at one by one since this instance was made.
-        floor: objects with t below it are gone.
+        floor: objects with t below it are not found any more.
     """
 
     def __init__(self, space: Space, interval: int | None = None, capacity: int = CAPACITY) -> None:
@@ -131,12 +136,13 @@ class SegmentStore:
     # ------------------------------------------------------------------------------------------------------- changing
 
     def append(self, objects: ObjectBatch) -> None:
-        """Add the objects of an epoch; then merge what has become due."""
+        """Add the objects of an epoch, in any order of time; then merge what has become due.
+
+        Objects below the floor are not found, but leave like the others at the next :meth:`drop_before`.
+        """
         if len(objects) == 0:
             return
         part = _Part.of(Segment.build(self.space, objects))
-        if part.t_max < self.floor:
-            return
         self._parts.append(part)
         self._table = None
         interval = self._interval_of(part)
@@ -144,10 +150,20 @@ class SegmentStore:
         self._merge_tiers(interval)
 
     def drop_before(self, t: int) -> None:
-        """Objects with timestamps below ``t`` are not returned any more; segments that hold no others are dropped."""
+        """Objects with timestamps below ``t`` are not found any more; segments that hold no others are dropped."""
         self.floor = max(self.floor, t)
         self._parts = [part for part in self._parts if part.t_max >= self.floor]
         self._table = None
+
+    def leaving(self, t: int) -> Iterator[ObjectBatch]:
+        """The objects that :meth:`drop_before` with ``t`` is about to drop, one segment at a time.
+
+        Each object of the store is given exactly once over its life, if this is asked before every drop. At most one
+        segment (``capacity`` objects) is loaded for it at a time. Within a segment the order is that of a Z-curve.
+        """
+        floor = max(self.floor, t)
+        for part in [part for part in self._parts if part.t_max < floor]:
+            yield _objects_of(part.segment or self._load(part))
 
     def _interval_of(self, part: _Part) -> int:
         return 0 if self.interval is None else part.t_max // self.interval
@@ -187,7 +203,7 @@ class SegmentStore:
         for part in [*parts, None]:
             if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
                 if len(group) > 1:
-                    self._replace(group, Segment.merge([self._segment(each) for each in group], self.floor))
+                    self._replace(group, Segment.merge([self._segment(each) for each in group], _NO_FLOOR))
                 group = []
             if part is not None:
                 group.append(part)
@@ -256,10 +272,13 @@ class SegmentStore:
 
     def _segment(self, part: _Part) -> Segment:
         if part.segment is None:
-            assert part.file is not None
-            assert self._read is not None
-            part.segment = Segment.from_arrays(self.space, self._read(part.file)[0])
+            part.segment = self._load(part)
         return part.segment
+
+    def _load(self, part: _Part) -> Segment:
+        assert part.file is not None
+        assert self._read is not None
+        return Segment.from_arrays(self.space, self._read(part.file)[0])
 
     def _forget_numbers(self) -> None:
         """Start anew with the terms of the segments that there are now."""
@@ -302,6 +321,14 @@ class SegmentStore:
         return store
 
 
+def _objects_of(segment: Segment) -> ObjectBatch:
+    columns = segment.columns
+    codes = np.arange(segment.terms, dtype=np.int32)
+    offsets, of_each = decode_sets(columns.unit_offsets, columns.units, np.arange(len(segment)), codes)
+    terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words))
+    return ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
+
+
 def top_terms(terms: pa.StringArray, counts: npt.NDArray[np.int64], k: int) -> tuple[list[str], npt.NDArray[np.int64]]:
     """The k terms with the highest counts, ties by term; of all terms where there are fewer."""
     candidates = np.arange(len(counts))
@@ -323,5 +350,6 @@ def prepare() -> None:
     store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
     store.term_counts(everywhere, [], -1, FAN_IN)
+    list(store.leaving(FAN_IN))
     segment = Segment.build(space, ObjectBatch.of([]))
     segment.words(segment.term_counts(None, [], -1, 1)[0])

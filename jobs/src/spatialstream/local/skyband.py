@@ -9,6 +9,9 @@ What is reported, exactly. An answer is ordered by (distance, timestamp descendi
   one by one in the order of (t, id, x, y), and a row for each that changes the answer. T = 0: nothing is ever in the
   window, and there are no rows.
 - Objects count if ``start <= o.t < end``; at ``end`` and later there are no rows.
+- A *late* object, with ``o.t`` before the time H up to which changes have been reported, arrives at H: its row, if it
+  changes the answer, has the time H, so that the times of a query's rows never go back. Else it is an object like any
+  other; nothing happens if it has left the window by H, or if the query has ended by then.
 
 Rows are ordered by (t, leaving before arrival, the arrival's id, x, y, the query's id), and hold the whole new answer.
 
@@ -352,9 +355,18 @@ def _note(
 
 @kernel
 def _replay(
-    rows: Ints, firsts: Ints, pairs: _Pairs, horizon: int, objects: _Objects, queries: _Queries, bands: _Bands
+    rows: Ints,
+    firsts: Ints,
+    pairs: _Pairs,
+    reported: int,
+    horizon: int,
+    objects: _Objects,
+    queries: _Queries,
+    bands: _Bands,
 ) -> tuple[_Bands, _Answers]:
     """Replay what arrives and leaves for ``rows[i]``, with the pairs ``firsts[i]:firsts[i + 1]`` in order of arrival.
+
+    What is earlier than ``reported`` arrives then.
 
     Returns the skybands' storage, which may have grown, and the changed answers, query by query.
     """
@@ -366,7 +378,7 @@ def _replay(
         r, at, last = rows[i], firsts[i], firsts[i + 1]
         while True:
             # the next event: a leaving, if it is not later than the next arrival
-            until = horizon if at == last else objects.t[pairs.objects[at]]
+            until = horizon if at == last else max(objects.t[pairs.objects[at]], reported)
             if queries.window[r] >= 0 and queries.leaving[r] <= until:
                 now, rank = queries.leaving[r], wide(np.int32(-1))
                 if not _leave(objects, queries, bands, r, now) or now >= queries.end[r]:
@@ -376,19 +388,20 @@ def _replay(
             else:
                 o, d, now, rank = pairs.objects[at], pairs.distances[at], until, pairs.ranks[at]
                 at += 1
-                if now < queries.start[r] or now >= queries.end[r] or queries.window[r] == 0:
+                t, window = objects.t[o], queries.window[r]
+                if t < queries.start[r] or now >= queries.end[r] or (window >= 0 and t + window <= now):
                     continue
                 base, beats = queries.offset[r], 0
                 place = _place(objects, bands.objects, bands.distances, base, queries.size[r], o, d)
-                if queries.window[r] < 0:
+                if window < 0:
                     if place >= queries.k[r]:
                         continue
                     queries.size[r] = min(queries.size[r], queries.k[r] - 1)
                 else:
-                    beats = _thin(objects, queries, bands, r, place, now)
+                    beats = _thin(objects, queries, bands, r, place, t)
                     if beats >= queries.k[r]:
                         continue
-                    queries.leaving[r] = min(queries.leaving[r], now + queries.window[r])
+                    queries.leaving[r] = min(queries.leaving[r], t + window)
                 if queries.size[r] == queries.capacity[r]:
                     bands = _enlarge(queries, bands, r)
                 _insert(bands, queries.offset[r], place, queries.size[r], o, d, beats)
@@ -460,6 +473,7 @@ class NearestMerger:
         self._queries, self._names = Table({**_FIXED, **_CHANGING, **_DERIVED}), Strings()
         self._objects, self._ids = Table(_PLACES), Strings()
         self._bands = _Bands(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32), np.zeros(1, np.int64))
+        self._reported = np.iinfo(np.int64).min  # the latest horizon
         self._swept = 0  # objects kept at the last sweep
         self._journal = Journal("nearest")
         self._saved = 0, 0  # queries and objects of which the journal knows
@@ -468,6 +482,13 @@ class NearestMerger:
     def __len__(self) -> int:
         """Number of queries, finished ones that have not been dropped yet included."""
         return len(self._queries)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of queries, objects and skybands, O(1)."""
+        entry = self._bands.objects.itemsize + self._bands.distances.itemsize + self._bands.beaten.itemsize
+        stored = (self._queries, self._names, self._objects, self._ids)
+        return sum(part.nbytes for part in stored) + entry * int(self._bands.top[0])
 
     def register(
         self,
@@ -516,8 +537,10 @@ class NearestMerger:
         """Take the arrivals of an epoch, and let objects leave until ``horizon``.
 
         Args:
-            arrivals: from all slots; none earlier than the last horizon. Pairs with unknown queries are ignored.
-            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it.
+            arrivals: from all slots; those earlier than the last horizon are late, see the module's text. Pairs with
+                unknown queries are ignored.
+            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it, but
+                for late ones.
         """
         row, pairs = self._sorted(arrivals)
         queries = self._queries
@@ -525,9 +548,12 @@ class NearestMerger:
         rows = np.union1d(row, due)
         firsts = np.append(np.searchsorted(row, rows), len(row))
         objects = _Objects(*self._objects.view(_Placed), self._ids.offsets, self._ids.data)
-        self._bands, answers = _replay(rows, firsts, pairs, horizon, objects, queries.view(_Queries), self._bands)
+        self._bands, answers = _replay(
+            rows, firsts, pairs, self._reported, horizon, objects, queries.view(_Queries), self._bands
+        )
         changes = self._changes(answers, objects)
-        self._drop(horizon)
+        self._reported = max(self._reported, horizon)
+        self._drop(self._reported)
         return changes
 
     def _sorted(self, arrivals: Arrivals) -> tuple[Ints, _Pairs]:
@@ -604,7 +630,7 @@ class NearestMerger:
             self._swept = len(self._objects)
         self._queries["touched"][:] = False
         self._saved, self._moved = (len(self._queries), len(self._objects)), False
-        return {"journal": self._journal.manifest, "swept": self._swept}
+        return {"journal": self._journal.manifest, "swept": self._swept, "reported": int(self._reported)}
 
     def _base(self) -> Arrays:
         self._compact(np.arange(len(self._queries)))
@@ -631,6 +657,7 @@ class NearestMerger:
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> NearestMerger:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
+        self._reported = manifest["reported"]
         self._journal = Journal.open("nearest", manifest["journal"])
         saved = [self._journal.base(read), *self._journal.deltas(read)]
         for arrays in saved:

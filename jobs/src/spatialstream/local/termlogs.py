@@ -330,6 +330,14 @@ class TermLogs:
         return len(self._objects), len(self._codes), len(self._words)
 
     @property
+    def nbytes(self) -> int:
+        """Memory of objects, words, logs and tables."""
+        tables = self._tables.codes.itemsize + self._tables.counts.itemsize
+        stored = (self._areas, self._objects, self._codes, self._words)
+        used = self._logs.itemsize * int(self._log_top[0]) + tables * int(self._tables.top[0])
+        return sum(part.nbytes for part in stored) + used
+
+    @property
     def crowded(self) -> bool:
         """Whether it is time to :meth:`compact`: there are twice as many objects as after the last time."""
         return len(self._objects) > 2 * self.swept + _LEAST_GARBAGE
@@ -367,6 +375,14 @@ class TermLogs:
             entries: int32[n]: n of an object, or ~n if it counts as minus one.
         """
         self._logs = _append(areas, entries, self._objects["t"], self._areas.view(_Areas), self._logs, self._log_top)
+
+    def latest(self, areas: Codes) -> Ints:
+        """Time of the last entry of each of some areas that have no negative ones; :data:`NEVER` without entries."""
+        columns = self._areas.view(_Areas)
+        filled = columns.last[areas] > columns.first[areas]
+        latest = np.full(len(areas), NEVER)
+        latest[filled] = self._objects["t"][self._logs[(columns.log + columns.last - 1)[areas[filled]]]]
+        return latest
 
     def log(self, area: int) -> tuple[Codes, Ints]:
         """The entries of an area that has no negative ones, and their times."""

@@ -90,9 +90,18 @@ class Decoded(Generic[_Batch]):
     rejected: pa.RecordBatch
 
 
-def rejected_line(source: str, line: int, reason: str, record: str) -> str:
-    """The dead letter of one row of :attr:`Decoded.rejected`, as a line of JSON without its newline."""
-    where = json.dumps({"source": source, "line": line, "reason": reason}, ensure_ascii=False)
+def rejected_line(source: str, line: int, reason: str, record: str, offset: int | None = None) -> str:
+    """The dead letter of one row of :attr:`Decoded.rejected`, as a line of JSON without its newline.
+
+    Args:
+        source: the file or topic partition.
+        line: the line in the file, or in the message.
+        reason: which field is wrong, and what would be right.
+        record: the record as JSON.
+        offset: the message's offset in its topic partition.
+    """
+    place = {"source": source} | ({} if offset is None else {"offset": offset}) | {"line": line, "reason": reason}
+    where = json.dumps(place, ensure_ascii=False)
     return f'{where[:-1]}, "record": {record}}}'
 
 

@@ -6,6 +6,9 @@
     ├── RecordError     one input record is unusable: it becomes a dead letter, the stream goes on
     ├── SettingError    a setting is unusable: refused at the start, exit status 2
     ├── StateError      the checkpoint on disk is not what this run can continue
+    │   └── Conflict    the routing state is another than the one that a change was made for
+    ├── Unavailable     a server could not be reached in time; later the same may succeed
+    ├── ServerError     a server that was to be started here does not run
     └── RunError        the streaming query failed for a reason that no setting explains
 
 All of them survive pickling, because Spark carries exceptions between processes.
@@ -13,7 +16,16 @@ All of them survive pickling, because Spark carries exceptions between processes
 
 from __future__ import annotations
 
-__all__ = ["RecordError", "RunError", "SettingError", "SpatialStreamError", "StateError"]
+__all__ = [
+    "Conflict",
+    "RecordError",
+    "RunError",
+    "ServerError",
+    "SettingError",
+    "SpatialStreamError",
+    "StateError",
+    "Unavailable",
+]
 
 
 class SpatialStreamError(Exception):
@@ -57,3 +69,29 @@ class RunError(SpatialStreamError):
 
 class StateError(SpatialStreamError):
     """A checkpoint that is damaged, or that belongs to another run."""
+
+
+class Conflict(StateError):  # noqa: N818 (it says what is, as StopIteration does)
+    """A change of the routing state that is refused, because the state is another than the one it was made for."""
+
+
+class Unavailable(SpatialStreamError):  # noqa: N818 (as Conflict)
+    """A server could not be reached in time. Whoever waits for it may try again; nothing is wrong with the request."""
+
+
+class ServerError(SpatialStreamError):
+    """A server that was to be started on this machine does not run.
+
+    Args:
+        problem: one clause that says what happened.
+        output: the end of what the server printed.
+    """
+
+    def __init__(self, problem: str, output: str = "") -> None:
+        super().__init__(problem, output)
+        self.problem = problem
+        self.output = output
+
+    def __str__(self) -> str:
+        """The problem, and below it what the server printed."""
+        return f"{self.problem}\n{self.output}" if self.output else self.problem

@@ -88,6 +88,13 @@ class StateFolder:
         """See :class:`spatialstream.local.state.ReadFile`."""
         return map_arrays(self._folder / name)
 
+    def carry(self) -> None:
+        """Nothing has changed in this epoch: it leaves the state that it found."""
+        if self._epoch and self._manifest_path(self._epoch - 1).exists():
+            manifest = self.previous()
+            assert manifest is not None
+            self.commit(manifest)
+
     def commit(self, manifest: Manifest) -> None:
         """Store this epoch's manifest, then delete what only the manifest before the previous one named.
 

@@ -10,9 +10,11 @@ the order of their files, are the same bytes for any number of slots, leaves, an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +30,11 @@ from spatialstream.pipeline.files import StateFolder, write_whole
 from spatialstream.pipeline.messages import numbers
 from spatialstream.pipeline.results import object_texts, row_lines, term_texts
 from spatialstream.pipeline.route import Row
-from spatialstream.pipeline.work import steps_from_arrow
+from spatialstream.pipeline.routing import Routing
+from spatialstream.pipeline.second import Second, second_phase
+from spatialstream.pipeline.work import Round, steps_from_arrow
 
-__all__ = ["EpochResults", "counts_after", "forget", "merge", "publish"]
+__all__ = ["EpochResults", "counts_after", "forget", "merge", "merge_second", "publish"]
 
 _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 """Classes of rows at one timestamp, in the order in which they are written."""
@@ -38,12 +42,23 @@ _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 
 @dataclass(slots=True)
 class EpochResults:
-    """What one epoch gives: result lines in order, dead letters, and the stream's counts of rows up to and with it."""
+    """What one epoch or round gives.
+
+    Attributes:
+        epoch: its number.
+        lines: result lines in order.
+        rejected: dead letters.
+        counts: the stream's rows by query type, up to and with it.
+        loads: load statistics of each slot.
+        second: the SKQs that need a second phase; their lines are not among ``lines``.
+    """
 
     epoch: int
     lines: pa.LargeStringArray
     rejected: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    loads: dict[int, dict[str, Any]] = field(default_factory=dict)
+    second: Second | None = None
 
 
 _Kept = tuple[int, NearestMerger, dict[str, int]]
@@ -51,8 +66,18 @@ _kept: dict[str, _Kept] = {}
 """What this process has in memory: checkpoint -> (epoch that it is the state after, CKQ answers, counts of rows)."""
 
 
-def merge(rows: Sequence[Row], space: Space, checkpoint: Path) -> EpochResults:
-    """Merge one epoch's partials; the merger's state is then that of the epoch."""
+def merge(
+    rows: Sequence[Row], space: Space, checkpoint: Path, order: Round | None = None, routing: Routing | None = None
+) -> EpochResults:
+    """Merge one epoch's partials; the merger's state is then that of the epoch.
+
+    Args:
+        rows: the partials of all slots.
+        space: the stream's space.
+        checkpoint: folder of the state.
+        order: the round, where epochs come through a broker.
+        routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
+    """
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -65,15 +90,35 @@ def merge(rows: Sequence[Row], space: Space, checkpoint: Path) -> EpochResults:
     for content in by_kind.get(messages.LINES, []):
         sorter.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
     _merge_nearest(by_kind, nearest, upto, space, sorter)
-    _merge_snapshots(by_kind, space, sorter)
+    second = None if routing is None else second_phase(rows, routing, space)
+    _merge_snapshots(by_kind, space, sorter, None if second is None else second.numbers)
     _merge_steps(by_kind, sorter)
 
     rejected = [line for content in by_kind.get(messages.REJECTED, []) for line in content.column("line").to_pylist()]
-    for kind, rows_of_kind in (sorter.counts | {"rejected": len(rejected)}).items():
-        counts[kind] = counts.get(kind, 0) + rows_of_kind
+    later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
+    for more in (sorter.counts, later, {"rejected": len(rejected)}):
+        for kind, rows_of_kind in more.items():
+            counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
     _kept[str(checkpoint)] = epoch, nearest, dict(counts)
-    return EpochResults(epoch, sorter.lines(), rejected, counts)
+    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in rows if kind == messages.LOAD}
+    return EpochResults(epoch, sorter.lines(), rejected, counts, loads, second)
+
+
+def merge_second(rows: Sequence[Row], space: Space) -> pa.LargeStringArray:
+    """The lines of SKQs after their second phase.
+
+    Args:
+        rows: what :class:`~spatialstream.pipeline.second.Second` kept of the first phase, and all slots' answers in
+            the second.
+        space: the stream's space.
+    """
+    by_kind: dict[str, list[pa.RecordBatch]] = {}
+    for _, kind, content in rows:
+        by_kind.setdefault(kind, []).append(content)
+    sorter = _Sorter()
+    _merge_snapshots(by_kind, space, sorter)
+    return sorter.lines()
 
 
 def _restore(space: Space, state: StateFolder, kept: _Kept | None, epoch: int) -> tuple[NearestMerger, dict[str, int]]:
@@ -160,13 +205,21 @@ def _merge_nearest(
         sorter.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(len(changes)), lines)
 
 
-def _merge_snapshots(by_kind: dict[str, list[pa.RecordBatch]], space: Space, sorter: _Sorter) -> None:
+def _merge_snapshots(
+    by_kind: dict[str, list[pa.RecordBatch]],
+    space: Space,
+    sorter: _Sorter,
+    later: npt.NDArray[np.int64] | None = None,
+) -> None:
+    """Rows of snapshot queries, but for those whose numbers are in ``later``."""
     heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
     if not heads:
         return
     head = _table(heads)
     _, first = np.unique(numbers(head, "number"), return_index=True)
     head = head.take(pa.array(first))
+    if later is not None:
+        head = head.filter(pa.array(~np.isin(numbers(head, "number"), later)))
     code = numbers(head, "code")
     for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
         asked = head.filter(pa.array(code == TYPES.index(kind)))
@@ -178,7 +231,8 @@ def _merge_snapshots(by_kind: dict[str, list[pa.RecordBatch]], space: Space, sor
             offsets, items = _objects(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []), space, kind)
         t = numbers(asked, "t")
         field = "terms" if kind is QueryType.STQ else "objects"
-        lines = row_lines(kind.value, asked.column("id"), t, field, offsets, items)
+        after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
+        lines = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after)
         sorter.add(kind, t, _SNAPSHOT, numbers(asked, "number"), lines)
 
 

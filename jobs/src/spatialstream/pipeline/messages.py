@@ -16,9 +16,11 @@ from spatialstream.model.arrays import numpy_view
 
 __all__ = [
     "ARRIVALS",
+    "ASKED",
     "BLOCK_TYPE",
     "ENDED",
     "LINES",
+    "LOAD",
     "MARKER",
     "OBJECTS",
     "REGISTERED",
@@ -27,6 +29,7 @@ __all__ = [
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
     "STEPS",
+    "block_key",
     "blocks",
     "columns",
     "message",
@@ -55,6 +58,10 @@ ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
 """A slot's partials of snapshot queries: heads, objects, term counts."""
+ASKED = "asked"
+"""The SKQs that a slot has answered, whole."""
+LOAD = "load"
+"""Load statistics of a slot."""
 STEPS = "steps"
 """A slot's partial term counts of CTQ steps."""
 
@@ -100,6 +107,11 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     """The rows of a stage's input as (slot, kind, batch)."""
     slot, kind, data = rows.columns
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
+
+
+def block_key(epoch: int, partition: int, number: int, kind: str) -> bytes:
+    """Key of a block's message: the number-th block of a router partition for a slot in an epoch."""
+    return f"{epoch} {partition} {number} {kind}".encode()
 
 
 def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,22 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.pipeline.files import write_whole
-from spatialstream.pipeline.plan import EpochPlan, Run
+from spatialstream.pipeline.plan import Run
 
-__all__ = ["QueryShare", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
+__all__ = ["Epochs", "QueryShare", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
 
 _TIMES_PER_RUN = 128
 """Timestamps of a run that the driver sees."""
+
+
+class Epochs(Protocol):
+    """Which records belong to which epoch: a plan of files, or what a live stream has decided so far."""
+
+    def runs_of(self, epoch: int, kind: str) -> list[Run]:
+        """The runs that reach into an epoch, in input order."""
+
+    def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
+        """The part of a run that belongs to an epoch: timestamps in (after, upto]."""
 
 
 def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
@@ -95,13 +105,13 @@ def order_chunk(
             yield Run("", kind, 0, chunk.source, (), rejected)
 
 
-def _slices(plan: EpochPlan, epoch: int, kind: str, folder: Path) -> list[tuple[Run, pa.RecordBatch]]:
+def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[tuple[Run, pa.RecordBatch]]:
     """The part of every run that belongs to an epoch, in input order, without a copy."""
-    after, upto = plan.bounds(epoch)
     slices = []
-    for run in plan.runs_of(epoch, kind):
+    for run in epochs.runs_of(epoch, kind):
         record = _read_run(folder / run.name)
-        low, high = np.searchsorted(numpy_view(record.column("t")), [after, upto], side="right")
+        bounds = epochs.bounds_of(epoch, run)
+        low, high = np.searchsorted(numpy_view(record.column("t")), bounds, side="right")
         if high > low:
             slices.append((run, record.slice(int(low), int(high - low))))
     return slices
@@ -115,33 +125,36 @@ class QueryShare:
         queries: n queries and cancellations.
         source: int64[n]: position in ``sources``.
         line: int64[n].
-        sources: names of the input files.
+        sources: names of the input files or topic partitions.
+        packed: whether ``line`` is a place in a topic partition, see :func:`spatialstream.pipeline.plan.unpack_place`.
     """
 
     queries: QueryBatch
     source: npt.NDArray[np.int64]
     line: npt.NDArray[np.int64]
     sources: tuple[str, ...]
+    packed: bool = False
 
 
-def queries_of_epoch(plan: EpochPlan, epoch: int, folder: Path) -> QueryShare | None:
+def queries_of_epoch(epochs: Epochs, epoch: int, folder: Path) -> QueryShare | None:
     """An epoch's queries; None when there are none."""
-    slices = _slices(plan, epoch, "queries", folder)
+    slices = _slices(epochs, epoch, "queries", folder)
     if not slices:
         return None
     queries = QueryBatch.concat([QueryBatch.from_arrow(part.drop_columns(["line"])) for _, part in slices])
     order = np.argsort(queries.t, kind="stable")
     source = np.repeat(np.arange(len(slices)), [part.num_rows for _, part in slices])
     line = np.concatenate([numpy_view(part.column("line")) for _, part in slices])
-    return QueryShare(queries.take(order), source[order], line[order], tuple(run.source for run, _ in slices))
+    sources = tuple(run.source for run, _ in slices)
+    return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
 
 
-def route_share(plan: EpochPlan, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
+def route_share(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
     """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    slices = [part for _, part in _slices(plan, epoch, "objects", folder)]
+    slices = [part for _, part in _slices(epochs, epoch, "objects", folder)]
     if not slices:
         return None
     times = np.sort(np.concatenate([numpy_view(part.column("t")) for part in slices]))

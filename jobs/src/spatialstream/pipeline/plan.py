@@ -9,13 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spatialstream.pipeline.files import write_whole
 
-__all__ = ["PLAN_FILE", "EpochPlan", "Run", "cut_epochs"]
+__all__ = ["PLAN_FILE", "EpochPlan", "Run", "cut_epochs", "pack_place", "unpack_place"]
 
 PLAN_FILE = "plan.json"
 """The plan's name in the checkpoint."""
+
+
+_LINE_BITS = 24
+
+
+def pack_place(offset: npt.NDArray[np.int64], line: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Offset of a message in its topic partition and line within the message (from 1), as one number."""
+    packed: npt.NDArray[np.int64] = (offset << _LINE_BITS) | np.minimum(line, (1 << _LINE_BITS) - 1)
+    return packed
+
+
+def unpack_place(place: int) -> tuple[int, int]:
+    """(offset, line) of :func:`pack_place`."""
+    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,7 @@ class Run:
         times: every so-many-th timestamp, first and last included, ascending.
         source: the input file.
         rejected: number of records of this block that were rejected.
+        packed: whether its records' lines are places in a topic partition, see :func:`pack_place`.
     """
 
     name: str
@@ -37,6 +53,7 @@ class Run:
     source: str
     times: tuple[int, ...]
     rejected: int
+    packed: bool = False
 
     def to_json(self) -> str:
         """The run as a line of JSON."""
@@ -93,6 +110,10 @@ class EpochPlan:
         """The runs that reach into an epoch, in input order."""
         after, upto = self.bounds(epoch)
         return [run for run in self.runs if run.kind == kind and run.first <= upto and run.last > after]
+
+    def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
+        """See :class:`spatialstream.pipeline.order.Epochs`."""
+        return self.bounds(epoch)
 
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""

@@ -81,6 +81,7 @@ def row_lines(
     field: str,
     offsets: npt.NDArray[np.int32],
     items: pa.StringArray,
+    complete_after: pa.Int64Array | None = None,
 ) -> pa.StringArray:
     """Result lines that hold a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
 
@@ -91,11 +92,17 @@ def row_lines(
         field: ``"objects"`` or ``"terms"``.
         offsets: int32[n + 1]; the list of row i is ``items[offsets[i]:offsets[i + 1]]``.
         items: JSON already.
+        complete_after: where it is not null, objects of that time and before are not kept any more, and the row says
+            so.
     """
     lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), ", ")
     times = pc.cast(pa.array(t), pa.string())
     head = f', "type": "{kind}", "t": '
-    return pc.binary_join_element_wise('{"query": ', quoted(queries), head, times, f', "{field}": [', lists, "]}", "")
+    parts = ['{"query": ', quoted(queries), head, times]
+    if complete_after is not None and complete_after.null_count < len(complete_after):
+        notes = pc.binary_join_element_wise(', "complete_after": ', pc.cast(complete_after, pa.string()), "")
+        parts.append(pc.fill_null(notes, ""))
+    return pc.binary_join_element_wise(*parts, f', "{field}": [', lists, "]}", "")
 
 
 def term_texts(terms: pa.StringArray, counts: npt.NDArray[np.int64]) -> pa.StringArray:

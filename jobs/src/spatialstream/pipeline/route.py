@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.index.version import RoutingVersion
 from spatialstream.local.registry import QueryRegistry
 from spatialstream.model.decode import rejected_line
 from spatialstream.model.objects import ObjectBatch
@@ -26,6 +25,8 @@ from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import StateFolder
 from spatialstream.pipeline.order import QueryShare
+from spatialstream.pipeline.plan import unpack_place
+from spatialstream.pipeline.routing import Routing
 
 __all__ = ["Share", "queries_with_numbers", "query_number_base", "route"]
 
@@ -56,35 +57,37 @@ def query_number_base(epoch: int) -> int:
     return epoch * NUMBERS_PER_EPOCH
 
 
-def route(share: Share, version: RoutingVersion, state: StateFolder | None) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: StateFolder | None) -> Iterator[Row]:
     """Route one share.
 
     Args:
         share: objects and (partition 0 only) queries, each in stream order.
-        version: the routing version of the epoch.
+        routing: what the epoch is routed by.
         state: the registry's state folder at this epoch; partition 0 only.
     """
     if state is not None:
-        yield from _route_queries(share, version, state)
+        yield from _route_queries(share, routing, state)
     if share.objects is not None and len(share.objects):
-        yield from _route_objects(share, version)
-    for slot in range(version.slots):
+        yield from _route_objects(share, routing)
+    for slot in range(routing.slots):
         yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
 
 
-def _route_objects(share: Share, version: RoutingVersion) -> Iterator[Row]:
+def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
     objects = share.objects
     assert objects is not None
-    slots = version.route_objects(objects)
+    leaves = routing.active.index.route_objects(objects)
+    slots = routing.active.mapping[leaves]
     base = share.epoch * SEQUENCE_PER_EPOCH + share.partition * 2**32
     for slot in np.unique(slots).tolist():
         rows = np.flatnonzero(slots == slot)
         mine = objects if len(rows) == len(objects) else objects.take(rows)
         block = ObjectBatch(mine.ids, mine.t, mine.x, mine.y, mine.terms.compact()).to_arrow()
-        yield slot, messages.OBJECTS, block.append_column("seq", pa.array(base + rows))
+        block = block.append_column("seq", pa.array(base + rows)).append_column("leaf", pa.array(leaves[rows]))
+        yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: Share, version: RoutingVersion, state: StateFolder) -> Iterator[Row]:
+def _route_queries(share: Share, routing: Routing, state: StateFolder) -> Iterator[Row]:
     manifest = state.previous()
     registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, state.read)
     if share.queries is not None:
@@ -95,16 +98,16 @@ def _route_queries(share: Share, version: RoutingVersion, state: StateFolder) ->
         ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
         if len(ended):
             content = messages.columns(number=admission.number[ended], t=queries.t[ended])
-            for slot in range(version.slots):
+            for slot in range(routing.slots):
                 yield slot, messages.ENDED, content
         rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
         if len(rows):
-            yield from _blocks_of_queries(queries.take(rows), admission.number[rows], version)
+            yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
     state.commit(registry.checkpoint(state.write))
 
 
-def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], version: RoutingVersion) -> Iterator[Row]:
-    row, slot = version.route_queries(queries)
+def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:
+    row, slot = routing.route_queries(queries)
     for each in np.unique(slot).tolist():
         mine = np.sort(row[slot == each])
         yield each, messages.REGISTERED, queries_with_numbers(queries.take(mine), number[mine])
@@ -118,13 +121,11 @@ def queries_with_numbers(queries: QueryBatch, number: npt.NDArray[np.int64]) -> 
 def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:
     """Dead letters of queries that were not admitted; the record is echoed as it was understood."""
     rows = sorted(reasons)
-    lines = [
-        rejected_line(
-            share.sources[int(share.source[row])],
-            int(share.line[row]),
-            reasons[row],
-            json.dumps(share.queries[row].to_record(), ensure_ascii=False),
-        )
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        place, offset = int(share.line[row]), None
+        if share.packed:
+            offset, place = unpack_place(place)
+        record = json.dumps(share.queries[row].to_record(), ensure_ascii=False)
+        lines.append(rejected_line(share.sources[int(share.source[row])], place, reasons[row], record, offset))
     return messages.columns(t=share.queries.t[rows], line=pa.array(lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,11 +37,25 @@ def _quiet_logging() -> str:
     return f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 
 
-def embedded_session(name: str, cores: int | None = None) -> SparkSession:
+def embedded_session(
+    name: str,
+    cores: int | None = None,
+    *,
+    master: str | None = None,
+    jars: Sequence[Path] = (),
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A Spark session in this process, for ``cores`` cores (default: all), that listens on loopback only.
 
     Python processes are forked from a daemon that has the package and its compiled kernels loaded, so a new one costs
     nothing; see :mod:`spatialstream.pipeline.daemon`.
+
+    Args:
+        name: of the application.
+        cores: see above.
+        master: where Spark runs, if not in this process.
+        jars: jars that the executors need too.
+        conf: settings that go before those made here.
     """
     if home := java_home():
         os.environ["JAVA_HOME"] = home
@@ -65,7 +80,9 @@ def embedded_session(name: str, cores: int | None = None) -> SparkSession:
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": "1",
     }
-    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
-    for key, value in settings.items():
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
+    builder = SparkSession.builder.master(master or f"local[{cores or '*'}]").appName(name)
+    for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

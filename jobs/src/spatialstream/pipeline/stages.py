@@ -22,6 +22,7 @@ from spatialstream.pipeline.merge import merge, publish
 from spatialstream.pipeline.order import queries_of_epoch, route_share
 from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan
 from spatialstream.pipeline.route import Row, Share, route
+from spatialstream.pipeline.routing import Routing
 from spatialstream.pipeline.work import WorkSettings, work
 
 __all__ = ["MergeStage", "Paths", "RouteStage", "WorkStage", "merge_stage", "route_stage", "work_stage"]
@@ -78,7 +79,7 @@ class RouteStage:
     def rows(self, epoch: int, partition: int) -> Iterator[Row]:
         """The blocks of one router partition in one epoch."""
         state = StateFolder(self.paths.checkpoint, "registry", epoch) if partition == 0 else None
-        return route(self.share(epoch, partition), _version(self.paths.version), state)
+        return route(self.share(epoch, partition), Routing(_version(self.paths.version)), state)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it."""

@@ -8,12 +8,18 @@ is thus kept by construction.
 
 A slot's state is restored from the manifest of the epoch before, unless this very process did that epoch: then the
 structures are still in memory.
+
+Where epochs come through a broker (:mod:`spatialstream.pipeline.rounds`), a slot takes all epochs that have arrived in
+one go, a *round*: by the above it makes no difference. Then "epoch" below means the round.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.index.version import RoutingVersion
 from spatialstream.local.ckq import ContinuousNearestIndex
 from spatialstream.local.crq import ContinuousRangeIndex
 from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
+from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segments import SegmentStore
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import numpy_view
@@ -32,12 +40,37 @@ from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
+from spatialstream.pipeline.archive import write_archive
 from spatialstream.pipeline.files import StateFolder
 from spatialstream.pipeline.messages import columns, numbers
+from spatialstream.pipeline.moves import (
+    ABORT,
+    LOAD,
+    PREPARE,
+    Control,
+    Moves,
+    drop_faded,
+    export_queries,
+    release_queries,
+    transferred,
+)
 from spatialstream.pipeline.results import match_lines, object_texts
-from spatialstream.pipeline.route import Row
+from spatialstream.pipeline.route import Row, queries_with_numbers
 
-__all__ = ["SlotIndexes", "WorkSettings", "forget", "steps_from_arrow", "steps_to_arrow", "work"]
+__all__ = [
+    "Round",
+    "SlotIndexes",
+    "WorkSettings",
+    "forget",
+    "found_columns",
+    "load_version",
+    "slot_objects",
+    "stack",
+    "steps_from_arrow",
+    "steps_to_arrow",
+    "version_path",
+    "work",
+]
 
 _LINES_PER_BLOCK = 500_000
 """Bounds a block of result lines to some 100 MB, far below the 2 GiB of an Arrow string array."""
@@ -53,11 +86,52 @@ class WorkSettings:
         space: of the stream.
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
+        archive: folder for the objects that retention drops; None: they are gone.
     """
 
     space: Space
     interval: int
     retention: int | None
+    archive: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What the slots do in one go when epochs come through a broker.
+
+    Attributes:
+        number: of the round; rounds count from 0 without a gap.
+        epochs: those that it holds, ascending.
+        upto: everything with a timestamp up to here has come.
+        version: the routing version of the last epoch.
+        controls: what the router says about versions to come, in order.
+        past: (version, first, last timestamp of its objects) of the versions before.
+        census: whether the slots count their standing queries by leaf.
+    """
+
+    number: int
+    epochs: tuple[int, ...]
+    upto: int
+    version: int
+    controls: tuple[Control, ...] = ()
+    past: tuple[tuple[int, int, int], ...] = ()
+    census: bool = False
+
+    @property
+    def last(self) -> int:
+        """The last epoch."""
+        return self.epochs[-1]
+
+
+def version_path(checkpoint: Path, number: int) -> Path:
+    """Where a routing version is, for the stages."""
+    return checkpoint / "versions" / f"{number:06d}.arrays"
+
+
+@lru_cache(maxsize=8)
+def load_version(path: Path) -> RoutingVersion:
+    """A routing version; its file never changes."""
+    return RoutingVersion.load(path)
 
 
 class SlotIndexes:
@@ -70,6 +144,8 @@ class SlotIndexes:
         self.range = ContinuousRangeIndex(space)
         self.nearest = ContinuousNearestIndex(space)
         self.terms = ContinuousTermsIndex(space)
+        self.moves = Moves()
+        self.upto: int | None = None
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -78,6 +154,8 @@ class SlotIndexes:
             "range": self.range.checkpoint(write),
             "nearest": self.nearest.checkpoint(write),
             "terms": self.terms.checkpoint(write),
+            "moves": self.moves.checkpoint(),
+            "upto": self.upto,
         }
 
     @classmethod
@@ -89,6 +167,8 @@ class SlotIndexes:
         self.range = ContinuousRangeIndex.restore(settings.space, manifest["range"], read)
         self.nearest = ContinuousNearestIndex.restore(settings.space, manifest["nearest"], read)
         self.terms = ContinuousTermsIndex.restore(settings.space, manifest["terms"], read)
+        self.moves = Moves.restore(manifest["moves"])
+        self.upto = manifest["upto"]
         return self
 
 
@@ -97,22 +177,149 @@ _kept: dict[tuple[str, int], tuple[int, SlotIndexes]] = {}
 structures)."""
 
 
-def work(slot: int, rows: Sequence[Row], settings: WorkSettings, checkpoint: Path) -> Iterator[Row]:
+def work(
+    slot: int, rows: Sequence[Row], settings: WorkSettings, checkpoint: Path, order: Round | None = None
+) -> Iterator[Row]:
     """Apply one epoch's blocks to one slot and give its partials; the slot's state is then that of the epoch.
+
+    Args:
+        slot: which one.
+        rows: all blocks for the slot.
+        settings: of the stream.
+        checkpoint: folder of the state.
+        order: the round, where epochs come through a broker.
 
     Raises:
         StateError: a router partition's marker is missing, or the state of the epoch before is.
     """
-    epoch, upto = _end_of_epoch(slot, rows)
+    began = time.perf_counter()
+    epoch, upto = _end_of_epoch(slot, rows) if order is None else _end_of_round(slot, rows, order)
+    state, indexes = _indexes_before(slot, epoch, settings, checkpoint)
+    load = Load()
+    changed = order is not None and indexes.moves.version not in (None, order.version)
+    if order is not None:
+        _take_over(slot, indexes, order, checkpoint)
+    yield from _apply(slot, rows, indexes, upto, load, f"slot-{slot:04d}-{epoch:09d}")
+    if order is not None:
+        _hand_over(slot, indexes, order, checkpoint)
+    if changed:
+        load.leaf = None  # leaves of two versions are mixed
+    indexes.upto = upto
+    state.commit(indexes.checkpoint(state.write))
+    _kept[str(checkpoint), slot] = epoch, indexes
+    if order is not None:
+        yield slot, messages.LOAD, _load(indexes, order, load, checkpoint, time.perf_counter() - began)
+    yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
+
+
+def _indexes_before(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path) -> tuple[StateFolder, SlotIndexes]:
+    """The slot's structures after the epoch before."""
     state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch)
     known_epoch, indexes = _kept.pop((str(checkpoint), slot), (None, None))
     if indexes is None or known_epoch != epoch - 1:
         manifest = state.previous()
         indexes = SlotIndexes(settings) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
-    yield from _apply(slot, rows, indexes, upto)
-    state.commit(indexes.checkpoint(state.write))
-    _kept[str(checkpoint), slot] = epoch, indexes
-    yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
+    return state, indexes
+
+
+def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path) -> SegmentStore:
+    """A slot's objects after an epoch, to be looked at only."""
+    known_epoch, indexes = _kept.get((str(checkpoint), slot), (None, None))
+    if indexes is not None and known_epoch == epoch:
+        return indexes.objects
+    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch + 1)
+    manifest = state.previous()
+    assert manifest is not None
+    return SegmentStore.restore(settings.space, manifest["objects"], state.read)
+
+
+# ------------------------------------------------------------------------------------------------- changes of version
+
+
+def _take_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+    """Register the queries that other slots have written down for this one, if the time has come."""
+    for control, number in order.controls:
+        if control != LOAD or indexes.moves.pending != number:
+            continue
+        coming = load_version(version_path(checkpoint, number))
+        for numbers_, queries in transferred(slot, number, coming.slots, checkpoint / "transfers"):
+            for each in numbers_.tolist():
+                indexes.moves.fading.pop(each, None)
+            unknown = np.flatnonzero(~(indexes.range.known(numbers_) | indexes.terms.known(numbers_)))
+            _register(indexes, queries.take(unknown), numbers_[unknown])
+        ended = np.array(indexes.moves.ended, np.int64).reshape(-1, 2)
+        if len(ended):
+            _end(indexes, ended[:, 0].copy(), ended[:, 1].copy())
+
+
+def _hand_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+    """Write down what other slots will need; let go of what is not this slot's any more."""
+    moves = indexes.moves
+    if moves.version is None:
+        moves.version = order.version
+    if moves.version != order.version:
+        coming = load_version(version_path(checkpoint, order.version))
+        release_queries(slot, order.upto, moves, coming, indexes.range, indexes.terms)
+        moves.version = order.version
+        moves.forget()
+    for control, number in order.controls:
+        if control == PREPARE:
+            active, coming = (load_version(version_path(checkpoint, each)) for each in (order.version, number))
+            standing = (indexes.range.standing(order.upto), indexes.terms.standing(order.upto))
+            export_queries(slot, standing, active, coming, checkpoint / "transfers")
+            moves.forget()
+            moves.pending = number
+        elif control == ABORT:
+            moves.forget()
+    drop_faded(moves, indexes.terms, order.upto)
+
+
+# --------------------------------------------------------------------------------------------------------------- load
+
+
+@dataclass(slots=True)
+class Load:
+    """What a slot has done in an epoch, by leaf of the active version; see :func:`_load`."""
+
+    objects: int = 0
+    leaf: npt.NDArray[np.int32] | None = None
+    checked: npt.NDArray[np.int32] | None = None
+    matches: int = 0
+    registered: list[QueryBatch] = field(default_factory=list)
+
+
+def _load(indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path, seconds: float) -> pa.RecordBatch:
+    """The load statistics of a slot: one row of JSON, bounded by the number of leaves."""
+    record: dict[str, Any] = {
+        "objects": load.objects,
+        "matches": load.matches,
+        "seconds": seconds,
+        "held": len(indexes.objects),
+        "bytes": indexes.objects.nbytes + indexes.range.nbytes,
+        "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
+    }
+    if load.leaf is not None:
+        leaves, position = np.unique(load.leaf, return_inverse=True)
+        record["leaves"] = leaves.tolist()
+        record["leaf_objects"] = np.bincount(position).tolist()
+        checked = np.zeros(len(load.leaf)) if load.checked is None else load.checked
+        record["leaf_checked"] = np.bincount(position, checked).astype(np.int64).tolist()
+    if load.registered:
+        version = load_version(version_path(checkpoint, order.version))
+        new = np.concatenate([version.index.route_queries(queries)[1] for queries in load.registered])
+        leaves, counts = np.unique(new, return_counts=True)
+        record["registered"] = [leaves.tolist(), counts.tolist()]
+    if order.census:
+        version = load_version(version_path(checkpoint, order.version))
+        count = np.zeros(len(version.index.leaves), np.int64)
+        for _, queries in (indexes.range.standing(order.upto), indexes.terms.standing(order.upto)):
+            if len(queries):
+                count += np.bincount(version.index.route_queries(queries)[1], minlength=len(count))
+        record["census"] = count.tolist()
+    return columns(load=pa.array([json.dumps(record)]))
+
+
+# ----------------------------------------------------------------------------------------------------------- an epoch
 
 
 def forget() -> None:
@@ -130,7 +337,20 @@ def _end_of_epoch(slot: int, rows: Sequence[Row]) -> tuple[int, int]:
     return ends.pop()
 
 
-def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int) -> Iterator[Row]:
+def _end_of_round(slot: int, rows: Sequence[Row], order: Round) -> tuple[int, int]:
+    """Check that all epochs of a round are there; the round's number and end."""
+    found: dict[int, list[int]] = {}
+    for _, kind, content in rows:
+        if kind == messages.MARKER:
+            found.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
+    for epoch in order.epochs:
+        markers = found.get(epoch, [])
+        if not markers or len(markers) != markers[0]:
+            raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
+    return order.number, order.upto
+
+
+def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load: Load, name: str) -> Iterator[Row]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -141,24 +361,34 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int) -> I
         number = numbers(content, "number")
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
         _register(indexes, queries, number)
+        standing = np.flatnonzero((queries.code == _CODE[QueryType.CRQ]) | (queries.code == _CODE[QueryType.CTQ]))
+        if len(standing):
+            load.registered.append(queries.take(standing))
         snapshots.append(_of_types(queries, number, QueryType.SRQ, QueryType.SKQ, QueryType.STQ))
         if slot == 0:  # every slot knows every CKQ; one of them tells the merger
             yield from _forward(slot, queries, number)
     for content in by_kind.get(messages.ENDED, []):
         number, t = numbers(content, "number"), numbers(content, "t")
-        for index in (indexes.range, indexes.nearest, indexes.terms):
-            index.end_at(number, t)
+        _end(indexes, number, t)
+        indexes.moves.remember(number, t)
         if slot == 0:
             yield slot, messages.ENDED, content
     parts = sorted(by_kind.get(messages.OBJECTS, []), key=lambda content: content.column("seq")[0].as_py())
     if parts:
         seq = np.concatenate([numbers(part, "seq") for part in parts])
-        objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq"])) for part in parts])
-        yield from _match(slot, indexes, objects, seq)
+        objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
+        load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
+        load.objects = len(objects)
+        yield from _match(slot, indexes, objects, seq, load)
     for queries, number in snapshots:
         yield from _answer(slot, indexes, queries, number)
     yield from _step(slot, indexes, upto)
-    _expire(indexes, upto)
+    _expire(indexes, upto, name)
+
+
+def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
+    for index in (indexes.range, indexes.nearest, indexes.terms):
+        index.end_at(number, t)
 
 
 def _of_types(
@@ -187,9 +417,12 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
         yield slot, messages.REGISTERED, ckq.to_arrow().append_column("number", pa.array(ckq_number))
 
 
-def _match(slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64]) -> Iterator[Row]:
+def _match(
+    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], load: Load
+) -> Iterator[Row]:
     indexes.range.observe(objects)
     matches = indexes.range.match(objects)
+    load.checked, load.matches = matches.checked, len(matches)
     if len(matches):
         texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
         ids = indexes.range.ids_of(matches)
@@ -217,43 +450,64 @@ def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.ND
     """This slot's partials of snapshot queries; a slot without a match still says that it was asked."""
     if not len(queries):
         return
-    heads = columns(number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k)
+    since, whole = _reach(indexes, queries)
+    heads = columns(
+        number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k, since=since, whole=whole
+    )
     yield slot, messages.SNAPSHOT_QUERIES, heads
+    nearest, nearest_number = _of_types(queries, number, QueryType.SKQ)
+    if len(nearest):
+        content = queries_with_numbers(nearest, nearest_number)
+        asked_since = since[queries.code == _CODE[QueryType.SKQ]]
+        yield slot, messages.ASKED, content.append_column("since", pa.array(asked_since))
     object_parts: list[dict[str, Any]] = []
     term_parts: list[dict[str, Any]] = []
     for i in range(len(queries)):
         query = queries[i]
         assert isinstance(query, Query)
-        since = query.t - query.lifetime.duration
-        if indexes.settings.retention is not None:
-            since = max(since, query.t - indexes.settings.retention)
+        first = int(since[i])
         region, keywords = query.predicate.region, list(query.predicate.keywords)
         match query.selection:
             case TopTerms():
-                terms, counts = indexes.objects.term_counts(region, keywords, since, query.t)
+                terms, counts = indexes.objects.term_counts(region, keywords, first, query.t)
                 term_parts.append({"number": np.full(len(counts), number[i]), "term": terms, "count": counts})
                 continue
             case Nearest(x, y, k):
-                found = indexes.objects.nearest(x, y, k, keywords, since, query.t)
+                found = indexes.objects.nearest(x, y, k, keywords, first, query.t)
             case _:
-                found = indexes.objects.range_query(region, keywords, since, query.t)
-        object_parts.append(
-            {
-                "number": np.full(len(found), number[i]),
-                "id": found.ids,
-                "t": found.t,
-                "x": found.x,
-                "y": found.y,
-                "distance": np.zeros(len(found)) if found.distance is None else found.distance,
-            }
-        )
+                found = indexes.objects.range_query(region, keywords, first, query.t)
+        object_parts.append(found_columns(int(number[i]), found))
     if object_parts:
-        yield slot, messages.SNAPSHOT_OBJECTS, _stack(object_parts)
+        yield slot, messages.SNAPSHOT_OBJECTS, stack(object_parts)
     if term_parts:
-        yield slot, messages.SNAPSHOT_TERMS, _stack(term_parts)
+        yield slot, messages.SNAPSHOT_TERMS, stack(term_parts)
 
 
-def _stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
+def _reach(indexes: SlotIndexes, queries: QueryBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """From when on objects are looked at, (since, t], and whether that is all that the query asks for."""
+    asked: npt.NDArray[np.int64] = queries.t - queries.duration
+    retention = indexes.settings.retention
+    if retention is None:
+        return asked, np.ones(len(queries), np.bool_)
+    # a query that comes late finds what is kept now, not what was kept at its time
+    floor = queries.t if indexes.upto is None else np.maximum(queries.t, indexes.upto)
+    since = np.maximum(asked, floor - retention)
+    return since, since == asked
+
+
+def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
+    """Objects that a query has found, as the columns of a :data:`~spatialstream.pipeline.messages.SNAPSHOT_OBJECTS`."""
+    return {
+        "number": np.full(len(found), number),
+        "id": found.ids,
+        "t": found.t,
+        "x": found.x,
+        "y": found.y,
+        "distance": np.zeros(len(found)) if found.distance is None else found.distance,
+    }
+
+
+def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
     """Parts with the same columns, one below the other."""
     stacked = {}
     for name in parts[0]:
@@ -296,9 +550,14 @@ def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
     )
 
 
-def _expire(indexes: SlotIndexes, upto: int) -> None:
+def _expire(indexes: SlotIndexes, upto: int, name: str) -> None:
     indexes.range.expire(upto)
     indexes.nearest.expire(upto)
     indexes.terms.expire(upto)
-    if indexes.settings.retention is not None:
-        indexes.objects.drop_before(upto - indexes.settings.retention + 1)
+    settings = indexes.settings
+    if settings.retention is not None:
+        floor = upto - settings.retention + 1
+        if settings.archive is not None:
+            for part, objects in enumerate(indexes.objects.leaving(floor)):
+                write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")
+        indexes.objects.drop_before(floor)

@@ -1,0 +1,33 @@
+"""Load balance: when it is lost, and which routing version would restore it (SSTD, section 5). Pure decisions.
+
+- :mod:`~spatialstream.balance.loads`: the loads of leaves and slots from live counts, and how well the model fits;
+- :mod:`~spatialstream.balance.pm`: PM, the leaves of the most and the least loaded slot are shared out anew;
+- :mod:`~spatialstream.balance.fm`: FM, all leaves are shared out anew, moving as few continuous queries as possible;
+- :mod:`~spatialstream.balance.fg`: FG, the tree itself is adjusted, then FM;
+- :mod:`~spatialstream.balance.proposal`: which of them to take, and what it does, in figures and words.
+"""
+
+from spatialstream.balance.loads import (
+    LeafCounts,
+    ModelError,
+    imbalance,
+    leaf_loads,
+    model_error,
+    slot_loads,
+)
+from spatialstream.balance.proposal import STRATEGIES, Moves, Proposal, propose
+from spatialstream.balance.settings import BalanceSettings
+
+__all__ = [
+    "STRATEGIES",
+    "BalanceSettings",
+    "LeafCounts",
+    "ModelError",
+    "Moves",
+    "Proposal",
+    "imbalance",
+    "leaf_loads",
+    "model_error",
+    "propose",
+    "slot_loads",
+]

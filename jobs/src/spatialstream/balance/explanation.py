@@ -1,0 +1,101 @@
+"""What a proposal would do and what it would bring, as text for a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spatialstream.balance.proposal import Proposal
+
+__all__ = ["explanation"]
+
+_MOST_ROWS = 20
+"""Rows of the table of moves."""
+
+
+def explanation(proposal: Proposal) -> str:
+    """A headline, the slots before and after, and the leaves that move."""
+    return "\n".join([*_headline(proposal), "", *_slot_table(proposal), *_move_table(proposal)]) + "\n"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "∞"
+
+
+def _counted(count: float, one: str, many: str) -> str:
+    return f"{count:,.0f} {one if count == 1 else many}"
+
+
+def _headline(proposal: Proposal) -> list[str]:
+    """The lines above the tables."""
+    lines = [
+        f"proposal {proposal.id}: {proposal.strategy}, from version {proposal.base} to {proposal.version.number}",
+        f"Lmax/Lmin {_ratio(proposal.imbalance_before)} -> {_ratio(proposal.imbalance_after)} expected "
+        f"({'within' if proposal.balanced else 'NOT within'} the threshold of {proposal.threshold:g})",
+    ]
+    if proposal.strategy == "FG":
+        splits = _counted(proposal.spatial, "leaf", "leaves"), _counted(proposal.textual, "leaf", "leaves")
+        lines.append(
+            f"{splits[0]} split by space, {splits[1]} by text, {_counted(proposal.merges, 'node', 'nodes')} merged: "
+            f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
+        )
+    if proposal.note:
+        lines.append(proposal.note)
+    moved = _counted(len(np.unique(proposal.moves.leaf)), "leaf changes", "leaves change")
+    lines.append(
+        f"{moved} slot, with about {_counted(proposal.queries_moved, 'continuous query', 'continuous queries')}"
+    )
+    return lines
+
+
+def _slot_table(proposal: Proposal) -> list[str]:
+    """The slots, with bars of their shares of the load before and after."""
+    before, after = proposal.before, proposal.after
+    totals = float(before.sum()) or 1.0, float(after.sum()) or 1.0
+    peak = max(float(before.max(initial=0.0)) / totals[0], float(after.max(initial=0.0)) / totals[1]) or 1.0
+    leaves = [np.bincount(version.mapping, minlength=len(before)) for version in (proposal.previous, proposal.version)]
+    rows = []
+    for slot in range(len(before)):
+        row = [str(slot)]
+        for loads, total, count in zip((before, after), totals, leaves, strict=True):
+            share = float(loads[slot]) / total
+            row += [f"{100 * share:.1f} %", "█" * round(16 * share / peak), str(count[slot])]
+        rows.append(row)
+    head = ["slot", "before", "", "leaves", "after", "", "leaves"]
+    return _columns(head, rows, left={2, 5})
+
+
+def _move_table(proposal: Proposal) -> list[str]:
+    """The moves with the most continuous queries."""
+    moves = proposal.moves
+    if not len(moves):
+        return []
+    order = np.lexsort((moves.leaf, -moves.queries))[:_MOST_ROWS].tolist()
+    adjusted = proposal.strategy == "FG"
+    head = ["leaf", *(["was"] if adjusted else []), "from", "to", "queries"]
+    rows = []
+    for i in order:
+        was = [str(moves.source[i])] if adjusted else []
+        rows.append(
+            [str(moves.leaf[i]), *was, str(moves.old_slot[i]), str(moves.new_slot[i]), f"{moves.queries[i]:,.0f}"]
+        )
+    lines = ["", *_columns(head, rows, left=set())]
+    if len(moves) > _MOST_ROWS:
+        lines.append(
+            f"and {len(moves) - _MOST_ROWS:,} more with {moves.queries.sum() - moves.queries[order].sum():,.0f}"
+        )
+    return lines
+
+
+def _columns(head: list[str], rows: list[list[str]], left: set[int]) -> list[str]:
+    """A table with its columns aligned to the right, but for those in ``left``."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+    def line(cells: list[str]) -> str:
+        pairs = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(f"{cell:<{width}}" if i in left else f"{cell:>{width}}" for i, (cell, width) in pairs).rstrip()
+
+    return [line(head), *map(line, rows)]

@@ -1,0 +1,85 @@
+"""FM: share out all leaves anew, and give the subsets to slots so that few continuous queries move (SSTD, 5.2).
+
+Karmarkar and Karp's differencing method makes as many subsets as there are slots, with sums as equal as it gets them.
+Which slot takes which subset is the assignment problem: the cost of a pair is the number of continuous queries
+abs(P.Q) of the subset's leaves that are on other slots now. It is solved by the algorithm of Jonker and Volgenant
+(1987), the paper's [9].
+
+Cost: O(n (k log k + log n)) for n leaves and k slots, and O(k^3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from spatialstream.index.adjustment import Origins
+from spatialstream.index.partition import karmarkar_karp
+
+__all__ = ["assign", "full_mapping", "moved_queries"]
+
+
+def full_mapping(
+    loads: npt.NDArray[np.float64],
+    slots: int,
+    origins: Origins,
+    old: npt.NDArray[np.int32],
+    standing: npt.NDArray[np.float64],
+) -> npt.NDArray[np.int32]:
+    """The slot of each leaf after FM, int32[n].
+
+    Args:
+        loads: float64[n], of the leaves to share out.
+        slots: number of slots; some stay without a leaf if there are fewer leaves.
+        origins: where the leaves come from, if the tree has been adjusted.
+        old: int32[m], the slot of each of the leaves before.
+        standing: float64[m], continuous queries of each of those.
+    """
+    subsets = karmarkar_karp(loads, slots)
+    return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, standing)
+
+
+def assign(
+    subsets: npt.NDArray[np.int32],
+    slots: npt.NDArray[np.int32],
+    origins: Origins,
+    old: npt.NDArray[np.int32],
+    standing: npt.NDArray[np.float64],
+) -> npt.NDArray[np.int32]:
+    """Give each subset a slot of its own, moving as few continuous queries as possible; among those, few leaves.
+
+    Args:
+        subsets: int32[n], the subset of each leaf, below the number of slots.
+        slots: int32[k], the slots to be given.
+        origins: where the leaves come from.
+        old: int32[m], the slot of each leaf before.
+        standing: float64[m], continuous queries of each of those.
+
+    Returns:
+        The slot of each leaf, int32[n].
+    """
+    place = np.full(int(max(old.max(initial=0), slots.max())) + 1, -1, np.int64)
+    place[slots] = np.arange(len(slots))
+    column = place[old[origins.source]]
+    stays = column >= 0
+    kept = np.zeros((2, len(slots), len(slots)))
+    at = (subsets[origins.leaf[stays]], column[stays])
+    np.add.at(kept[0], at, (origins.queries * standing[origins.source])[stays])
+    np.add.at(kept[1], at, origins.objects[stays])
+    # whole queries weigh more than all leaves together, which decide only between assignments that move equally many
+    row, chosen = linear_sum_assignment(kept[0] * (origins.leaves + len(old) + 1.0) + kept[1], maximize=True)
+    given = np.empty(len(slots), np.int32)
+    given[row] = slots[chosen]
+    return given[subsets]
+
+
+def moved_queries(
+    mapping: npt.NDArray[np.int32],
+    origins: Origins,
+    old: npt.NDArray[np.int32],
+    standing: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """The transfer cost of each pair of :class:`Origins`, float64[m]: its continuous queries, 0 if its slot stays."""
+    moves = mapping[origins.leaf] != old[origins.source]
+    return np.where(moves, origins.queries * standing[origins.source], 0.0)

@@ -1,0 +1,136 @@
+"""The loads of leaves and slots, by the cost model from live counts (SSTD, Eqn 2 and definition 4).
+
+J says which queries come and what they ask; how many objects a leaf holds and gets is counted where they are. The two
+together give the load of each leaf under today's objects and queries, and sums of those the loads of slots.
+
+A leaf's share of the queries is that of the smallest cell of J that covers its box: the very same cell as long as the
+leaf is a cell of J. For a leaf below J's finest level, or one of another index that stands across cells, that is an
+upper bound.
+
+Cost: O(leaves + words of the cells' queries).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.index.coverage import leaf_coverage
+from spatialstream.index.partition import imbalance
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import StateError
+
+__all__ = ["LeafCounts", "ModelError", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafCounts:
+    """What was counted in each of the n leaves of a version.
+
+    Attributes:
+        objects: float64[n], abs(O), objects that the leaf holds.
+        arrivals: float64[n], objects that came to it lately.
+        standing: float64[n], continuous queries that concern it, abs(P.Q).
+        span: the time in ms in which the arrivals came; more than 0.
+
+    Raises:
+        StateError: the columns are not of one length, or hold what is no count.
+    """
+
+    objects: npt.NDArray[np.float64]
+    arrivals: npt.NDArray[np.float64]
+    standing: npt.NDArray[np.float64]
+    span: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no count."""
+        columns = [getattr(self, field.name) for field in fields(self)[:3]]
+        if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+            raise StateError("counts of leaves come as columns of one length")
+        if not all(np.isfinite(column).all() and (column >= 0.0).all() for column in columns):
+            raise StateError("counts of leaves are finite and at least 0")
+        if not (np.isfinite(self.span) and self.span > 0.0):
+            raise StateError(f"arrivals are counted in a span of more than 0 ms, not {self.span}")
+
+    def __len__(self) -> int:
+        """Number of leaves."""
+        return len(self.objects)
+
+    @property
+    def rate(self) -> npt.NDArray[np.float64]:
+        """E_P of each leaf, arrivals in a ms: float64[n]."""
+        return self.arrivals / self.span
+
+    def check(self, version: RoutingVersion) -> None:
+        """Raise StateError if these are not the counts of a version's leaves."""
+        if len(self) != len(version.index.leaves):
+            raise StateError(
+                f"counts of {len(self)} leaves are not those of version {version.number}, "
+                f"which has {len(version.index.leaves)}"
+            )
+
+
+def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statistics) -> npt.NDArray[np.float64]:
+    """Eqn 2 of each leaf, float64[n]: objects that one random query makes it visit.
+
+    The keyword coverage (Eqn 1) of a textual leaf is that of its frozen keyword list under today's J, see
+    :mod:`spatialstream.index.coverage`. If J knows no query at all, leaves count by the objects they hold.
+
+    Args:
+        version: the version that the counts are of.
+        counts: what was counted.
+        statistics: J.
+
+    Raises:
+        StateError: the counts are not of as many leaves as the version has.
+    """
+    counts.check(version)
+    cells = statistics.cells_of(version.index.leaves.box)
+    h = leaf_coverage(version.index, statistics, cells)
+    return statistics.workloads(cells, counts.objects, counts.rate, h)
+
+
+def slot_loads(loads: npt.NDArray[np.float64], mapping: npt.NDArray[np.int32], slots: int) -> npt.NDArray[np.float64]:
+    """The load of each slot, float64[slots]: the sum over its leaves, 0 for a slot without one."""
+    return np.bincount(mapping, loads, slots).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelError:
+    """How far the cost model is from what was measured.
+
+    Attributes:
+        share_error: mean over the leaves of the absolute difference between the estimated and the measured share of
+            the whole load; 0 if they agree, at most 2 / n for n leaves.
+        correlation: Pearson's coefficient of the shares, from -1 to 1; where all leaves have equal shares on either
+            side, it is 1 if they have on both, otherwise 0.
+    """
+
+    share_error: float
+    correlation: float
+
+
+def model_error(estimated: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> ModelError:
+    """Compare estimated loads of leaves with a measured cost, both float64[n] and at least 0, by their shares.
+
+    The units may differ: Eqn 2 counts visited objects a query, a measurement may count candidates checked, or ms. If
+    one of the two is 0 everywhere, so are its shares.
+    """
+    if not len(estimated):
+        return ModelError(0.0, 1.0)
+    one, other = _shares(estimated), _shares(measured)
+    spread = float(one.std()), float(other.std())
+    if min(spread) <= 1e-12 / len(one):
+        correlation = float(max(spread) <= 1e-12 / len(one))
+    else:
+        together = float(((one - one.mean()) * (other - other.mean())).mean())
+        correlation = min(1.0, max(-1.0, together / (spread[0] * spread[1])))
+    return ModelError(float(np.abs(one - other).mean()), correlation)
+
+
+def _shares(loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    total = float(loads.sum())
+    return loads / total if total > 0.0 else np.zeros(len(loads))

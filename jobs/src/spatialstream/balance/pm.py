@@ -1,0 +1,44 @@
+"""PM: share out anew the leaves of the most and the least loaded slot alone (SSTD, section 5.2).
+
+As FM, with these two slots: it moves fewer continuous queries and leaves all other slots in peace.
+
+Cost: O(n log n) for the n leaves of the two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.balance.fm import assign
+from spatialstream.balance.loads import slot_loads
+from spatialstream.index.adjustment import Origins
+from spatialstream.index.partition import karmarkar_karp
+
+__all__ = ["partial_mapping"]
+
+
+def partial_mapping(
+    loads: npt.NDArray[np.float64], slots: int, old: npt.NDArray[np.int32], standing: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int32]:
+    """The slot of each leaf after PM, int32[n]; that before, if all slots have the same load or there is only one.
+
+    Where the differencing method, a heuristic, would leave the two slots further apart than they are, nothing changes.
+
+    Args:
+        loads: float64[n], of the leaves.
+        slots: number of slots.
+        old: int32[n], the slot of each leaf before.
+        standing: float64[n], continuous queries of each leaf.
+    """
+    by_slot = slot_loads(loads, old, slots)
+    pair = np.array([by_slot.argmax(), by_slot.argmin()], np.int32)
+    if by_slot[pair[0]] == by_slot[pair[1]]:
+        return old.copy()
+    chosen = np.flatnonzero((old == pair[0]) | (old == pair[1]))
+    subsets = karmarkar_karp(loads[chosen], 2)
+    if np.bincount(subsets, loads[chosen], 2).max() >= by_slot[pair[0]]:
+        return old.copy()
+    mapping = old.copy()
+    mapping[chosen] = assign(subsets, pair, Origins.same(len(chosen)), old[chosen], standing[chosen])
+    return mapping

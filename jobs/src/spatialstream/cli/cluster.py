@@ -1,0 +1,107 @@
+"""``spatialstream cluster``: a whole live stream on this machine, without containers, for developers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
+
+__all__ = ["add_parser"]
+
+_PORTS = {"zookeeper": 2181, "kafka": 9092, "router": 9101, "worker": 9102}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "cluster",
+        help="start and stop a live stream on this machine",
+        description="Starts ZooKeeper, a Kafka broker, the router and the worker of one stream on loopback, and stops "
+        "them. Everything they keep is in one folder; started again, the stream goes on.",
+    )
+    parser.add_argument("action", choices=("up", "down", "status"))
+    add = parser.add_argument
+    add("--folder", type=Path, default=Path(".cluster"), metavar="DIR", help="where everything is (default .cluster)")
+    add("--stream", default="dev", metavar="NAME", help="the stream's name (default dev)")
+    add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
+    shared.add_space(parser)
+    add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
+    add("--quiet", action="store_true", help="say nothing but errors")
+    parser.set_defaults(function=_cluster)
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    return {"up": _up, "down": _down, "status": _status}[options.action](options)
+
+
+def _up(options: argparse.Namespace) -> int:
+    from spatialstream.pipeline.kernels import compile_kernels
+    from spatialstream.servers.job import JobServer
+    from spatialstream.servers.kafka import KafkaServer
+    from spatialstream.servers.zookeeper import ZooKeeperServer
+
+    folder = options.folder.absolute()
+    state = folder / "cluster.json"
+    if state.exists() and _running(folder):
+        raise SettingError("folder", f"a cluster is running in {folder}; stop it first (spatialstream cluster down)")
+    compile_kernels()
+    started: list[Any] = []
+    try:
+        zookeeper = ZooKeeperServer(folder / "zookeeper", _PORTS["zookeeper"]).start()
+        started.append(zookeeper)
+        _tell(options, f"ZooKeeper at {zookeeper.hosts}")
+        kafka = KafkaServer(folder / "kafka", _PORTS["kafka"]).start()
+        started.append(kafka)
+        _tell(options, f"Kafka at {kafka.bootstrap}")
+        arguments = [
+            *("--stream", options.stream, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts),
+            *("--checkpoint", str(folder / "checkpoint"), "--slots", str(options.slots), "--space", str(options.space)),
+        ]
+        if options.retention is not None:
+            arguments += ["--retention", str(options.retention)]
+        for job in ("router", "worker"):
+            server = JobServer(folder / job, job, arguments, _PORTS[job])
+            started.append(server.start(timeout=300.0))
+            _tell(options, f"{job} running, metrics at http://127.0.0.1:{server.port}/metrics, log in {server.log}")
+    except BaseException:
+        for server in reversed(started):
+            server.stop()
+        raise
+    for server in started:
+        server.detach()
+    state.write_text(json.dumps({"stream": options.stream, "bootstrap": kafka.bootstrap, "zookeeper": zookeeper.hosts}))
+    _tell(options, f"try: spatialstream load --stream {options.stream} --now --rate 1000 --seconds 20")
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    from spatialstream.servers.process import stop_recorded
+
+    folder = options.folder.absolute()
+    for name in ("worker", "router", "kafka", "zookeeper"):
+        if stop_recorded(folder / name, timeout=60.0):
+            _tell(options, f"{name} stopped")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    folder = options.folder.absolute()
+    running = _running(folder)
+    for name in _PORTS:
+        print(f"{name:<10} {'running' if name in running else 'not running'}")
+    return 0 if len(running) == len(_PORTS) else 1
+
+
+def _running(folder: Path) -> list[str]:
+    from spatialstream.servers.process import recorded
+
+    return [name for name in _PORTS if recorded(folder / name)]
+
+
+def _tell(options: argparse.Namespace, text: str) -> None:
+    if not options.quiet:
+        print(text, flush=True)

@@ -1,0 +1,156 @@
+"""What the commands of a live stream have in common: how to reach it, and its settings."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spatialstream.pipeline.kafka import Connection
+    from spatialstream.pipeline.live import StreamSettings
+    from spatialstream.store.zookeeper import ZooKeeperStore
+
+__all__ = ["add_broker", "add_job", "add_store", "connection", "say", "session", "settings", "stopping", "store"]
+
+
+def add_broker(parser: argparse.ArgumentParser) -> None:
+    """``--stream``, ``--bootstrap``, ``--kafka-security``."""
+    parser.add_argument("--stream", required=True, metavar="NAME", help="the stream's name; its topics begin with it")
+    parser.add_argument(
+        "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT,...", help="the broker (default %(default)s)"
+    )
+    parser.add_argument(
+        "--kafka-security",
+        type=Path,
+        metavar="FILE",
+        help="lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ...",
+    )
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """``--zookeeper``, ``--zookeeper-credentials``."""
+    parser.add_argument(
+        "--zookeeper", default="127.0.0.1:2181", metavar="HOST:PORT,...", help="ZooKeeper (default %(default)s)"
+    )
+    parser.add_argument(
+        "--zookeeper-credentials", type=Path, metavar="FILE", help="a file with user:password, for digest access"
+    )
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """What the router and the worker are told; both have to be told the same of what is the stream's."""
+    add_broker(parser)
+    add_store(parser)
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="DIR", help="folder of the stream's state, for both jobs"
+    )
+    add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
+    add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
+    add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
+    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help="granularity of retention (5m)")
+    add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
+    shared.add_space(parser)
+    shared.add_terms(parser)
+    add = parser.add_argument_group("the job").add_argument
+    add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
+    add("--master", metavar="URL", help="Spark master (default: this process)")
+    add("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
+    add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between micro-batches (0)")
+    add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
+    add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
+    add("--quiet", action="store_true", help="say nothing but errors")
+
+
+def connection(options: argparse.Namespace) -> Connection:
+    """How to reach the broker."""
+    from spatialstream.pipeline.kafka import Connection, read_properties
+
+    security = {} if options.kafka_security is None else read_properties(options.kafka_security)
+    return Connection(options.bootstrap, security)
+
+
+def store(options: argparse.Namespace) -> ZooKeeperStore:
+    """The routing store."""
+    from spatialstream.store.zookeeper import ZooKeeperStore
+
+    credentials = None
+    if options.zookeeper_credentials is not None:
+        try:
+            text = options.zookeeper_credentials.read_text("utf-8").strip()
+        except OSError as error:
+            raise SettingError("zookeeper-credentials", f"cannot be read: {error.strerror}") from None
+        user, colon, password = text.partition(":")
+        if not colon or not user:
+            raise SettingError("zookeeper-credentials", "the file has to hold user:password")
+        credentials = (user, password)
+    return ZooKeeperStore(options.zookeeper, options.stream, credentials=credentials)
+
+
+def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
+    """The stream's settings."""
+    from spatialstream.pipeline.live import StreamSettings
+
+    result = StreamSettings(
+        options.stream,
+        slots=options.slots,
+        space=options.space,
+        partitions=options.router_partitions,
+        interval=options.interval,
+        retention=options.retention,
+        rule=shared.term_rule(options),
+        **more,
+    )
+    result.validate()
+    return result
+
+
+def session(options: argparse.Namespace) -> SparkSession:
+    """The Spark session of a job."""
+    from spatialstream.pipeline.session import embedded_session
+    from spatialstream.servers.jars import connector_jars
+
+    conf = {}
+    for text in options.conf:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SettingError("conf", f"{text!r} is not KEY=VALUE")
+        conf[key] = value
+    name = f"spatialstream-{options.command}-{options.stream}"
+    return embedded_session(name, options.cores, master=options.master, jars=connector_jars(), conf=conf)
+
+
+def say(options: argparse.Namespace, text: str) -> None:
+    """Tell a person something, unless they want quiet."""
+    if not options.quiet:
+        print(f"spatialstream: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def stopping(options: argparse.Namespace, stop: Any) -> Iterator[None]:
+    """An interrupt or SIGTERM calls ``stop``; a second one ends at once."""
+    received: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        say(options, "finishing what is under way; once more to stop at once")
+        stop()
+
+    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, previous in before.items():
+            signal.signal(each, previous)

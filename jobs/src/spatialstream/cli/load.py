@@ -1,0 +1,155 @@
+"""``spatialstream load``: sends a file or a generated stream to a live stream, and measures its latencies."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spatialstream.cli import live
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "load",
+        help="send a stream to a live stream at a rate, and measure latencies",
+        description="Sends objects and queries from files as they are written (in the order of time, with marks), or, "
+        "with --now, stamped with the day's clock; then it reports the age of results on arrival. Without --objects it "
+        "sends a generated stream.",
+    )
+    live.add_broker(parser)
+    shared.add_space(parser)
+    shared.add_terms(parser)
+    add = parser.add_argument
+    add("--objects", type=Path, metavar="FILE", help="objects to send (default: a generated stream)")
+    add("--queries", type=Path, metavar="FILE", help="queries to send (default with a generated stream: around it)")
+    add("--kind", choices=("social", "uniform", "gaussian", "clusters"), default="clusters", help="generated stream's")
+    add("--standing", type=int, default=1000, metavar="N", help="generated CRQs, registered first (default 1000)")
+    add("--rate", type=float, default=0.0, metavar="R", help="objects a second (default: as fast as can be)")
+    add("--seconds", type=float, default=60.0, metavar="S", help="with --now: how long (default 60)")
+    add("--snapshots", type=float, default=1.0, metavar="R", help="with --now: snapshot queries a second (default 1)")
+    add("--now", action="store_true", help="stamp records with the day's clock and measure latencies")
+    add("--batch", type=shared.count, default=100, metavar="N", help="objects a message (default 100)")
+    add("--seed", type=int, default=0, metavar="N", help="of the generated stream")
+    add("--no-marks", action="store_true", help="send no marks: the router waits for silent partitions")
+    add("--settle", type=float, default=5.0, metavar="S", help="wait until no result has come for so long (5)")
+    add("--json", type=Path, metavar="FILE", help="write the report there too")
+    add("--quiet", action="store_true", help="say nothing but errors")
+    parser.set_defaults(function=_load)
+
+
+def _load(options: argparse.Namespace) -> int:
+    import json
+
+    from spatialstream.generate import object_lines, query_lines
+    from spatialstream.pipeline.kafka import Topics
+    from spatialstream.pipeline.live import StreamSettings
+    from spatialstream.pipeline.load import LoadSettings, Sender, Watch
+    from spatialstream.pipeline.start import read_objects, read_queries
+
+    if options.now and not options.rate:
+        raise SettingError("rate", "--now needs a rate of objects a second")
+    connection, stop = live.connection(options), []
+    topics = connection.admin().list_topics(timeout=30).topics
+    name = Topics(options.stream).objects
+    if name not in topics:
+        raise SettingError("stream", f"the broker has no topic {name}; start the router first")
+    setup = LoadSettings(
+        options.stream,
+        len(topics[name].partitions),
+        options.rate,
+        options.batch,
+        options.now,
+        marks=not options.no_marks,
+    )
+    known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
+    sender = Sender(connection, setup, lambda batch: object_lines(batch, options.space), query_lines)
+    with live.stopping(options, lambda: stop.append(True)):
+        watch = Watch(connection, options.stream)
+        began = time.monotonic()
+        if options.objects is not None:
+            objects = read_objects(options.objects, known)
+            queries = QueryBatch.of([]) if options.queries is None else read_queries(options.queries, known)
+            if options.now:
+                _now(sender, options, iter([objects]), queries, stop)
+            else:
+                sender.replay(objects, queries, lambda: bool(stop))
+        else:
+            batches, queries = _generated(options)
+            _now(sender, options, batches, queries, stop)
+        seconds = time.monotonic() - began
+        live.say(options, f"sent {sender.sent:,} objects and {sender.queries_sent:,} queries in {seconds:.1f} s")
+        watch.settle(options.settle)
+        watch.close()
+    report = {
+        "objects": sender.sent,
+        "queries": sender.queries_sent,
+        "seconds": seconds,
+        "behind_seconds": sender.behind,
+        "rows": watch.latencies.rows,
+        "latency_ms": {
+            kind: {"measured": n, "p50": p50, "p95": p95, "p99": p99}
+            for kind, (n, p50, p95, p99) in watch.latencies.percentiles().items()
+        },
+    }
+    _print(report, options.now)
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=1))
+    return 0
+
+
+def _now(
+    sender: Any, options: argparse.Namespace, objects: Iterator[ObjectBatch], queries: QueryBatch, stop: list[bool]
+) -> None:
+    """Register the standing queries, wait a moment, then send."""
+    from dataclasses import replace
+
+    crq = list(QueryType).index(QueryType.CRQ)
+    now = int(time.time() * 1000)
+    standing = queries.take(np.flatnonzero(queries.code >= crq))
+    year = np.full(len(standing), 365 * 24 * 3_600_000, np.int64)
+    sender.send_queries(replace(standing, t=np.full(len(standing), now, np.int64), duration=year))
+    sender.send_marks(now)
+    sender.flush()
+    snapshots = queries.take(np.flatnonzero(queries.code < crq))
+    sender.live(objects, snapshots, options.snapshots, options.seconds, lambda: bool(stop))
+
+
+def _generated(options: argparse.Namespace) -> tuple[Iterator[ObjectBatch], QueryBatch]:
+    """An endless stream, and queries around it."""
+    from spatialstream.generate import GenerateSettings, object_batches, query_batch
+
+    snapshots = {QueryType.SRQ: 200, QueryType.SKQ: 200, QueryType.STQ: 200} if options.snapshots else {}
+    settings = GenerateSettings(
+        kind=options.kind,
+        objects=200_000,
+        space=options.space,
+        seed=options.seed,
+        queries={QueryType.CRQ: options.standing, **snapshots},
+        duration=60_000,
+    )
+    return (batch for _ in itertools.count() for batch in object_batches(settings)), query_batch(settings)
+
+
+def _print(report: dict[str, Any], now: bool) -> None:
+    rows = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report["rows"].items())) or "none"
+    print(f"objects   {report['objects']:,} in {report['seconds']:.1f} s")
+    print(f"queries   {report['queries']:,}")
+    print(f"results   {rows}")
+    if report["behind_seconds"] > 0.5:
+        print(f"behind    the sender fell behind its rate by up to {report['behind_seconds']:.1f} s")
+    if now:
+        for kind, each in report["latency_ms"].items():
+            print(f"latency   {kind}: p50 {each['p50']:.0f} ms, p95 {each['p95']:.0f} ms, p99 {each['p99']:.0f} ms")

@@ -1,0 +1,60 @@
+"""``spatialstream results``: the results of a live stream, each row once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import live
+from spatialstream.cli import options as shared
+from spatialstream.model.queries import QueryType
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "results",
+        help="print the results of a live stream",
+        description="Prints result rows as JSON Lines as they come, each once: rows that a crash has made the worker "
+        "send again are dropped. Runs until it is interrupted, or as told.",
+    )
+    live.add_broker(parser)
+    add = parser.add_argument
+    add("--query", action="append", default=[], metavar="ID", help="only this query's; may be repeated")
+    add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help="only this type's")
+    add("--new", action="store_true", help="begin with what comes from now on (default: with the oldest)")
+    add("--position", type=Path, metavar="FILE", help="go on where the last use of this file ended")
+    add("--count", type=shared.count, metavar="N", help="end after so many rows")
+    add("--patience", type=shared.duration, metavar="TIME", help="end when nothing has come for so long")
+    add("--quiet", action="store_true", help="say nothing but errors")
+    parser.set_defaults(function=_results)
+
+
+def _results(options: argparse.Namespace) -> int:
+    from spatialstream.pipeline.consume import Results
+
+    stop: list[bool] = []
+    patience = None if options.patience is None else options.patience / 1000
+    results = Results(live.connection(options), options.stream, newest=options.new, position=options.position)
+    queries, types = set(options.query), set(options.type)
+    left = -1 if options.count is None else options.count
+    try:
+        with live.stopping(options, lambda: stop.append(True)):
+            for row in results.rows(lambda: bool(stop), patience):
+                if (queries and row["query"] not in queries) or (types and row["type"] not in types):
+                    continue
+                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+                sys.stdout.flush()
+                left -= 1
+                if left == 0:
+                    break
+    finally:
+        results.close()
+    if results.repeated:
+        live.say(options, f"{results.repeated} repeated messages dropped")
+    return 0

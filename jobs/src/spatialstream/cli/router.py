@@ -1,0 +1,79 @@
+"""``spatialstream router``: the router job of a live stream."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import live
+from spatialstream.cli import options as shared
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "router",
+        help="run the router job of a live stream",
+        description="Reads the topics STREAM.objects and STREAM.queries, and sends blocks to the slots of the worker "
+        "job (STREAM.blocks). Creates the topics and the first routing version if they are missing. Runs until it is "
+        "interrupted; killed, the same command goes on without loss.",
+    )
+    live.add_job(parser)
+    add = parser.add_argument_group("the router").add_argument
+    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first QT-tree (default 64)")
+    add("--history", type=Path, metavar="FILE", help="objects from which the first QT-tree is made (default: none)")
+    add("--history-queries", type=Path, metavar="FILE", help="queries from which it is made")
+    add("--object-partitions", type=shared.count, default=2, metavar="N", help="of STREAM.objects, when it is created")
+    add("--replicas", type=shared.count, default=1, metavar="N", help="of topics that are created (default 1)")
+    add("--idle", type=shared.duration, default=500, metavar="TIME", help="when silent partitions are left out (500ms)")
+    add("--disorder", type=shared.duration, default=0, metavar="TIME", help="how far out of order records may be (0)")
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch, about (default 250000)")
+    add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help="longer records are rejected (1 MiB)")
+    parser.set_defaults(function=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from spatialstream.pipeline.jobs import RouterJob
+    from spatialstream.pipeline.kafka import Topics
+    from spatialstream.pipeline.kernels import compile_kernels
+    from spatialstream.pipeline.metrics import RouterMetrics, serve
+    from spatialstream.pipeline.start import ensure_first_version, locked
+
+    settings = live.settings(
+        options,
+        idle=options.idle,
+        disorder=options.disorder,
+        epoch_records=options.epoch,
+        longest=options.longest,
+    )
+    connection, checkpoint = live.connection(options), options.checkpoint.absolute()
+    with locked(checkpoint, "router"), live.store(options) as store:
+        settings.claim(checkpoint)
+        counts = Topics(options.stream).ensure(connection, settings.slots, options.object_partitions, options.replicas)
+        compile_kernels()
+        ensure_first_version(store, checkpoint, settings, options.leaves, options.history, options.history_queries)
+        metrics = RouterMetrics(settings, counts)
+        serve(metrics.registry, options.metrics_address, options.metrics_port)
+        session = live.session(options)
+        job = RouterJob(
+            session,
+            connection,
+            settings,
+            checkpoint,
+            store,
+            pause=options.pause,
+            observe=metrics.observe,
+            report=lambda text: live.say(options, text),
+            running=metrics.running.set,
+            counts=counts,
+        )
+        try:
+            with live.stopping(options, job.stop):
+                live.say(options, f"{options.command} of {options.stream}: running")
+                job.run()
+        finally:
+            session.stop()
+    return 0

@@ -1,0 +1,468 @@
+"""Splitting and merging leaves of a live QT-tree, without its objects (SSTD, section 5.3).
+
+A :class:`TreeEditor` takes a tree apart, splits leaves and merges four sibling leaves into one as often as asked, and
+makes the new tree. For each new leaf it keeps from which old leaves it comes and with which shares of their objects and
+continuous queries, so that counts can be carried over. Both are estimates from J: what the parts will really hold is
+measured once the new tree is in use.
+
+Nodes keep their numbers, and textual nodes what was frozen into them: wherever nothing was split or merged, the new
+tree routes exactly as the old one did.
+
+Cost: O(nodes) to take apart and put together; O(log of the tree's size + words of the cell) for an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.index.base import Leaves
+from spatialstream.index.construction import DEEPEST, KEYWORDS
+from spatialstream.index.coverage import Path, TreeLists, path_coverage
+from spatialstream.index.qttree import LEAF, SPATIAL, TEXTUAL, Nodes, QTTree, TextualNodes
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.wordlists import TextualSplit, split_words
+from spatialstream.model.hashing import Table, find_all, make_table
+
+__all__ = ["Adjusted", "Origins", "TreeEditor", "merge", "mergeable", "split"]
+
+_FIRST_CONTINUOUS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origins:
+    """From which old leaves each new leaf comes; m pairs, ascending by (leaf, source).
+
+    Attributes:
+        leaf: int32[m], the new leaf.
+        source: int32[m], an old leaf that it has objects or queries from.
+        objects: float64[m], the part of the old leaf's objects that the new leaf gets; over the new leaves they add up
+            to 1 for each old one.
+        queries: float64[m], what the new leaf gets of the old leaf's continuous queries. One query can concern several
+            leaves, so these need not add up to 1.
+        leaves: number of new leaves.
+    """
+
+    leaf: npt.NDArray[np.int32]
+    source: npt.NDArray[np.int32]
+    objects: npt.NDArray[np.float64]
+    queries: npt.NDArray[np.float64]
+    leaves: int
+
+    @classmethod
+    def same(cls, leaves: int) -> Origins:
+        """Every leaf stays what it is."""
+        each = np.arange(leaves, dtype=np.int32)
+        return cls(each, each, np.ones(leaves), np.ones(leaves), leaves)
+
+    def carry_objects(self, old: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """A count of objects by old leaf as one by new leaf; the total stays."""
+        return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
+
+    def carry_queries(self, old: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """A count of continuous queries by old leaf as one by new leaf."""
+        return np.bincount(self.leaf, self.queries * old[self.source], self.leaves).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjusted:
+    """A tree after an adjustment. Its leaves' figures are those of the old ones, carried over by the objects' shares.
+
+    Attributes:
+        tree: the new tree.
+        origins: where its leaves come from.
+    """
+
+    tree: QTTree
+    origins: Origins
+
+
+_Sources = dict[int, tuple[float, float]]
+"""Old leaf -> parts of its objects and of its continuous queries."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leaf:
+    """A leaf, with the cell of J that covers it and the keyword lists above it."""
+
+    cell: int
+    path: Path
+    sources: _Sources
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _quarter(box: _Box, child: int) -> _Box:
+    west, south, east, north = box
+    x, y = 0.5 * (west + east), 0.5 * (south + north)
+    return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
+
+
+def _within(inner: _Box, outer: _Box) -> bool:
+    return inner[0] >= outer[0] and inner[1] >= outer[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
+
+
+class TreeEditor:
+    """A QT-tree while it is being adjusted. Nodes are named by their numbers in the tree.
+
+    Args:
+        tree: the tree; it stays as it is.
+        statistics: J, of the same space.
+    """
+
+    def __init__(self, tree: QTTree, statistics: Statistics) -> None:
+        self.tree = tree
+        self.statistics = statistics
+        self._kind: list[int] = tree.nodes.kind.tolist()
+        self._first: list[int] = tree.nodes.child.tolist()
+        self._box: list[_Box] = [(w, s, e, n) for w, s, e, n in tree.nodes.box.tolist()]
+        self._parent, self._depth = [-1] * len(self._kind), [0] * len(self._kind)
+        self._row: list[int] = tree.nodes.row.tolist()
+        self._made: dict[int, TextualSplit] = {}
+        self.leaves: dict[int, _Leaf] = {}
+        self._take_apart()
+
+    def _take_apart(self) -> None:
+        """Find parents, depths and gaps, and what the cost model wants to know of the leaves."""
+        cells = self.statistics.cells_of(self.tree.leaves.box).tolist()
+        lists = TreeLists(self.tree, self.statistics)
+        paths = [lists.along(path) for path in self.tree.textual_paths()]
+        gaps = set(range(1, len(self._kind), 4))
+        for node in self._walk():
+            if self._kind[node] == LEAF:
+                leaf = int(self.tree.nodes.leaf[node])
+                self.leaves[node] = _Leaf(cells[leaf], paths[leaf], {leaf: (1.0, 1.0)})
+            else:
+                first = self._first[node]
+                gaps.discard(first)
+                for each in range(first, first + 4):
+                    self._parent[each], self._depth[each] = node, self._depth[node] + 1
+        self._gaps = sorted(gaps, reverse=True)
+
+    def _walk(self) -> list[int]:
+        """The nodes that the root leads to, depth first."""
+        stack, found = [0], []
+        while stack:
+            node = stack.pop()
+            found.append(node)
+            if self._kind[node] != LEAF:
+                stack.extend(range(self._first[node] + 3, self._first[node] - 1, -1))
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- questions
+
+    def children(self, node: int) -> range:
+        """The four children of a node that is no leaf."""
+        return range(self._first[node], self._first[node] + 4)
+
+    def parent(self, node: int) -> int:
+        """The parent of a node; -1 for the root."""
+        return self._parent[node]
+
+    def box(self, node: int) -> tuple[float, float, float, float]:
+        """(west, south, east, north)."""
+        return self._box[node]
+
+    def leaf_order(self) -> list[int]:
+        """The leaves' nodes, depth first, as they will be numbered."""
+        return [node for node in self._walk() if self._kind[node] == LEAF]
+
+    def can_split(self, node: int) -> bool:
+        """Whether a leaf is not yet as deep as leaves may be."""
+        return self._depth[node] < DEEPEST
+
+    def can_merge(self, node: int) -> bool:
+        """Whether a node has four children that are leaves."""
+        return self._kind[node] != LEAF and all(child in self.leaves for child in self.children(node))
+
+    def mergeable(self) -> list[int]:
+        """All nodes whose four children are leaves."""
+        return sorted({self._parent[leaf] for leaf in self.leaves if leaf and self.can_merge(self._parent[leaf])})
+
+    def loads(
+        self, nodes: Sequence[int], objects: npt.NDArray[np.float64], rate: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Eqn 2 of leaves, and of what nodes would be as leaves once they are merged: float64[len(nodes)].
+
+        Args:
+            nodes: leaves, and nodes that :meth:`can_merge`.
+            objects: float64[old leaves], abs(O) of each leaf of the old tree.
+            rate: float64[old leaves], E_P, arrivals in a ms.
+        """
+        leaves = [self.leaves[node] if node in self.leaves else self._merged(node) for node in nodes]
+        cells = np.array([leaf.cell for leaf in leaves], np.int64)
+        h = np.array([path_coverage(self.statistics, leaf.cell, leaf.path) for leaf in leaves])
+        held = np.array([sum(share[0] * objects[i] for i, share in leaf.sources.items()) for leaf in leaves])
+        arriving = np.array([sum(share[0] * rate[i] for i, share in leaf.sources.items()) for leaf in leaves])
+        return self.statistics.workloads(cells, held, arriving, h.reshape(-1, 2))
+
+    # ------------------------------------------------------------------------------------------------------ operations
+
+    def split(self, node: int, kind: int) -> range:
+        """Split a leaf; returns its children.
+
+        Space: quarters, with the shares of objects that J counted in them (equal ones where J counted nothing, or is
+        not that deep) and the shares of continuous queries that reached them. Text: four keyword lists, see
+        :func:`spatialstream.index.wordlists.split_words`; every share has all the continuous queries.
+
+        Args:
+            node: the leaf's node.
+            kind: SPATIAL or TEXTUAL.
+        """
+        leaf = self.leaves.pop(node)
+        self._kind[node], first = kind, self._quad(node)
+        self._first[node] = first
+        parts = self._split_by_text(node, leaf) if kind == TEXTUAL else self._split_by_space(node, leaf)
+        for child, part in enumerate(parts):
+            self._box[first + child] = _quarter(self._box[node], child) if kind == SPATIAL else self._box[node]
+            self.leaves[first + child] = part
+        return self.children(node)
+
+    def merge(self, node: int) -> None:
+        """Make a node whose four children are leaves a leaf (it has to be one that :meth:`can_merge`)."""
+        leaf = self._merged(node)
+        for child in self.children(node):
+            del self.leaves[child]
+            self._kind[child] = LEAF
+        self._gaps.append(self._first[node])
+        self._kind[node], self._first[node] = LEAF, -1
+        self._made.pop(node, None)
+        self.leaves[node] = leaf
+
+    def _quad(self, parent: int) -> int:
+        """Four nodes below ``parent``: from a gap, or new ones."""
+        if self._gaps:
+            first = self._gaps.pop()
+        else:
+            first = len(self._kind)
+            for column, value in ((self._kind, LEAF), (self._first, -1), (self._parent, -1), (self._depth, 0)):
+                column.extend([value] * 4)
+            self._box.extend([self._box[parent]] * 4)
+        for each in range(first, first + 4):
+            self._kind[each], self._first[each] = LEAF, -1
+            self._parent[each], self._depth[each] = parent, self._depth[parent] + 1
+        return first
+
+    def _split_by_space(self, node: int, leaf: _Leaf) -> list[_Leaf]:
+        boxes = [_quarter(self._box[node], child) for child in range(4)]
+        cells = self.statistics.cells_of(np.array(boxes))
+        counts = self.statistics.objects[cells]
+        share = (counts / counts.sum() if counts.sum() > 0.0 else np.full(4, 0.25)).tolist()
+        reached = [self._continuous(cell) for cell in cells.tolist()]
+        whole = self._continuous(leaf.cell)
+        asked = [min(1.0, each / whole) if whole > 0.0 else 1.0 for each in reached]
+        parts: list[_Sources] = [{} for _ in range(4)]
+        for source, (objects, queries) in leaf.sources.items():
+            inside = self._quarter_of(source, boxes) if len(leaf.sources) > 1 else -1
+            for child in range(4):
+                if inside < 0:
+                    parts[child][source] = (objects * share[child], queries * asked[child])
+                elif inside == child:
+                    parts[child][source] = (objects, queries)
+        return [_Leaf(int(cells[child]), leaf.path, parts[child]) for child in range(4)]
+
+    def _quarter_of(self, source: int, boxes: list[_Box]) -> int:
+        """The quarter that an old leaf lies in, if it was merged and lies in one; -1 otherwise."""
+        west, south, east, north = self.tree.leaves.box[source].tolist()
+        return next((i for i, box in enumerate(boxes) if _within((west, south, east, north), box)), -1)
+
+    def _continuous(self, cell: int) -> float:
+        """How many continuous queries reached a cell."""
+        return float(self.statistics.reached[_FIRST_CONTINUOUS:, cell].sum())
+
+    def _split_by_text(self, node: int, leaf: _Leaf) -> list[_Leaf]:
+        made = self._made[node] = split_words(self.statistics, leaf.cell, leaf.path)
+        return [
+            replace(leaf, path=(*leaf.path, (made.lists, child)), sources=_scaled(leaf.sources, share, 1.0))
+            for child, share in enumerate(made.share.tolist())
+        ]
+
+    def _merged(self, node: int) -> _Leaf:
+        """What a node is once its children are merged.
+
+        Textual shares of one cell have the same queries, so a quarter of each counts. Quarters of a cell have some in
+        common: J says how many queries reach the whole, and how many each quarter.
+        """
+        parts = [self.leaves[child] for child in self.children(node)]
+        cell = int(self.statistics.cells_of(np.array([self._box[node]]))[0])
+        keep = 0.25
+        if self._kind[node] == SPATIAL:
+            reached = sum(self._continuous(part.cell) for part in parts)
+            keep = min(1.0, self._continuous(cell) / reached) if reached > 0.0 else 1.0
+        sources: _Sources = {}
+        for part in parts:
+            for source, (objects, queries) in _scaled(part.sources, 1.0, keep).items():
+                before = sources.get(source, (0.0, 0.0))
+                sources[source] = (before[0] + objects, min(1.0, before[1] + queries))
+        path = parts[0].path
+        return _Leaf(cell, path[:-1] if self._kind[node] == TEXTUAL else path, sources)
+
+    # ---------------------------------------------------------------------------------------------------- the new tree
+
+    def finish(self) -> Adjusted:
+        """The tree as it is now, with its leaves numbered depth first."""
+        order = self._walk()
+        numbers = [node for node in order if self._kind[node] == LEAF]
+        textual = [node for node in order if self._kind[node] == TEXTUAL]
+        n = len(self._kind)
+        leaf, row = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        leaf[numbers] = np.arange(len(numbers))
+        row[textual] = np.arange(len(textual))
+        nodes = Nodes(
+            np.array(self._kind, np.int8), np.array(self._first, np.int32), leaf, row, np.array(self._box).reshape(n, 4)
+        )
+        pairs = [
+            (i, source, *shares)
+            for i, node in enumerate(numbers)
+            for source, shares in sorted(self.leaves[node].sources.items())
+        ]
+        leaves, sources, objects, queries = (np.array(column) for column in zip(*pairs, strict=True))
+        origins = Origins(leaves.astype(np.int32), sources.astype(np.int32), objects, queries, len(numbers))
+        old = self.tree.leaves
+        found = Leaves(
+            np.ascontiguousarray(nodes.box[numbers]),
+            np.array([len(self.leaves[node].path) > 0 for node in numbers], np.bool_),
+            origins.carry_objects(old.objects),
+            origins.carry_objects(old.load),
+        )
+        texts, table = _textual_nodes(self.tree, self.statistics, [self._text(node) for node in textual])
+        return Adjusted(QTTree(self.tree.space, nodes, texts, table, found), origins)
+
+    def _text(self, node: int) -> TextualSplit | int:
+        """A textual node that was made here, or the row of one that the old tree has."""
+        made = self._made.get(node)
+        return self._row[node] if made is None else made
+
+
+def _scaled(sources: _Sources, objects: float, queries: float) -> _Sources:
+    return {source: (objects * share[0], queries * share[1]) for source, share in sources.items()}
+
+
+# ------------------------------------------------------------------------------------------------------- textual nodes
+
+
+def _textual_nodes(
+    tree: QTTree, statistics: Statistics, nodes: Sequence[TextualSplit | int]
+) -> tuple[TextualNodes, Table]:
+    """The rows of textual nodes, old and new, over a dictionary of the words that they use."""
+    kept = np.array([node for node in nodes if isinstance(node, int)], np.int64)
+    made = [node for node in nodes if not isinstance(node, int)]
+    is_new = np.array([not isinstance(node, int) for node in nodes], np.bool_)
+    words, columns = _dictionary(tree, statistics, made)
+    old = tree.texts
+    before = old.mask.shape[1]
+    cells, old_cell = np.unique(old.cell[kept], return_inverse=True)
+    mask = np.zeros((len(nodes), len(words)), np.uint8)
+    chance = np.zeros((len(cells) + len(made), len(words), 2), np.uint32)
+    mask[~is_new, :before] = old.mask[kept]
+    chance[: len(cells), :before] = old.chance[cells]
+    for i, (row, node, (column, listed)) in enumerate(zip(np.flatnonzero(is_new), made, columns, strict=True)):
+        mask[row, column] = node.lists.bits[listed]
+        chance[len(cells) + i, column] = node.chance
+    cell = np.empty(len(nodes), np.int32)
+    cell[~is_new], cell[is_new] = old_cell, len(cells) + np.arange(len(made))
+    longest = max([old.lengths.shape[2]] + [node.lengths.shape[1] for node in made])
+    used = np.flatnonzero(chance.any(axis=(0, 2)))
+    texts = TextualNodes(
+        np.ascontiguousarray(mask[:, used]),
+        cell,
+        np.ascontiguousarray(chance[:, used]),
+        _rows(is_new, old.objects[kept], [np.ones(4)] * len(made)),
+        _rows(is_new, old.mass[kept], [node.mass for node in made]),
+        _rows(is_new, old.weight[kept], [node.weight for node in made]),
+        _rows(is_new, _wide(old.lengths[kept], longest), [_wide(node.lengths, longest) for node in made]),
+    )
+    return texts, make_table(np.ascontiguousarray(words[used]))
+
+
+def _rows(is_new: npt.NDArray[np.bool_], old: npt.NDArray[Any], made: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Rows of the old tree and new ones as one array, in the order of the nodes."""
+    result = np.empty((len(is_new), *old.shape[1:]), old.dtype)
+    result[~is_new] = old
+    if made:
+        result[is_new] = made
+    return result
+
+
+def _wide(lengths: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.float64]:
+    """Distributions over 0, 1, ..., with zeros up to ``width`` of them."""
+    return np.pad(lengths, [(0, 0)] * (lengths.ndim - 1) + [(0, width - lengths.shape[-1])])
+
+
+def _dictionary(
+    tree: QTTree, statistics: Statistics, made: Sequence[TextualSplit]
+) -> tuple[npt.NDArray[np.uint64], list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]]:
+    """The old dictionary and the words of new textual nodes, those with the most weight if there are too many.
+
+    Returns:
+        The hashes, and for each new node the columns of its words that are in the dictionary, and which ones are:
+        bool[g].
+    """
+    importance = np.zeros(len(statistics.terms))
+    for node in made:
+        importance[node.lists.term] += node.chance.sum()
+    old = tree.dictionary
+    unknown = np.flatnonzero((importance > 0.0) & (find_all(tree.table, statistics.terms) < 0))
+    room = max(KEYWORDS - len(old), 0)
+    added = unknown[np.lexsort((unknown, -importance[unknown]))[:room]]
+    words = np.concatenate([old, statistics.terms[added]])
+    column = find_all(make_table(words), statistics.terms)
+    columns = []
+    for node in made:
+        found = column[node.lists.term]
+        columns.append((found[found >= 0], found >= 0))
+    return words, columns
+
+
+# ------------------------------------------------------------------------------------------------------- one at a time
+
+
+def split(tree: QTTree, leaf: int, statistics: Statistics, kind: int) -> Adjusted:
+    """Split one leaf, see :meth:`TreeEditor.split`.
+
+    Args:
+        tree: the tree.
+        leaf: the leaf's number.
+        statistics: J.
+        kind: SPATIAL or TEXTUAL.
+
+    Raises:
+        ValueError: the leaf is as deep as leaves may be.
+    """
+    editor = TreeEditor(tree, statistics)
+    node = int(tree.leaf_nodes()[leaf])
+    if not editor.can_split(node):
+        raise ValueError(f"leaf {leaf} is at depth {DEEPEST}, where no leaf is split")
+    editor.split(node, kind)
+    return editor.finish()
+
+
+def mergeable(tree: QTTree) -> npt.NDArray[np.int64]:
+    """The nodes whose four children are leaves, ascending, int64[m]."""
+    inner = np.flatnonzero(tree.nodes.child >= 0)
+    children = tree.nodes.child[inner][:, np.newaxis] + np.arange(4)
+    result: npt.NDArray[np.int64] = inner[(tree.nodes.kind[children] == LEAF).all(axis=1)]
+    return result
+
+
+def merge(tree: QTTree, node: int, statistics: Statistics) -> Adjusted:
+    """Make one leaf of the four below a node, see :meth:`TreeEditor.merge`.
+
+    Args:
+        tree: the tree.
+        node: a node whose four children are leaves, see :func:`mergeable`.
+        statistics: J.
+
+    Raises:
+        ValueError: the node is no such node.
+    """
+    editor = TreeEditor(tree, statistics)
+    if not editor.can_merge(node):
+        raise ValueError(f"node {node} does not have four leaves as its children")
+    editor.merge(node)
+    return editor.finish()

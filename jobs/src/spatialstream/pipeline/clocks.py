@@ -1,0 +1,90 @@
+"""The stream's clock: up to which timestamp everything has come, when input arrives through many topic partitions.
+
+Records of one partition are taken to be in time order; between partitions nothing is known. A partition's *clock* is
+the largest timestamp that it has given. Everything up to the smallest clock has come, except that more records of that
+very ms may follow. Epochs end there, and what is later waits; so the order of the stream is that of time, whatever the
+order in which topics are read, and the answers are those of a single ordered input.
+
+A partition that has been silent for a while would hold the others back for ever. It is left out after ``idle`` ms,
+until it gives something again. What it gives then may be earlier than the end of an epoch: such a record is *late*, and
+counts from when it comes. A producer that sends marks (``{"clock": t}``: nothing earlier than t follows in this
+partition) keeps its partitions' clocks going without records.
+
+Pure: the time of day is an argument. What has been decided is written down before an epoch runs, so a replay decides
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["NEVER", "Clock", "Clocks"]
+
+NEVER = -(2**62)
+"""Before every timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One partition.
+
+    Attributes:
+        t: the largest timestamp or mark that it has given, ms.
+        heard: when it last gave anything, ms of the day's clock.
+    """
+
+    t: int
+    heard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """All partitions.
+
+    Attributes:
+        upto: the end of the last epoch; never goes back.
+        partitions: each by its name, such as ``"objects/0"``.
+    """
+
+    upto: int = NEVER
+    partitions: Mapping[str, Clock] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, names: list[str], now: int) -> Clocks:
+        """Clocks of partitions that have not given anything yet."""
+        return cls(NEVER, {name: Clock(NEVER, now) for name in names})
+
+    def heard(self, given: Mapping[str, int], now: int) -> Clocks:
+        """The clocks after partitions have given records or marks with these largest timestamps."""
+        partitions = dict(self.partitions)
+        for name, t in given.items():
+            before = partitions.get(name)
+            partitions[name] = Clock(t if before is None else max(before.t, t), now)
+        return Clocks(self.upto, partitions)
+
+    def watermark(self, now: int, idle: int) -> int:
+        """Up to which timestamp an epoch may reach now.
+
+        Args:
+            now: ms of the day's clock.
+            idle: ms after which a silent partition is left out.
+        """
+        active = [clock.t for clock in self.partitions.values() if now - clock.heard < idle]
+        latest = max((clock.t for clock in self.partitions.values()), default=NEVER)
+        return max(self.upto, min(active) - 1 if active else latest)
+
+    def at(self, upto: int) -> Clocks:
+        """The clocks after an epoch that reaches up to ``upto``."""
+        return Clocks(max(self.upto, upto), self.partitions)
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON-able."""
+        partitions = {name: [clock.t, clock.heard] for name, clock in sorted(self.partitions.items())}
+        return {"upto": self.upto, "partitions": partitions}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Clocks:
+        """What :meth:`to_record` gave."""
+        return cls(record["upto"], {name: Clock(*clock) for name, clock in record["partitions"].items()})

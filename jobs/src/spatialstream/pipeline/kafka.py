@@ -1,0 +1,292 @@
+"""The broker: how to reach it, and the topics of a stream.
+
+Administration, announcements and the command line use confluent-kafka (librdkafka); the data goes through Spark's own
+connector (the Java client). Both are configured from one set of properties, in librdkafka's names. They are read from a
+file, never from the command line, and are not shown: a list of processes or a log has no secrets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from spatialstream.model.errors import SettingError, Unavailable
+
+__all__ = ["LARGEST_MESSAGE", "Connection", "Topics", "read_properties"]
+
+LARGEST_MESSAGE = 16 << 20
+"""Bytes of the largest message that the topics take."""
+
+_TIMEOUT = 30.0
+_DAY = 24 * 3_600_000
+
+_JAVA_NAMES = {
+    "security.protocol": "security.protocol",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+}
+_LOGINS = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_KNOWN = {
+    *_JAVA_NAMES,
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
+
+    Raises:
+        SettingError: the file cannot be read, or a line is not one of the properties that are known.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
+    properties = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or name not in _KNOWN:
+            known = ", ".join(sorted(_KNOWN))
+            raise SettingError("kafka-security", f"{path} line {number} is not name=value with a name of: {known}")
+        properties[name] = value
+    return properties
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the broker.
+
+    Attributes:
+        bootstrap: ``host:port,...``.
+        security: properties in librdkafka's names; never shown.
+    """
+
+    bootstrap: str
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """The configuration of a librdkafka client."""
+        return {"bootstrap.servers": self.bootstrap, **self.security, **more}
+
+    def options(self) -> dict[str, str]:
+        """The options of Spark's connector.
+
+        Raises:
+            SettingError: a mechanism that is not known, or a file of keys that cannot be read.
+        """
+        options = {"kafka.bootstrap.servers": self.bootstrap}
+        for name, value in self.security.items():
+            if name in _JAVA_NAMES:
+                options[f"kafka.{_JAVA_NAMES[name]}"] = value
+        if "sasl.username" in self.security:
+            options["kafka.sasl.jaas.config"] = self._login()
+        if ca := self.security.get("ssl.ca.location"):
+            options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _text(ca)}
+        if key := self.security.get("ssl.key.location"):
+            options |= {
+                "kafka.ssl.keystore.type": "PEM",
+                "kafka.ssl.keystore.key": _text(key),
+                "kafka.ssl.keystore.certificate.chain": _text(self.security.get("ssl.certificate.location", "")),
+            }
+            if password := self.security.get("ssl.key.password"):
+                options["kafka.ssl.key.password"] = password
+        return options
+
+    def _login(self) -> str:
+        mechanism = self.security.get("sasl.mechanism", self.security.get("sasl.mechanisms", "PLAIN")).upper()
+        if mechanism not in _LOGINS:
+            raise SettingError("sasl.mechanism", f"{mechanism!r} is not one of {', '.join(_LOGINS)}")
+        user, password = (json.dumps(self.security.get(f"sasl.{name}", "")) for name in ("username", "password"))
+        return f"{_LOGINS[mechanism]} required username={user} password={password};"
+
+    def admin(self) -> AdminClient:
+        """A client for administration."""
+        return AdminClient(self.client())
+
+    def producer(self, **more: Any) -> Producer:
+        """A producer that waits for all replicas and does not repeat messages."""
+        return Producer(
+            self.client(**({"enable.idempotence": True, "message.max.bytes": LARGEST_MESSAGE, "linger.ms": 5} | more))
+        )
+
+    def consumer(self, group: str, **more: Any) -> Consumer:
+        """A consumer that commits only when told to."""
+        defaults = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": LARGEST_MESSAGE,
+            "fetch.wait.max.ms": 50,
+        }
+        return Consumer(self.client(**(defaults | more)))
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of a stream.
+
+    Attributes:
+        stream: its name, with which the topics' names begin.
+    """
+
+    stream: str
+
+    def _name(self, kind: str) -> str:
+        return f"{self.stream}.{kind}"
+
+    @property
+    def objects(self) -> str:
+        """Objects, one or many to a message."""
+        return self._name("objects")
+
+    @property
+    def queries(self) -> str:
+        """Queries and cancellations."""
+        return self._name("queries")
+
+    @property
+    def results(self) -> str:
+        """Result rows; see :mod:`spatialstream.pipeline.delivery`."""
+        return self._name("results")
+
+    @property
+    def rejected(self) -> str:
+        """Dead letters."""
+        return self._name("rejected")
+
+    @property
+    def blocks(self) -> str:
+        """Blocks for the slots, one partition each."""
+        return self._name("blocks")
+
+    @property
+    def epochs(self) -> str:
+        """Announcements of epochs, one partition."""
+        return self._name("epochs")
+
+    @property
+    def control(self) -> str:
+        """What wakes the router when there is no input, one partition."""
+        return self._name("control")
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What the router reads: topic -> kind."""
+        return {self.objects: "objects", self.queries: "queries", self.control: "control"}
+
+    def wanted(self, slots: int, objects: int, replicas: int) -> list[NewTopic]:
+        """The topics as they are created.
+
+        Args:
+            slots: worker slots.
+            objects: partitions of the objects.
+            replicas: copies of each partition.
+        """
+        large = {"max.message.bytes": str(LARGEST_MESSAGE)}
+        passing = large | {"retention.ms": str(_DAY)}
+        return [
+            NewTopic(self.objects, objects, replicas, config=large),
+            NewTopic(self.queries, 1, replicas, config=large),
+            NewTopic(self.results, 1, replicas, config=large),
+            NewTopic(self.rejected, 1, replicas, config=large),
+            NewTopic(self.blocks, slots, replicas, config=passing),
+            NewTopic(self.epochs, 1, replicas, config={"retention.ms": str(_DAY)}),
+            NewTopic(self.control, 1, replicas, config={"retention.ms": "600000"}),
+        ]
+
+    def ensure(self, connection: Connection, slots: int, objects: int = 2, replicas: int = 1) -> dict[str, int]:
+        """Create the topics that are missing, and check the others.
+
+        Returns:
+            The number of partitions of each topic.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+            SettingError: a topic is not as the stream needs it.
+        """
+        admin = connection.admin()
+        try:
+            present = admin.list_topics(timeout=_TIMEOUT).topics
+            missing = [topic for topic in self.wanted(slots, objects, replicas) if topic.topic not in present]
+            for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
+                try:
+                    created.result(_TIMEOUT)
+                except KafkaException as error:
+                    if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
+                        raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
+            present = admin.list_topics(timeout=_TIMEOUT).topics
+        except KafkaException as error:
+            raise Unavailable(f"the broker at {connection.bootstrap} cannot be reached: {_words(error)}") from None
+        counts = {topic.topic: len(present[topic.topic].partitions) for topic in self.wanted(slots, objects, replicas)}
+        for topic, count in ((self.blocks, slots), (self.epochs, 1)):
+            if counts[topic] != count:
+                raise SettingError(
+                    "topics", f"{topic} has {counts[topic]} partitions and needs {count}; remove it, it is made anew"
+                )
+        self._check_sizes(admin)
+        return counts
+
+    def _check_sizes(self, admin: AdminClient) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, self.blocks)
+        settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+        size = int(settings["max.message.bytes"].value)
+        if size < LARGEST_MESSAGE:
+            raise SettingError(
+                "topics", f"{self.blocks} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
+            )
+
+    def remove(self, connection: Connection) -> None:
+        """Delete all topics of the stream that exist."""
+        admin = connection.admin()
+        present = admin.list_topics(timeout=_TIMEOUT).topics
+        names = [topic.topic for topic in self.wanted(1, 1, 1) if topic.topic in present]
+        for deleted in admin.delete_topics(names).values() if names else ():
+            deleted.result(_TIMEOUT)
+
+
+def ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
+    """The offset after the last message of each partition.
+
+    Raises:
+        Unavailable: the broker did not answer.
+    """
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+    try:
+        answers = {
+            place.partition: answer.result(_TIMEOUT).offset for place, answer in admin.list_offsets(asked).items()
+        }
+    except KafkaException as error:
+        raise Unavailable(f"the broker does not tell the offsets of {topic}: {_words(error)}") from None
+    return [answers[partition] for partition in range(partitions)]
+
+
+def _words(error: KafkaException) -> str:
+    return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)

@@ -1,0 +1,300 @@
+"""Sends a stream to the broker at a given rate, and measures how long results take.
+
+Two ways to send:
+
+- *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
+  are those of the files.
+- *Now*: objects and queries are stamped with the day's clock when they are sent. A result row carries the timestamp of
+  the object or the query that made it, so its age when it arrives is the latency, from production to result.
+
+Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
+that none of them holds the others back.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Producer
+
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.pipeline.consume import Results
+from spatialstream.pipeline.ingest import CLOCK, mark
+from spatialstream.pipeline.kafka import Connection, Topics
+
+__all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
+
+_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How to send.
+
+    Attributes:
+        stream: its name.
+        partitions: of the objects' topic.
+        rate: objects a second; 0 sends as fast as the broker takes them.
+        objects_per_message: at most.
+        now: stamp records with the day's clock.
+        tick: seconds between two sendings.
+        marks: send marks; without them the router waits for silent partitions.
+    """
+
+    stream: str
+    partitions: int
+    rate: float = 0.0
+    objects_per_message: int = 100
+    now: bool = False
+    tick: float = 0.05
+    marks: bool = True
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Ages of result rows on arrival, ms: of the first and last row of each message, and of every snapshot row seen.
+
+    Attributes:
+        since: rows of earlier timestamps are not counted.
+    """
+
+    since: int = 0
+    ages: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def take(self, value: bytes, now: float) -> None:
+        """A message of results has arrived."""
+        lines = value.split(b"\n")
+        first = _ROW.search(lines[0])
+        if first is None:
+            return
+        kind = first[1].decode()
+        for each in QueryType:
+            if count := value.count(b'"type": "%s", "t": ' % each.value.encode()):
+                self.rows[each.value] = self.rows.get(each.value, 0) + count
+        for line in lines if len(lines) <= 3 or kind != "CRQ" else (lines[0], lines[-1]):
+            row = _ROW.search(line)
+            if row is not None and int(row[2]) >= self.since:
+                self.ages.setdefault(row[1].decode(), []).append(now - int(row[2]))
+
+    def percentiles(self) -> dict[str, tuple[int, float, float, float]]:
+        """For each type of query: rows measured, p50, p95, p99 in ms."""
+        result = {}
+        for kind, ages in sorted(self.ages.items()):
+            p50, p95, p99 = np.percentile(np.array(ages), [50, 95, 99])
+            result[kind] = len(ages), float(p50), float(p95), float(p99)
+        return result
+
+
+class Sender:
+    """Sends a stream.
+
+    Args:
+        connection: how to reach the broker.
+        settings: how to send.
+        object_lines: objects as JSON Lines.
+        query_lines: queries as JSON Lines.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: LoadSettings,
+        object_lines: Callable[[ObjectBatch], Any],
+        query_lines: Callable[[QueryBatch], Any],
+    ) -> None:
+        self.settings = settings
+        self.sent = 0
+        self.queries_sent = 0
+        self.behind = 0.0
+        self._topics = Topics(settings.stream)
+        self._object_lines, self._query_lines = object_lines, query_lines
+        self._producer: Producer = connection.producer(
+            **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
+        )
+        self._turn = 0
+        self._failed: list[str] = []
+
+    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=self._delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+                continue
+            self._producer.poll(0)
+            return
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(str(error))
+
+    def send_objects(self, objects: ObjectBatch) -> None:
+        """Send objects, in their order."""
+        if not len(objects):
+            return
+        text = bytes(self._object_lines(objects))
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        step = self.settings.objects_per_message
+        first = 0
+        for last in [*ends[step - 1 : -1 : step].tolist(), int(ends[-1])]:
+            self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last])
+            self._turn += 1
+            first = last + 1
+        self.sent += len(objects)
+
+    def send_queries(self, queries: QueryBatch) -> None:
+        """Send queries, in their order; many to a message where there are many."""
+        if not len(queries):
+            return
+        lines = bytes(self._query_lines(queries)).split(b"\n")[:-1]
+        for first in range(0, len(lines), 1000):
+            self._produce(self._topics.queries, 0, b"\n".join(lines[first : first + 1000]))
+        self.queries_sent += len(queries)
+
+    def send_marks(self, t: int) -> None:
+        """Say that nothing earlier than t follows."""
+        if not self.settings.marks:
+            return
+        for partition in range(self.settings.partitions):
+            self._produce(self._topics.objects, partition, mark(t), CLOCK)
+        self._produce(self._topics.queries, 0, mark(t), CLOCK)
+
+    def flush(self, timeout: float = 120.0) -> None:
+        """Wait until the broker has everything.
+
+        Raises:
+            Unavailable: it has not.
+        """
+        left = self._producer.flush(timeout)
+        if left or self._failed:
+            raise Unavailable(f"the broker has not taken {left + len(self._failed)} messages")
+
+    def replay(self, objects: ObjectBatch, queries: QueryBatch, stop: Callable[[], bool]) -> None:
+        """Send everything as written, merged by time.
+
+        Args:
+            objects: in the order of time.
+            queries: in the order of time.
+            stop: is asked between sendings.
+        """
+        rate, began = self.settings.rate, time.monotonic()
+        slice_ = max(1, int(rate * self.settings.tick)) if rate else 20_000
+        asked = 0
+        for first in range(0, len(objects), slice_):
+            if stop():
+                break
+            part = objects.take(np.arange(first, min(first + slice_, len(objects))))
+            upto = int(part.t[-1])
+            due = int(np.searchsorted(queries.t, upto, side="right"))
+            self.send_queries(queries.take(np.arange(asked, due)))
+            asked = max(asked, due)
+            self.send_objects(part)
+            self.send_marks(upto)
+            if rate:
+                self._wait(began + self.sent / rate)
+        else:
+            self.send_queries(queries.take(np.arange(asked, len(queries))))
+            last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
+            self.send_marks(last + 1)
+        self.flush()
+
+    def _wait(self, until: float) -> None:
+        left = until - time.monotonic()
+        if left > 0:
+            self._producer.poll(left)
+            time.sleep(max(0.0, until - time.monotonic()))
+        else:
+            self.behind = max(self.behind, -left)
+
+    def live(
+        self,
+        objects: Iterator[ObjectBatch],
+        queries: QueryBatch,
+        queries_per_second: float,
+        seconds: float,
+        stop: Callable[[], bool],
+    ) -> None:
+        """Send objects at the rate, stamped with the day's clock, and queries now and then.
+
+        Args:
+            objects: endless, or as many as are to be sent.
+            queries: are asked one after the other, again from the start when they are used up (under new ids).
+            queries_per_second: how many of them.
+            seconds: how long.
+            stop: is asked between sendings.
+        """
+        tick, rate, began = self.settings.tick, self.settings.rate, time.monotonic()
+        left = ObjectBatch.of([])
+        asked = 0
+        number = 0
+        while not stop() and time.monotonic() - began < seconds:
+            number += 1
+            due = int(rate * number * tick) - self.sent
+            while len(left) < due:
+                more = next(objects, None)
+                if more is None:
+                    break
+                left = ObjectBatch.concat([left, more]) if len(left) else more
+            now = int(time.time() * 1000)
+            part = left.take(np.arange(min(due, len(left))))
+            left = left.take(np.arange(len(part), len(left)))
+            wanted = int(queries_per_second * number * tick)
+            if wanted > asked and len(queries):
+                self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
+                asked = wanted
+            self.send_objects(replace(part, t=np.full(len(part), now, np.int64)))
+            self.send_marks(now)
+            if not len(part) and due > 0:
+                break
+            self._wait(began + number * tick)
+        self.send_marks(int(time.time() * 1000) + 1)
+        self.flush()
+
+
+def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> QueryBatch:
+    """Queries of these numbers, counted round and round, asked now."""
+    chosen = queries.take(numbers % len(queries))
+    ids = pc.binary_join_element_wise(chosen.ids, pc.cast(pa.array(numbers), pa.string()), "#")
+    return replace(chosen, ids=ids, t=np.full(len(numbers), now, np.int64))
+
+
+class Watch:
+    """Measures latencies from a stream's results, in a thread of its own, until :meth:`close`."""
+
+    def __init__(self, connection: Connection, stream: str) -> None:
+        self.latencies = Latencies(int(time.time() * 1000))
+        self._results = Results(connection, stream, newest=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for value in self._results.messages(self._ended.is_set):
+            self.latencies.take(value, time.time() * 1000)
+
+    def settle(self, patience: float) -> None:
+        """Wait until no result has come for some seconds."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < patience:
+            now = sum(self.latencies.rows.values())
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End."""
+        self._ended.set()
+        self._thread.join(10)
+        self._results.close()

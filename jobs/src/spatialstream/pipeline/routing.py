@@ -1,0 +1,142 @@
+"""Which slots a record concerns while routing versions change (SSTD, sections 4.2, 5.2 and 5.3).
+
+Objects go by the active version alone, so each is stored once and never moves. A continuous query goes to the slots
+that it concerns under the active version and, while a new version is being prepared, under that one too: so the slots
+that will be responsible have it before the first object comes to them. CKQs concern the whole space: they go to every
+slot, whether or not it has a leaf now, and so never move. A snapshot query goes wherever objects of its
+time may be: to its slots under every version whose range of object timestamps meets its own.
+
+Cost: that of routing under one version, times the versions consulted, which for most queries is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.regions import Circle, Regions
+
+__all__ = ["PastVersion", "Routing"]
+
+_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
+_SKQ, _CKQ = TYPES.index(QueryType.SKQ), TYPES.index(QueryType.CKQ)
+
+Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+"""(row, slot), ascending and distinct."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PastVersion:
+    """A version that is not active any more, and the timestamps of objects that were routed under it.
+
+    Attributes:
+        version: the version.
+        first: the smallest timestamp, ms.
+        last: the largest.
+    """
+
+    version: RoutingVersion
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """What an epoch is routed by; fixed before the epoch runs.
+
+    Attributes:
+        active: the version of the epoch.
+        pending: the version that is being prepared, if one is.
+        past: earlier versions of which objects are kept.
+        two_phase: whether an SKQ goes to the slot nearest to it alone, which then finds out who else matters (section
+            6.2); otherwise it goes to all slots at once.
+    """
+
+    active: RoutingVersion
+    pending: RoutingVersion | None = None
+    past: tuple[PastVersion, ...] = ()
+    two_phase: bool = False
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, the same in all versions."""
+        return self.active.slots
+
+    def route_queries(self, queries: QueryBatch) -> Pairs:
+        """The slots of each query: (row int32[m], slot int32[m]), ascending by both, each pair once."""
+        continuous = np.flatnonzero(queries.code >= _FIRST_CONTINUOUS)
+        nearest = np.flatnonzero(queries.code == _SKQ) if self.two_phase else np.empty(0, np.int64)
+        everywhere = np.flatnonzero(queries.code == _CKQ)
+        others = np.setdiff1d(np.arange(len(queries)), np.union1d(nearest, everywhere), assume_unique=True)
+        parts = [self._under(self.active, queries, others)]
+        if len(everywhere):
+            slots = np.arange(self.slots, dtype=np.int32)
+            parts.append((np.repeat(everywhere, self.slots), np.tile(slots, len(everywhere))))
+        if len(nearest):
+            leaves = self.active.index.nearest_leaves(queries.at[nearest])
+            parts.append((nearest, self.active.mapping[leaves]))
+        if self.pending is not None:
+            parts.append(self._under(self.pending, queries, np.setdiff1d(continuous, everywhere, assume_unique=True)))
+        for past in self.past:
+            reaches = (queries.t >= past.first) & (queries.t - queries.duration < past.last)
+            reaches[continuous] = False
+            reaches[nearest] = False
+            parts.append(self._under(past.version, queries, np.flatnonzero(reaches)))
+        return self._distinct(parts)
+
+    def slots_within(
+        self,
+        at: npt.NDArray[np.float64],
+        radius: npt.NDArray[np.float64],
+        since: npt.NDArray[np.int64],
+        t: npt.NDArray[np.int64],
+    ) -> Pairs:
+        """The slots that may hold objects of (since, t] within the radius: phase two of SKQs (section 6.2).
+
+        Args:
+            at: float64[n, 2].
+            radius: float64[n], in the unit of distances, rounded up by whoever has computed it; infinite for
+                everywhere.
+            since: int64[n], ms; objects of (since, t] are looked for.
+            t: int64[n], ms.
+        """
+        bounded = np.isfinite(radius)
+        shapes = [Circle(float(x), float(y), float(r)) for (x, y), r in zip(at[bounded], radius[bounded], strict=True)]
+        regions = Regions.of([None] * len(radius))
+        kind, shape = regions.kind.copy(), regions.shape.copy()
+        circles = Regions.of(shapes)
+        kind[bounded], shape[bounded] = circles.kind, circles.shape
+        parts = [self._of_regions(self.active, Regions(kind, shape), np.arange(len(radius)))]
+        for past in self.past:
+            rows = np.flatnonzero((t >= past.first) & (since < past.last))
+            parts.append(self._of_regions(past.version, Regions(kind, shape), rows))
+        return self._distinct(parts)
+
+    @staticmethod
+    def _under(
+        version: RoutingVersion, queries: QueryBatch, rows: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        if not len(rows):
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        row, slot = version.route_queries(queries if len(rows) == len(queries) else queries.take(rows))
+        return rows[row], slot
+
+    @staticmethod
+    def _of_regions(
+        version: RoutingVersion, regions: Regions, rows: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        if not len(rows):
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        row, leaf = version.index.route_regions(regions.take(rows))
+        return rows[row], version.mapping[leaf]
+
+    def _distinct(self, parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]) -> Pairs:
+        keys = [row.astype(np.int64) * self.slots + slot for row, slot in parts if len(row)]
+        if not keys:
+            return np.empty(0, np.int32), np.empty(0, np.int32)
+        distinct = np.unique(np.concatenate(keys))
+        return (distinct // self.slots).astype(np.int32), (distinct % self.slots).astype(np.int32)

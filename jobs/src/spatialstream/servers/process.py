@@ -1,0 +1,222 @@
+"""A server as a child process: started, awaited until it answers, stopped, killed, started again where it left off.
+
+A child has a process group of its own: the terminal's signals reach none of it, and a kill reaches all of it. Asked to
+end, the child ends its own children in order. It ends with this process unless it is detached; then
+:func:`stop_recorded` ends it, by the note that it left in its folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from spatialstream.model.errors import ServerError
+from spatialstream.servers.ports import free_port
+
+__all__ = ["Server", "recorded", "stop_recorded"]
+
+_POLL = 0.05
+_LOG_LINES = 20
+
+
+class Server(ABC):
+    """A server on 127.0.0.1 with a data folder and a port, both of which it keeps over restarts.
+
+    Args:
+        folder: where it keeps data, configuration, ``log`` and ``pid``; made if it is missing.
+        port: the port for clients; None for a free one.
+    """
+
+    name: ClassVar[str]
+    """What the server is called in messages."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self.folder = folder
+        self.port = free_port() if port is None else port
+        self._child: subprocess.Popen[bytes] | None = None
+        self._parent = 0
+
+    @abstractmethod
+    def _configure(self) -> None:
+        """Write the configuration, and whatever a first start needs. Called before each start."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """What to run."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether it serves clients; asked again and again, so it must be quick."""
+
+    @property
+    def log(self) -> Path:
+        """The file with all that the server prints; starts are appended."""
+        return self.folder / "log"
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None if it does not run."""
+        return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the child runs."""
+        return self.pid is not None
+
+    def start(self, timeout: float = 60.0) -> Self:
+        """Start and wait until it answers; nothing happens if it runs already.
+
+        Args:
+            timeout: seconds it may take.
+
+        Raises:
+            ServerError: it ended, or did not answer in time; it is not running then.
+        """
+        if self.running:
+            return self
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._configure()
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self._parent = os.getpid()
+        atexit.register(self._stop_at_exit)
+        _record(self.folder, self._child.pid)
+        child = self._child
+        answered = await_condition(lambda: child.poll() is not None or self._answers(), timeout)
+        if child.poll() is not None or not answered:
+            problem = f"did not answer within {timeout:g} s" if child.poll() is None else "ended"
+            self.kill()
+            raise ServerError(f"{self.name} {problem}", self._tail())
+        return self
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """End it in order, and by force if that takes more than ``timeout`` seconds."""
+        self._end(signal.SIGTERM, timeout)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL)."""
+        self._end(signal.SIGKILL, 0.0)
+
+    def restart(self, timeout: float = 60.0) -> Self:
+        """Stop it if it runs, and start it on the same folder and port; for arguments and errors see :meth:`start`."""
+        self.stop()
+        return self.start(timeout)
+
+    def detach(self) -> None:
+        """Let it outlive this process; from now on :func:`stop_recorded` ends it."""
+        atexit.unregister(self._stop_at_exit)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _end(self, how: signal.Signals, timeout: float) -> None:
+        if self._child is None:
+            return
+        if how == signal.SIGTERM:
+            _signal(self._child.pid, how)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout)
+        _signal_group(self._child.pid, signal.SIGKILL)  # all of it, or what the child has left behind
+        self._child.wait()
+        self._child = None
+        atexit.unregister(self._stop_at_exit)
+        _note(self.folder).unlink(missing_ok=True)
+
+    def _stop_at_exit(self) -> None:
+        if os.getpid() == self._parent:  # and not in a fork of it
+            self.stop()
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_LINES:])
+
+
+def stop_recorded(folder: Path, timeout: float = 15.0) -> bool:
+    """Stop the server that was started in a folder, by whichever process; False if none runs.
+
+    Args:
+        folder: the folder of the :class:`Server`.
+        timeout: seconds to wait for an end in order, before it is ended by force.
+    """
+    note = _note(folder)
+    if not note.is_file():
+        return False
+    pid, began = (int(each) for each in note.read_text().split())
+
+    def ended() -> bool:
+        return _began(pid) != began  # a process id is given anew some day
+
+    if found := not ended():
+        _signal(pid, signal.SIGTERM)
+        await_condition(ended, timeout)
+        _signal_group(pid, signal.SIGKILL)
+        await_condition(ended, timeout)
+    note.unlink(missing_ok=True)
+    return found
+
+
+def await_condition(condition: Callable[[], bool], timeout: float) -> bool:
+    """Ask until a condition holds, at most ``timeout`` seconds; whether it did."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def recorded(folder: Path) -> int | None:
+    """Process id of the server that was started in a folder, by whichever process; None if none runs."""
+    note = _note(folder)
+    if not note.is_file():
+        return None
+    pid, began = (int(each) for each in note.read_text().split())
+    return pid if _began(pid) == began else None
+
+
+def _signal(pid: int, how: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, how)
+
+
+def _signal_group(pid: int, how: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, how)
+
+
+def _note(folder: Path) -> Path:
+    return folder / "pid"
+
+
+def _record(folder: Path, pid: int) -> None:
+    _note(folder).write_text(f"{pid} {_began(pid)}\n")
+
+
+def _began(pid: int) -> int:
+    """When a process began, in clock ticks since the system did; -1 if there is none, or it has ended unawaited."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+    return -1 if state == "Z" else int(fields[18])

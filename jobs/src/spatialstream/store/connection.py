@@ -1,0 +1,166 @@
+"""A connection to ZooKeeper whose every use is bounded in time, and which comes back by itself.
+
+kazoo connects and reconnects in threads of its own, and begins a new session when the old one has expired. What is left
+to do: wait no longer than asked, repeat what a lost connection has interrupted, and keep credentials out of the logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConfigurationError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import make_digest_acl
+
+from spatialstream.model.errors import SettingError, StateError, Unavailable
+
+__all__ = ["Connection", "Credentials", "Wait"]
+
+T = TypeVar("T")
+
+Credentials = tuple[str, str]
+"""User and password, for ZooKeeper's scheme *digest*."""
+
+_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
+_PAUSE = 0.02
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+_log = logging.getLogger(__name__)
+
+
+class Wait(Protocol):
+    """Waits for the result of one of the client's asynchronous calls, as long as there is time left."""
+
+    def __call__(self, result: Any) -> Any:
+        """The result, or the exception that it stands for."""
+
+
+class Connection:
+    """A client that is connecting from the start.
+
+    Args:
+        hosts: ``host:port,host:port``, with a path at the end if everything is below one.
+        credentials: for access, and for who may access what is created: that user alone. None: everybody.
+        session: seconds without contact after which the session ends.
+        timeout: seconds that :meth:`attempt` takes at most.
+        changed: called with whether the server can be reached, in a thread that must not be held up.
+
+    Raises:
+        SettingError: ``hosts`` or ``credentials`` cannot be used.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        credentials: Credentials | None,
+        session: float,
+        timeout: float,
+        changed: Callable[[bool], None],
+    ) -> None:
+        self._hosts = hosts
+        self._timeout = timeout
+        self._changed = changed
+        self._connected = threading.Event()
+        self._closed = False
+        self._missed = False
+        try:
+            self.client = KazooClient(
+                hosts, session, connection_retry=_RECONNECT, logger=_kazoo_log(), **_access(credentials)
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise SettingError("zookeeper", f"not a list of servers, host:port,host:port: {hosts!r}") from error
+        self.client.add_listener(self._listen)
+        self.client.start_async()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server can be reached, as far as is known."""
+        return self._connected.is_set() and not self._closed
+
+    def attempt(self, operation: Callable[[Wait], T]) -> T:
+        """Do something, from its beginning again whenever the connection is lost; it must allow for that.
+
+        Raises:
+            StateError: ZooKeeper answers what the operation does not expect.
+            Unavailable: it took too long. Requests on their way may still take effect.
+            SettingError: the credentials do not suffice.
+        """
+        deadline = time.monotonic() + self._timeout
+        wait = partial(_result_by, deadline)
+        while self._connected.wait(max(deadline - time.monotonic(), 0.0)) and not self._closed:
+            try:
+                return operation(wait)
+            except _LOST:
+                time.sleep(_PAUSE)  # the listener hears of it a moment after those who wait for results
+            except KazooTimeoutError:
+                break
+            except (NoAuthError, AuthFailedError) as error:
+                raise SettingError("zookeeper", "the credentials do not give access to this stream") from error
+            except KazooException as error:
+                raise StateError(f"ZooKeeper does not hold what it should: {type(error).__name__}") from error
+        if self._closed:
+            raise Unavailable("the connection to ZooKeeper has been closed")
+        raise Unavailable(f"ZooKeeper ({self._hosts}) did not answer within {self._timeout:g} s")
+
+    def close(self) -> None:
+        """End the session."""
+        self._closed = True
+        self._connected.set()  # wakes those who wait
+        self.client.remove_listener(self._listen)
+        self.client.stop()
+        self.client.close()
+
+    def _listen(self, state: str) -> None:
+        connected = state == KazooState.CONNECTED
+        if connected:
+            self._connected.set()
+            if self._missed:
+                _log.warning("ZooKeeper (%s) is back", self._hosts)
+            self._missed = False
+        elif self._connected.is_set():
+            self._connected.clear()
+            self._missed = True
+            _log.warning("ZooKeeper (%s) cannot be reached", self._hosts)
+        self._changed(connected)
+
+
+def _result_by(deadline: float, result: Any) -> Any:
+    left = deadline - time.monotonic()
+    if left <= 0.0:
+        raise KazooTimeoutError
+    return result.get(timeout=left)
+
+
+def _access(credentials: Credentials | None) -> dict[str, Any]:
+    if credentials is None:
+        return {}
+    user, password = credentials
+    if not user or ":" in user or not password:
+        raise SettingError("zookeeper", "credentials are a user, without colon, and a password")
+    return {
+        "auth_data": [("digest", f"{user}:{password}")],
+        "default_acl": [make_digest_acl(user, password, all=True)],
+    }
+
+
+def _kazoo_log() -> logging.Logger:
+    """Kazoo's log without the requests, which contain credentials, and without a line for each try to reconnect."""
+    log = logging.getLogger(f"{__name__}.kazoo")
+    if log.level < logging.ERROR:
+        log.setLevel(logging.ERROR)
+    return log

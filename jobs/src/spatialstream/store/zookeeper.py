@@ -1,0 +1,455 @@
+"""Routing versions in ZooKeeper.
+
+::
+
+    /spatialstream/<stream>/active          the active version, and what else a change checks: JSON
+                            epochs          [version, first epoch] of all bindings: JSON
+                            pending         the pending version and its proposal; absent if none: JSON, compressed
+                            acks/N-stage-S  slot S has confirmed a stage of version N; empty
+                            versions/N/meta            what the version consists of: JSON
+                            versions/N/{tree,mapping}  their blocks, in pieces
+                            statistics/<name>          what a named block consists of: JSON; below it its pieces
+
+Every change but a confirmation sets ``active``, on condition that it is still as it was read: so changes are made one
+after the other, and a state is consistent if ``active`` did not change while it was read. Confirmations check it
+without setting it, and do not get in each other's way. Pieces are written before the transaction that names them,
+under tokens that nobody else uses; what a publisher that died has left is removed by the next one.
+
+Cost: a round trip to read, two to change, one more for the pieces of a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
+from spatialstream.store import blocks, codec
+from spatialstream.store.base import Arrays, RoutingStore
+from spatialstream.store.codec import Seal, checked_name
+from spatialstream.store.connection import Connection, Credentials, Wait
+from spatialstream.store.entry import Entry, discard_others, read_version
+from spatialstream.store.records import acknowledgement, active_bytes, epochs_bytes, pending_bytes, read_state
+from spatialstream.store.state import RoutingState, Stage
+
+__all__ = ["ZooKeeperStore"]
+
+_LONGEST_TRANSACTION = 1_000_000
+_ABANDONED = 3_600_000
+"""A block that nothing has named for so many ms is taken to have been given up."""
+
+_RETRY = 1.0
+
+T = TypeVar("T")
+
+Read = tuple[RoutingState, int]
+"""The state, and the version of ``active`` that it was read at."""
+
+
+class ZooKeeperStore(RoutingStore):
+    """A client of its own, with threads that keep :meth:`latest` up to date.
+
+    It begins to connect at once, but does not wait for it.
+
+    Args:
+        hosts: ``host:port,host:port``, with a path at the end if everything is below one.
+        stream: the stream's name: letters, digits, ``-``, ``_`` and ``.``.
+        credentials: user and password (ZooKeeper's scheme *digest*). Nodes that are created then give access to that
+            user alone, ``/spatialstream`` included, so the streams below it have to share the user.
+        session: seconds without contact after which ZooKeeper forgets the session.
+        timeout: seconds after which a call gives up.
+
+    Raises:
+        SettingError: one of them cannot be used.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        stream: str,
+        *,
+        credentials: Credentials | None = None,
+        session: float = 10.0,
+        timeout: float = 10.0,
+    ) -> None:
+        try:
+            self._root = f"/spatialstream/{checked_name(stream)}"
+        except ValueError as error:
+            raise SettingError("stream", str(error)) from error
+        self._name = f"{type(self).__name__}({hosts!r}, {stream!r})"
+        self._latest: RoutingState | None = None
+        self._lock = threading.Lock()
+        self._interruptions = 0
+        self._stale = threading.Event()
+        self._closing = threading.Event()
+        self._connection = Connection(hosts, credentials, session, timeout, self._reachable)
+        self._follower = threading.Thread(target=self._follow, name=f"routing-{stream}", daemon=True)
+        self._follower.start()
+
+    def __repr__(self) -> str:
+        return self._name
+
+    # ------------------------------------------------------------------------------------------------------- versions
+
+    def create(self, version: RoutingVersion) -> None:
+        """See :class:`RoutingStore`."""
+        origin = codec.digest(version)
+        entry = Entry(self._client, self._version(version.number), version)
+
+        def operation(wait: Wait) -> None:
+            while True:
+                if read := self._read(wait):
+                    read[0].recreated(origin)
+                    return
+                state = RoutingState.created(version.number, version.slots, origin)
+                for name in ("acks", "statistics"):
+                    wait(self._client.ensure_path_async(self._path(name)))
+                entry.write(wait)
+                transaction = self._client.transaction()
+                transaction.create(self._path("active"), active_bytes(state))
+                transaction.create(self._path("epochs"), epochs_bytes(state))
+                entry.name(transaction)
+                if _committed(wait, transaction):
+                    return
+
+        self._with_entry(entry, operation)
+
+    def publish(self, version: RoutingVersion, base: int, proposal: str, record: Mapping[str, Any]) -> None:
+        """See :class:`RoutingStore`."""
+        entry = Entry(self._client, self._version(version.number), version)
+
+        def operation(wait: Wait) -> None:
+            while True:
+                before, lock = self._existing(wait)
+                after = before.published(version.number, version.slots, base, proposal, record)
+                if after is before:
+                    return
+                with contextlib.suppress(NoNodeError):  # somebody has tidied up below a number that is not new any more
+                    entry.write(wait)
+                    if self._replace(wait, before, after, lock, entry.name):
+                        return
+
+        self._with_entry(entry, operation)
+
+    def versions(self) -> tuple[int, ...]:
+        """See :class:`RoutingStore`."""
+        return self._attempt(lambda wait: tuple(sorted(n for n, there in self._numbers(wait).items() if there)))
+
+    def load(self, number: int) -> RoutingVersion:
+        """See :class:`RoutingStore`."""
+        folder = self._version(number)
+        return self._attempt(lambda wait: read_version(self._client, wait, folder))
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """See :class:`RoutingStore`."""
+        numbers = frozenset(numbers)
+
+        def operation(wait: Wait) -> None:
+            while not self._removed(wait, numbers):
+                pass
+
+        self._attempt(operation)
+        self._tidy()
+
+    # ---------------------------------------------------------------------------------------------------------- state
+
+    def state(self) -> RoutingState:
+        """See :class:`RoutingStore`."""
+        return self._attempt(lambda wait: self._existing(wait)[0])
+
+    def latest(self) -> RoutingState | None:
+        """See :class:`RoutingStore`."""
+        return self._latest
+
+    def acknowledge(self, number: int, stage: Stage, slots: Iterable[int]) -> None:
+        """See :class:`RoutingStore`."""
+        slots = frozenset(slots)
+
+        def operation(wait: Wait) -> None:
+            while True:
+                before, lock = self._existing(wait)
+                after = before.acknowledged(number, stage, slots)
+                if after is before:
+                    return
+                transaction = self._client.transaction()
+                transaction.check(self._path("active"), lock)
+                for slot in sorted(slots - before.acknowledgements(stage)):
+                    transaction.create(self._path("acks", acknowledgement(number, stage, slot)))
+                if _committed(wait, transaction):
+                    return
+
+        self._attempt(operation)
+
+    def activate(self, number: int, epoch: int) -> None:
+        """See :class:`RoutingStore`."""
+        self._change(lambda state: state.activated(number, epoch))
+        self._tidy()
+
+    def withdraw(self, number: int, proposal: str) -> None:
+        """See :class:`RoutingStore`."""
+        self._change(lambda state: state.withdrawn(number, proposal), lambda each: self._unname(each, [number]))
+        self._tidy()
+
+    # ----------------------------------------------------------------------------------------------------- statistics
+
+    def save_statistics(self, name: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
+        """See :class:`RoutingStore`."""
+        folder = self._path("statistics", checked_name(name))
+        packed, seal = codec.pack(arrays)
+        token = blocks.new_token()
+        head = json.dumps({"token": token, "block": seal.to_record(), "meta": dict(meta)}).encode()
+        replaced: set[str] = set()
+
+        def operation(wait: Wait) -> None:
+            blocks.write_pieces(self._client, wait, folder, token, packed)
+            while True:  # until nobody else has replaced it at the same moment
+                before, stat = wait(self._client.get_async(folder))
+                if before == head:
+                    break
+                with contextlib.suppress(BadVersionError):
+                    wait(self._client.set_async(folder, head, stat.version))
+                    with codec.damage(f"what the statistics {name} were"):
+                        replaced.update({json.loads(before)["token"]} if before else ())
+                    break
+            blocks.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, token))
+
+        self._attempt(operation)
+
+    def load_statistics(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        """See :class:`RoutingStore`."""
+        folder = self._path("statistics", checked_name(name))
+
+        def operation(wait: Wait) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+            last = -1
+            while True:
+                try:
+                    data, stat = wait(self._client.get_async(folder))
+                except NoNodeError:
+                    return None
+                if not data:
+                    return None
+                if stat.version == last:
+                    raise StateError(f"the statistics {name} are damaged: a piece is missing")
+                last = stat.version
+                with codec.damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
+                    head = json.loads(data)
+                    seal = Seal(**head["block"])
+                    found = blocks.read_pieces(self._client, wait, folder, head["token"], seal)
+                    return codec.unpack(found, seal), head["meta"]
+
+        return self._attempt(operation)
+
+    def close(self) -> None:
+        """See :class:`RoutingStore`."""
+        self._closing.set()
+        self._stale.set()
+        self._latest = None
+        self._connection.close()
+        self._follower.join()
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def _client(self) -> KazooClient:
+        return self._connection.client
+
+    def _attempt(self, operation: Callable[[Wait], T]) -> T:
+        """As :meth:`Connection.attempt`; sees all that anybody did before, through whichever server."""
+
+        def synchronised(wait: Wait) -> T:
+            self._client.sync_async(self._root)  # not awaited: a session's requests are answered in their order
+            return operation(wait)
+
+        return self._connection.attempt(synchronised)
+
+    def _path(self, *names: str) -> str:
+        return "/".join((self._root, *names))
+
+    def _version(self, number: int) -> str:
+        return self._path("versions", str(number))
+
+    def _meta(self, number: int) -> str:
+        return self._path("versions", str(number), "meta")
+
+    def _read(self, wait: Wait, watch: Callable[[Any], None] | None = None) -> Read | None:
+        """The state at one moment, None if there is none; ``watch`` is called once when it has changed."""
+        client, active = self._client, self._path("active")
+        while True:
+            results = [
+                client.get_async(active, watch),
+                client.get_async(self._path("epochs")),
+                client.get_async(self._path("pending")),
+                client.get_children_async(self._path("acks"), watch),
+                client.exists_async(active),
+            ]
+            try:
+                data, stat = wait(results[0])
+                epochs = wait(results[1])[0]
+            except NoNodeError:
+                if wait(client.exists_async(active, watch)) is None:
+                    return None
+                continue
+            try:
+                pending = wait(results[2])[0]
+            except NoNodeError:
+                pending = None
+            names, again = wait(results[3]), wait(results[4])
+            if again is not None and again.version == stat.version:
+                return read_state(data, epochs, pending, names), stat.version
+
+    def _existing(self, wait: Wait) -> Read:
+        read = self._read(wait)
+        if read is None:
+            raise StateError("the stream has no routing versions yet")
+        return read
+
+    def _numbers(self, wait: Wait) -> dict[int, bool]:
+        """The numbers below ``versions``, and whether they are versions, or blocks that nothing names."""
+        try:
+            names = wait(self._client.get_children_async(self._path("versions")))
+        except NoNodeError:
+            return {}
+        numbers = [int(name) for name in names if name.isdecimal()]
+        results = [self._client.exists_async(self._meta(number)) for number in numbers]
+        return {number: wait(result) is not None for number, result in zip(numbers, results, strict=True)}
+
+    # ------------------------------------------------------------------------------------------------------- changing
+
+    def _change(
+        self,
+        change: Callable[[RoutingState], RoutingState],
+        besides: Callable[[TransactionRequest], None] = lambda transaction: None,
+    ) -> None:
+        def operation(wait: Wait) -> None:
+            while True:
+                before, lock = self._existing(wait)
+                after = change(before)
+                if after is before or self._replace(wait, before, after, lock, besides):
+                    return
+
+        self._attempt(operation)
+
+    def _replace(
+        self,
+        wait: Wait,
+        before: RoutingState,
+        after: RoutingState,
+        lock: int,
+        besides: Callable[[TransactionRequest], None],
+    ) -> bool:
+        """Put one state in place of another, and do something besides; False if it was not that state any more."""
+        transaction = self._client.transaction()
+        transaction.set_data(self._path("active"), active_bytes(after), lock)
+        if after.bindings != before.bindings:
+            transaction.set_data(self._path("epochs"), epochs_bytes(after))
+        if before.pending is not None and after.pending is None:
+            transaction.delete(self._path("pending"))
+        elif after.pending is not None and before.pending is None:
+            transaction.create(self._path("pending"), pending_bytes(after.pending))
+        besides(transaction)
+        return _committed(wait, transaction)
+
+    def _removed(self, wait: Wait, numbers: frozenset[int]) -> bool:
+        before, lock = self._existing(wait)
+        versions = {number for number, there in self._numbers(wait).items() if there}
+        after, present = before.without(numbers, versions), sorted(versions & numbers)
+        if after is before and not present:
+            return True
+        return self._replace(wait, before, after, lock, lambda transaction: self._unname(transaction, present))
+
+    def _unname(self, transaction: TransactionRequest, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            transaction.delete(self._meta(number))
+
+    def _with_entry(self, entry: Entry, operation: Callable[[Wait], None]) -> None:
+        try:
+            self._attempt(operation)
+        except StateError:
+            with contextlib.suppress(Unavailable):
+                self._attempt(entry.discard)
+            raise
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what nothing can name any more, and old confirmations; what is missed is left to the next time."""
+        with contextlib.suppress(Unavailable):
+            self._attempt(self._sweep)
+
+    def _sweep(self, wait: Wait) -> None:
+        read = self._read(wait)
+        if read is None:
+            return
+        state = read[0]
+        for number, there in self._numbers(wait).items():
+            if not there and number <= state.last:
+                blocks.delete(self._client, wait, self._version(number))
+        current = state.active.number if state.pending is None else state.pending.number
+        discard_others(self._client, wait, self._version(current))
+        names = wait(self._client.get_children_async(self._path("acks")))
+        for name in names:
+            if state.pending is None or not name.startswith(f"{current}-"):
+                blocks.delete(self._client, wait, self._path("acks", name))
+
+    def _abandoned(self, wait: Wait, folder: str, token: str) -> set[str]:
+        """Blocks below a node that are much older than one of them: whoever wrote them will not name them any more."""
+        found = blocks.tokens(self._client, wait, folder)
+        ages = {}
+        for each, (path, *_) in found.items():
+            stat = wait(self._client.exists_async(path))
+            ages[each] = None if stat is None else stat.ctime
+        now = ages.get(token) or 0
+        return {each for each, made in ages.items() if made is not None and made < now - _ABANDONED}
+
+    # ------------------------------------------------------------------------------------------------------ following
+
+    def _reachable(self, connected: bool) -> None:
+        with self._lock:
+            self._interruptions += 1
+            self._latest = None
+        self._stale.set()
+
+    def _follow(self) -> None:
+        """Keep ``_latest`` up to date: whenever a watch or a new connection says so, read and watch again."""
+        while self._stale.wait() and not self._closing.is_set():
+            self._stale.clear()
+            interruptions = self._interruptions
+            if not self._connection.connected:
+                continue
+            try:
+                read = self._connection.attempt(lambda wait: self._read(wait, self._notice))
+            except SpatialStreamError:
+                self._latest = None
+                self._closing.wait(_RETRY)
+                self._stale.set()
+                continue
+            with self._lock:
+                if interruptions == self._interruptions and not self._closing.is_set():
+                    state = None if read is None else read[0]
+                    self._latest = self._latest if state == self._latest else state
+
+    def _notice(self, event: object) -> None:
+        self._stale.set()
+
+
+def _committed(wait: Wait, transaction: TransactionRequest) -> bool:
+    """Whether a transaction was made; False if a condition of it did not hold.
+
+    Raises:
+        StateError: it is too large.
+    """
+    size = sum(len(getattr(each, "data", b"") or b"") + len(each.path) + 100 for each in transaction.operations)
+    if size > _LONGEST_TRANSACTION:
+        raise StateError(f"a change of {size} bytes is too large for ZooKeeper")
+    failures = [each for each in wait(transaction.commit_async()) if isinstance(each, Exception)]
+    for failure in failures:
+        if isinstance(failure, NoAuthError):
+            raise failure
+    return not failures

@@ -1,0 +1,231 @@
+"""Where the time of an epoch goes in the embedded pipeline: by stage, by part of a stage, in the JVM and in Python.
+
+``python -m tests.benchmarks.profile_pipeline [--objects N] [--queries N] [--epoch-records N]``. The stages of a run
+over generated files are wrapped in clocks; each call leaves a line in a file, and the averages of the epochs after the
+first two are printed. Wall-clock seconds, unless CPU is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+_WARM_UP = 2
+_parts: dict[str, float] = defaultdict(float)
+_patched = False
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def _clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def timed(*args: Any, **options: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return function(*args, **options)
+        finally:
+            _parts[name] += time.perf_counter() - started
+
+    return timed
+
+
+def _clock_parts() -> None:
+    """Put clocks around the parts of the stages, once in each process."""
+    global _patched
+    if _patched:
+        return
+    _patched = True
+    from spatialstream.local.ckq import ContinuousNearestIndex
+    from spatialstream.local.crq import ContinuousRangeIndex
+    from spatialstream.local.ctq import ContinuousTermsIndex
+    from spatialstream.local.segments import SegmentStore
+    from spatialstream.pipeline import merge, messages, route, stages, work
+    from spatialstream.pipeline.files import StateFolder
+
+    for owner, attribute, name in (
+        (ContinuousRangeIndex, "match", "CRQ match"),
+        (ContinuousRangeIndex, "observe", "CRQ frequencies"),
+        (ContinuousRangeIndex, "register", "CRQ register"),
+        (ContinuousRangeIndex, "ids_of", "CRQ ids of matches"),
+        (ContinuousNearestIndex, "update", "CKQ update"),
+        (ContinuousTermsIndex, "update", "CTQ update"),
+        (SegmentStore, "append", "segment append"),
+        (StateFolder, "write", "state files written"),
+        (StateFolder, "commit", "state manifest"),
+        (StateFolder, "previous", "state manifest"),
+        (StateFolder, "read", "state files read"),
+        (work, "object_texts", "result text"),
+        (work, "match_lines", "result text"),
+        (work, "columns", "blocks made"),
+        (work.SlotIndexes, "restore", "slot restored"),
+        (merge, "write_whole", "result file"),
+        (merge, "_text", "result text"),
+        (stages, "route_share", "run files read and sorted"),
+        (stages, "queries_of_epoch", "run files read and sorted"),
+        (messages, "message", "blocks encoded"),
+        (messages, "blocks", "blocks decoded"),
+        (route, "_object_rows", "objects routed"),
+    ):
+        if function := getattr(owner, attribute, None):
+            setattr(owner, attribute, _clocked(name, function))
+
+
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """A stage that leaves a line about each of its calls in a file."""
+
+    name: str
+    stage: Callable[[Batches], Batches]
+    folder: Path
+
+    def __call__(self, batches: Batches) -> Batches:
+        _clock_parts()
+        _parts.clear()
+        record = defaultdict(float, begun=time.time())
+        cpu = time.process_time()
+
+        def counted() -> Batches:
+            while True:
+                started = time.perf_counter()
+                batch = next(batches, None)
+                record["input"] += time.perf_counter() - started
+                if batch is None:
+                    return
+                record["bytes in"] += batch.nbytes
+                yield batch
+
+        started = time.perf_counter()
+        for batch in self.stage(counted()):
+            record["bytes out"] += batch.nbytes
+            given = time.perf_counter()
+            yield batch
+            record["output"] += time.perf_counter() - given
+        whole = time.perf_counter() - started
+        record["own"] = whole - record["input"] - record["output"]
+        record["cpu"] = time.process_time() - cpu
+        line = {"stage": self.name, "pid": os.getpid(), "whole": whole, **record, "parts": dict(_parts)}
+        with (self.folder / f"{os.getpid()}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _processes() -> dict[str, float]:
+    """CPU seconds so far of this process, of the JVM, and of the Python processes below it."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
+        except FileNotFoundError:
+            continue
+    below, found = {"driver": 0.0, "JVM": 0.0, "Python": 0.0}, {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    for pid in found:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            kind = "driver" if pid == os.getpid() else "JVM" if b"java" in command.split(b"\0")[0] else "Python"
+            below[kind] += _cpu_of(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return below
+
+
+def profile(objects: int, standing: int, epoch_records: int) -> None:
+    """Run and print."""
+    from spatialstream.pipeline import stages
+    from spatialstream.pipeline.kernels import compile_kernels
+    from spatialstream.pipeline.session import embedded_session
+    from tests.benchmarks import bench_pipeline
+
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+    compile_kernels()
+    spark = embedded_session("profile")
+    durations: dict[int, dict[str, int]] = {}
+    before: dict[str, float] = {}
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind in ("route", "work", "merge"):
+            original = getattr(stages, f"{kind}_stage")
+
+            def wrapped(data: Any, stage: Any, *rest: Any, kind: str = kind, original: Any = original) -> Any:
+                return original(data, Clocked(kind, stage, folder), *rest)
+
+            setattr(stages, f"{kind}_stage", wrapped)
+        report = bench_pipeline.Clock.report
+
+        def watch(self: Any, progress: Any) -> None:
+            report(self, progress)
+            if progress.phase == "answering" and not before:
+                before.update(_processes())
+            for query in spark.streams.active:
+                for each in query.recentProgress:
+                    durations[each["batchId"]] = json.loads(each.json)["durationMs"]
+
+        bench_pipeline.Clock.report = watch
+        rows = bench_pipeline.throughput(spark, folder, objects, standing, epoch_records)
+        after = _processes()
+        lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open() if '"stage"' in line]
+    running_epochs = sorted(durations)[_WARM_UP:]
+    for row in rows:
+        print(f"{row['name']:<44}{row['value']:>14,.1f} {row['unit']}")
+    _print_epochs(lines, [durations[each] for each in running_epochs])
+    print("\nCPU seconds while answering: " + ", ".join(f"{k} {after[k] - before[k]:.1f}" for k in after))
+    spark.stop()
+
+
+def _print_epochs(lines: list[dict[str, Any]], durations: list[dict[str, int]]) -> None:
+    print(f"\naverage of an epoch, of {len(durations)} after the first {_WARM_UP}")
+    for name in ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets", "latestOffset"):
+        values = [each[name] / 1e3 for each in durations if name in each]
+        print(f"  {name:<30}{sum(values) / max(1, len(values)):8.3f} s")
+    for stage in ("route", "work", "merge"):
+        calls = sorted((line for line in lines if line["stage"] == stage), key=lambda line: line["begun"])
+        tasks = max(1, round(len(calls) / (len(durations) + _WARM_UP)))
+        calls = [each for each in calls[_WARM_UP * tasks :] if each["whole"] > 1e-3]
+        epochs = max(1, len(calls) / tasks)
+
+        def mean(key: str, calls: list[dict[str, Any]] = calls) -> float:
+            return sum(each.get(key, 0.0) for each in calls) / max(1, len(calls))
+
+        print(
+            f"  {stage}: {tasks} tasks; each {mean('whole'):.3f} s: waits for input {mean('input'):.3f}, own work"
+            f" {mean('own'):.3f}, waits for the JVM to take output {mean('output'):.3f}; CPU {mean('cpu'):.3f};"
+            f" MB in {mean('bytes in') / 1e6:.1f}, out {mean('bytes out') / 1e6:.1f}; {epochs:.0f} epochs"
+        )
+        parts: dict[str, float] = defaultdict(float)
+        for each in calls:
+            for name, seconds in each["parts"].items():
+                parts[name] += seconds / max(1, len(calls))
+        for name, seconds in sorted(parts.items(), key=lambda item: -item[1]):
+            if seconds >= 0.0005:
+                print(f"      {name:<30}{seconds:8.3f} s")
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.profile_pipeline")
+    parser.add_argument("--objects", type=int, default=2_000_000)
+    parser.add_argument("--queries", type=int, default=200_000)
+    parser.add_argument("--epoch-records", type=int, default=250_000)
+    options = parser.parse_args()
+    profile(options.objects, options.queries, options.epoch_records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""A live stream of real processes, for tests: jobs that are started, killed and started again, a sender, a consumer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from spatialstream.generate import object_lines
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.oracle import answers, check
+from spatialstream.pipeline.consume import Results
+from spatialstream.pipeline.kafka import Connection, Topics
+from spatialstream.pipeline.load import LoadSettings, Sender
+from spatialstream.servers.job import JobServer
+from spatialstream.servers.kafka import KafkaServer
+from spatialstream.servers.process import await_condition
+from spatialstream.servers.zookeeper import ZooKeeperServer
+from spatialstream.store.zookeeper import ZooKeeperStore
+
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What all streams share."""
+
+    zookeeper: ZooKeeperServer
+    kafka: KafkaServer
+
+
+class LiveStream:
+    """A stream with its two jobs."""
+
+    def __init__(self, servers: Servers, name: str, folder: Path, space: Space, slots: int = 3, *more: str) -> None:
+        self.servers, self.name, self.space, self.slots = servers, name, space, slots
+        self.connection = Connection(servers.kafka.bootstrap)
+        self.checkpoint = folder / "checkpoint"
+        common = [
+            *("--stream", name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
+            *("--checkpoint", str(self.checkpoint), "--slots", str(slots), f"--space={space}", *more),
+        ]
+        # records wait as long as it takes for the marks of other partitions: so answers are a function of the input
+        router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
+        self.router = JobServer(folder / "router", "router", router)
+        self.worker = JobServer(folder / "worker", "worker", common)
+        self.store = ZooKeeperStore(servers.zookeeper.hosts, name)
+        self.lines: list[bytes] = []
+        self._ended = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.router.start(timeout=240.0)
+        self.worker.start(timeout=240.0)
+        self.results = Results(self.connection, self.name)
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._reader.join(20.0)
+        self.worker.stop(60.0)
+        self.router.stop(60.0)
+        self.store.close()
+        self.results.close()
+
+    def _read(self) -> None:
+        for value in self.results.messages(self._ended.is_set):
+            self.lines += value.split(b"\n")
+
+    def sender(self, rate: float) -> Sender:
+        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message=20)
+        return Sender(self.connection, settings, lambda batch: object_lines(batch, self.space), query_lines)
+
+    def send(
+        self,
+        objects: Sequence[SpatialObject],
+        queries: Sequence[Query | Cancellation],
+        rate: float,
+    ) -> threading.Thread:
+        """Begin to send a stream, in time order, in a thread of its own."""
+        sender = self.sender(rate)
+        batches = ObjectBatch.of(list(objects)), QueryBatch.of(list(queries))
+        thread = threading.Thread(target=sender.replay, args=(*batches, lambda: False), daemon=True)
+        thread.start()
+        return thread
+
+    def await_rows(self, count: int, timeout: float) -> None:
+        """Wait until as many rows have come."""
+        assert await_condition(lambda: len(self.lines) >= count, timeout), f"{len(self.lines)} of {count} rows came"
+
+    def await_progress(self, timeout: float) -> float:
+        """Wait until more rows come; the seconds that took."""
+        before, began = len(self.lines), time.monotonic()
+        assert await_condition(lambda: len(self.lines) > before, timeout), f"no row within {timeout} s"
+        return time.monotonic() - began
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that have come."""
+        return [json.loads(line) for line in self.lines]
+
+    def rejected(self) -> list[dict[str, Any]]:
+        """All dead letters, each once."""
+        consumer = self.connection.consumer(f"{self.name}-rejected")
+        from confluent_kafka import TopicPartition
+
+        topic = Topics(self.name).rejected
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        values: list[bytes] = []
+        while len(values) < end:
+            message = consumer.poll(10.0)
+            assert message is not None
+            if message.error() is None:
+                values.append(message.value())
+        consumer.close()
+        return [json.loads(value) for value in dict.fromkeys(values)]
+
+
+def query_lines(batch: QueryBatch) -> bytes:
+    """Queries and cancellations as JSON Lines."""
+    return b"".join(json.dumps(batch[i].to_record()).encode() + b"\n" for i in range(len(batch)))
+
+
+def differences(
+    stream: LiveStream,
+    objects: Sequence[SpatialObject],
+    queries: Sequence[Query | Cancellation],
+    timeout: float,
+    done: Callable[[], bool] = lambda: True,
+) -> list[str]:
+    """Wait for all results, and compare them with the oracle's."""
+    expected, _ = answers(list(objects), list(queries), stream.space)
+    stream.await_rows(len(expected), timeout)
+    assert await_condition(done, timeout)
+    return [str(each) for each in check(stream.rows(), expected, 5)]

@@ -1,0 +1,63 @@
+"""All six kinds of query over Kafka, while PM, FM and FG are forced and the tree changes shape: every row is the
+oracle's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spatialstream.balance.proposal import propose
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.errors import Conflict, StateError
+from spatialstream.model.space import WGS84
+from spatialstream.pipeline.learning import STATISTICS
+from spatialstream.pipeline.metrics import read_load
+from spatialstream.servers.process import await_condition
+from tests.cluster.stream import LiveStream, Servers, differences
+from tests.streams import random_stream
+
+
+def rebalance(stream: LiveStream, strategy: str) -> bool:
+    """Publish a proposal by the strategy, if there can be one now."""
+    store = stream.store
+    state = store.state()
+    if state.pending is not None:
+        return False
+    try:
+        counts, number, _ = read_load(store)
+    except StateError:
+        return False
+    known = store.load_statistics(STATISTICS)
+    if known is None or number != state.active.number:
+        return False
+    version = store.load(number)
+    proposal = propose(
+        version, counts, Statistics.from_arrays(*known), BalanceSettings(), strategy, number=state.last + 1
+    )
+    if proposal is None:
+        return False
+    try:
+        store.publish(proposal.version, number, proposal.id, proposal.to_record())
+    except Conflict:
+        return False
+    return True
+
+
+@pytest.mark.timeout(900)
+def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
+    drawn = random_stream(5, 9_000, 40, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    strategies = ["FG", "PM", "FG", "FM"]
+    with LiveStream(servers, "exact", tmp_path, WGS84) as stream:
+        sending = stream.send(objects, queries, rate=150.0)
+        for strategy in strategies:
+            before = stream.store.state().active.number
+            assert await_condition(lambda: rebalance(stream, strategy), 120.0)  # noqa: B023
+            assert await_condition(lambda: stream.store.state().active.number > before, 120.0)  # noqa: B023
+        sending.join()
+        assert differences(stream, objects, queries, timeout=180.0) == []
+        assert [binding.number for binding in stream.store.state().bindings] == list(range(len(strategies) + 1))
+        assert stream.results.repeated == 0

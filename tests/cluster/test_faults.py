@@ -1,0 +1,134 @@
+"""Everything that a live stream is made of dies, under load, and the results are the oracle's all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.space import WGS84
+from spatialstream.servers.process import await_condition
+from tests.cluster.stream import LiveStream, Servers, differences
+from tests.streams import random_stream
+
+_SESSION = 10.0  # seconds, the store's
+
+
+def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = random_stream(6, 16_000, 30, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    with LiveStream(servers, "faults", tmp_path, WGS84) as stream:
+        faults: list[tuple[str, Callable[[], object]]] = [
+            ("router killed", lambda: _kill(stream, "router")),
+            ("worker killed", lambda: _kill(stream, "worker")),
+            ("a Python process of the worker killed", lambda: _kill_python(stream)),
+            ("broker killed", lambda: _kill_server(servers.kafka)),
+            ("ZooKeeper killed", lambda: _kill_server(servers.zookeeper)),
+            ("sessions with ZooKeeper expired", lambda: _expire_sessions(stream)),
+            ("router killed while a version is prepared", lambda: _kill_while_preparing(stream, "router")),
+            ("worker killed while a version is prepared", lambda: _kill_while_preparing(stream, "worker")),
+            ("ZooKeeper killed while a version is prepared", lambda: _kill_while_preparing(stream, "zookeeper")),
+        ]
+        sending = stream.send(objects, queries, rate=60.0)
+        stream.await_rows(100, 120.0)
+        lines = []
+        for name, fault in faults:
+            assert sending.is_alive(), "the stream is too short for all faults"
+            began = time.monotonic()
+            fault()
+            stream.await_progress(120.0)
+            lines.append(f"{name:<46} {time.monotonic() - began:5.1f} s until results came again")
+            stream.await_progress(60.0)
+        sending.join()
+        assert differences(stream, objects, queries, timeout=240.0) == []
+        state = stream.store.state()
+        assert await_condition(lambda: stream.store.state().pending is None, 60.0)
+        assert state.active.number >= 3
+        with capsys.disabled():
+            print("\n" + "\n".join(lines))
+            print(f"{stream.results.repeated} repeated messages of results were dropped")
+
+
+test_everything_dies = pytest.mark.timeout(1200)(test_everything_dies)
+
+
+def _kill(stream: LiveStream, job: str) -> None:
+    server = getattr(stream, job)
+    server.kill()
+    server.start(timeout=240.0)
+
+
+def _kill_server(server: object) -> None:
+    server.kill()  # type: ignore[attr-defined]
+    server.start(timeout=120.0)  # type: ignore[attr-defined]
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(folder.name))
+    found, left = [], [pid]
+    while left:
+        left += children.get(left[0], [])
+        found.append(left.pop(0))
+    return found[1:]
+
+
+def _kill_python(stream: LiveStream) -> None:
+    """Kill the processes that do the slots' work; their parent, Spark's daemon, lives on."""
+    pid = stream.worker.pid
+    assert pid is not None
+    daemons = []
+    for each in _descendants(pid):
+        try:
+            command = Path(f"/proc/{each}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"spatialstream.pipeline.daemon" in command:
+            daemons.append(each)
+    workers = [each for daemon in daemons for each in _descendants(daemon)]
+    assert workers
+    for each in workers:
+        os.kill(each, signal.SIGKILL)
+
+
+def _expire_sessions(stream: LiveStream) -> None:
+    """Stop both jobs for longer than ZooKeeper waits for them."""
+    pids = [stream.router.pid, stream.worker.pid]
+    for pid in pids:
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.5 * _SESSION)  # it is the passing of time itself that expires a session
+    for pid in pids:
+        assert pid is not None
+        os.kill(pid, signal.SIGCONT)
+
+
+def _kill_while_preparing(stream: LiveStream, victim: str) -> None:
+    """Publish a version that moves every leaf, and kill something before it is active."""
+    state = stream.store.state()
+    active = stream.store.load(state.active.number)
+    mapping = ((active.mapping + 1) % active.slots).astype(active.mapping.dtype)
+    number = state.last + 1
+    stream.store.publish(RoutingVersion(number, active.index, mapping, active.slots), active.number, f"p{number}", {})
+    if victim == "zookeeper":
+        _kill_server(stream.servers.zookeeper)
+    else:
+        _kill(stream, victim)
+    assert await_condition(lambda: _active(stream) == number, 120.0)
+
+
+def _active(stream: LiveStream) -> int | None:
+    view = stream.store.latest()
+    return None if view is None else view.active.number

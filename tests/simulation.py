@@ -1,0 +1,352 @@
+"""A live stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over
+logs and a routing store in memory, in any interleaving, with crashes before each of their steps.
+
+What stands for Spark is a log of offsets and one of commits for each job: a micro-batch's offsets are fixed before it
+runs, and it runs again until it is committed. What stands for the broker are lists that only grow.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.errors import Conflict, Unavailable
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.pipeline import inline, messages
+from spatialstream.pipeline.delivery import Deduplicator, result_messages
+from spatialstream.pipeline.ingest import CLOCK, Ingest, Intake, mark
+from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
+from spatialstream.pipeline.rounds import (
+    RoundRecord,
+    Worker,
+    merge_round,
+    merge_second_round,
+    second_round,
+    work_round,
+)
+from spatialstream.pipeline.work import WorkSettings
+from spatialstream.store.memory import MemoryStore
+
+Message = tuple[bytes | None, bytes]
+IDLE = 10**12
+
+
+class Crash(BaseException):
+    """The process has died."""
+
+
+@dataclass
+class Log:
+    """A topic: partitions that only grow."""
+
+    partitions: list[list[Message]]
+
+    def ends(self) -> list[int]:
+        return [len(partition) for partition in self.partitions]
+
+
+@dataclass
+class Job:
+    """What Spark keeps of a job: the offsets of its micro-batches, and how many are committed."""
+
+    offsets: list[Any] = field(default_factory=list)
+    committed: int = 0
+
+
+class Simulation:
+    """One stream.
+
+    Args:
+        folder: for state.
+        space, objects, queries: the stream, in time order.
+        settings: of the stream.
+        seed: decides everything that is left to chance.
+        chaos: chance that a step does not happen because its process dies.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        space: Space,
+        objects: Sequence[SpatialObject],
+        queries: Sequence[Query | Cancellation],
+        settings: StreamSettings,
+        seed: int,
+        *,
+        object_partitions: int = 2,
+        chaos: float = 0.0,
+        sample: tuple[ObjectBatch, QueryBatch] | None = None,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.folder, self.settings, self.chaos = folder, settings, chaos
+        self.topics = {"objects": Log([[] for _ in range(object_partitions)]), "queries": Log([[]])}
+        self.blocks = Log([[] for _ in range(settings.slots)])
+        self.announced: list[dict[str, Any]] = []
+        self.results: list[tuple[bytes, bytes]] = []
+        self.rejected: list[str] = []
+        self.router_job, self.worker_job = Job(), Job()
+        self.store = MemoryStore()
+        self.views = [MemoryStore(self.store.memory) for _ in range(2)]
+        self.time = 0
+        self.crashes = 0
+        self.work_settings = WorkSettings(space, settings.interval, settings.retention)
+        self.unsent = self._unsent(space, objects, queries)
+        self.sample = sample or (ObjectBatch.of(list(objects)), QueryBatch.of(list(queries)))
+        self.store.create(self.version(0))
+        self.router: Router | None = None
+        self.worker: Worker | None = None
+
+    # ------------------------------------------------------------------------------------------------------ producers
+
+    def _unsent(
+        self, space: Space, objects: Sequence[SpatialObject], queries: Sequence[Query | Cancellation]
+    ) -> dict[tuple[str, int], list[Message]]:
+        """What each partition is going to get: records in time order, several to a message at times, and marks."""
+        lanes: dict[tuple[str, int], list[tuple[int, bytes]]] = {
+            (topic, i): [] for topic, log in self.topics.items() for i in range(len(log.partitions))
+        }
+        first, second = space.axes
+        for item in objects:
+            record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
+            lane = ("objects", self.random.randrange(len(self.topics["objects"].partitions)))
+            lanes[lane].append((item.t, json.dumps(record).encode()))
+        for query in queries:
+            lanes["queries", 0].append((query.t, json.dumps(query.to_record()).encode()))
+        end = max((t for lane in lanes.values() for t, _ in lane), default=0) + 1
+        sent = {lane: self._messages(lane, records, end) for lane, records in lanes.items()}
+        records = [i for i, (key, _) in enumerate(sent["queries", 0]) if key != CLOCK]
+        self.query_at = {offset: i for i, offset in enumerate(records)}
+        return sent
+
+    def _messages(self, lane: tuple[str, int], records: list[tuple[int, bytes]], end: int) -> list[Message]:
+        result: list[Message] = []
+        i = 0
+        while i < len(records):
+            if self.random.random() < 0.3:
+                result.append((CLOCK, mark(records[i][0])))
+            size = self.random.choice([1, 1, 2, 5]) if lane[0] == "objects" else 1
+            result.append((None, b"\n".join(text for _, text in records[i : i + size])))
+            i += size
+        return [*result, (CLOCK, mark(end))]
+
+    def produce(self) -> None:
+        """Some messages reach the broker."""
+        lanes = [lane for lane, messages_ in self.unsent.items() if messages_]
+        if lanes:
+            lane = self.random.choice(lanes)
+            count = self.random.choice([1, 2, 5, 20])
+            topic, partition = lane
+            self.topics[topic].partitions[partition] += self.unsent[lane][:count]
+            del self.unsent[lane][:count]
+
+    # --------------------------------------------------------------------------------------------------------- router
+
+    def step(self, name: str) -> None:
+        """A process is about to do a step; it may die now."""
+        self.time += 1
+        if self.random.random() < self.chaos:
+            raise Crash(name)
+
+    def run_router(self) -> None:
+        """One micro-batch of the router, or its repetition."""
+        if self.router is None:
+            names = [f"{kind}/{i}" for kind, log in self.topics.items() for i in range(len(log.partitions))]
+            view = self.views[0]
+            self.router = Router(
+                self.settings, self.folder, view, _RouterJobs(self), names, lambda: self.time, self.step
+            )
+        job, epoch = self.router_job, self.router_job.committed
+        if len(job.offsets) == epoch:
+            before = job.offsets[-1][1] if job.offsets else {topic: [0] * 9 for topic in self.topics}
+            job.offsets.append((before, {topic: log.ends() for topic, log in self.topics.items()}))
+        try:
+            self.router.epoch(epoch)
+            self.step("commit")
+            job.committed += 1
+        except Crash:
+            self.crashes += 1
+            self.router = None
+        except Unavailable:
+            assert epoch == 0, "without the store there is no first version; with one, the stream goes on"
+
+    def run_worker(self) -> None:
+        """One micro-batch of the worker, or its repetition."""
+        if self.worker is None:
+            view = self.views[1]
+            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), self.step)
+            inline.forget()
+        job, batch = self.worker_job, self.worker_job.committed
+        if len(job.offsets) == batch:
+            start = job.offsets[-1][1] if job.offsets else 0
+            if start == len(self.announced):
+                self.worker.confirm()
+                return
+            job.offsets.append((start, self.random.randint(start + 1, len(self.announced))))
+        start, end = job.offsets[batch]
+        try:
+            self.worker.batch(batch, self.announced[start:end])
+            self.step("commit")
+            job.committed += 1
+        except Crash:
+            self.crashes += 1
+            self.worker = None
+
+    # ----------------------------------------------------------------------------------------------------- rebalancing
+
+    def version(self, number: int) -> RoutingVersion:
+        """Some version: another tree, other leaves on other slots."""
+        objects, queries = self.sample
+        leaves = self.random.choice([1, 4, 7, 16, 40])
+        version = build(self.work_settings.space, objects, queries, leaves, self.settings.slots, number=number)
+        slots = [self.random.randrange(self.settings.slots) for _ in version.mapping]
+        return RoutingVersion(number, version.index, pa.array(slots, pa.int32()).to_numpy().copy(), version.slots)
+
+    def rebalance(self) -> None:
+        """Publish a new version, or take the pending one back."""
+        try:
+            state = self.store.state()
+            if state.pending is None:
+                self.store.publish(self.version(state.last + 1), state.active.number, f"p{state.last}", {})
+            elif self.random.random() < 0.2:
+                self.store.withdraw(state.pending.number, state.pending.proposal)
+        except (Conflict, Unavailable):
+            pass
+
+    def disturb(self) -> None:
+        """A store that cannot be reached, or the loss of an answer, for one of the jobs."""
+        view = self.random.choice(self.views)
+        if self.random.random() < 0.5:
+            view.reachable = not view.reachable
+        elif view.reachable:
+            view.fail_next_write(self.random.choice(["before", "after"]))
+
+    # ------------------------------------------------------------------------------------------------------------ runs
+
+    def run(self, rebalances: float = 0.2, disturbances: float = 0.1) -> None:
+        """Everything, in random order, until all that was produced has been answered."""
+        while any(self.unsent.values()):
+            self.produce()
+            for action, chance in (
+                (self.run_router, 0.6),
+                (self.run_worker, 0.5),
+                (self.rebalance, rebalances),
+                (self.disturb, disturbances),
+            ):
+                if self.random.random() < chance:
+                    action()
+        self.chaos = 0.0
+        for view in self.views:
+            view.reachable = True
+        while self.router_job.committed < len(self.router_job.offsets) or not self._drained():
+            self.run_router()
+            self.run_worker()
+        while self.worker_job.committed < len(self.worker_job.offsets) or self._waiting():
+            self.run_worker()
+
+    def _drained(self) -> bool:
+        if not self.router_job.offsets or self.router is None or self.router.last is None:
+            return False
+        _, ends = self.router_job.offsets[-1]
+        if any(ends[topic] != log.ends() for topic, log in self.topics.items()):
+            return False
+        return not self.router.last.held and not self.router.wants_epoch()
+
+    def _waiting(self) -> bool:
+        job = self.worker_job
+        return (job.offsets[-1][1] if job.offsets else 0) < len(self.announced)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What a consumer of the results has, repeated messages dropped."""
+        known = Deduplicator()
+        return [
+            json.loads(line) for key, value in self.results if known.is_new(key) for line in value.decode().split("\n")
+        ]
+
+    def refused(self) -> list[int]:
+        """Positions of the queries that were rejected, repeated dead letters dropped."""
+        letters = [json.loads(line) for line in dict.fromkeys(self.rejected)]
+        return sorted(self.query_at[letter["offset"]] for letter in letters)
+
+
+class _RouterJobs:
+    def __init__(self, simulation: Simulation) -> None:
+        self._ = simulation
+
+    def ingest(self, epoch: int) -> Sequence[Intake]:
+        starts, ends = self._.router_job.offsets[epoch]
+        settings = self._.settings
+        kinds = {"t.objects": "objects", "t.queries": "queries"}
+        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, settings.longest)
+        intakes: list[Intake] = []
+        for topic, log in self._.topics.items():
+            for i, partition in enumerate(log.partitions):
+                part = partition[starts[topic][i] : ends[topic][i]]
+                if part:
+                    offsets = range(starts[topic][i], ends[topic][i])
+                    intakes += stage.intakes([_batch(f"t.{topic}", i, offsets, part)])
+        return intakes
+
+    def route(self, record: EpochRecord) -> None:
+        settings = self._.settings
+        for partition in range(settings.partitions):
+            for key, (slot, _kind, content) in route_epoch(record, partition, settings.partitions, self._.folder):
+                if slot < 0:
+                    self._.rejected += content.column("line").to_pylist()
+                else:
+                    self._.blocks.partitions[slot].append((key, messages.pack(content).to_pybytes()))
+            self._.step("routed")
+
+    def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
+        self._.announced.append(json.loads(json.dumps({**announcement, "ends": self._.blocks.ends()})))
+
+
+class _WorkerJobs:
+    def __init__(self, simulation: Simulation) -> None:
+        self._ = simulation
+
+    def work(self, record: RoundRecord) -> None:
+        it = self._
+        rows = []
+        for slot, log in enumerate(it.blocks.partitions):
+            blocks = log[record.starts[slot] : record.ends[slot]]
+            rows += work_round(slot, blocks, record.round, it.work_settings, it.folder)
+            it.step("worked")
+        results = merge_round(rows, record, it.work_settings.space, it.folder)
+        it.step("merged")
+        for key, value in result_messages(results.lines, record.round.number, 0, 3):
+            it.results.append((key, value.to_pybytes()))
+            it.step("sent")
+        it.rejected += results.rejected
+
+    def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
+        it = self._
+        number = record.round.number
+        rows = []
+        for slot in slots:
+            rows += second_round(slot, number, it.work_settings, it.folder)
+            it.step("second")
+        lines = merge_second_round(rows, number, it.work_settings.space, it.folder)
+        for key, value in result_messages(lines, number, 1, 3):
+            it.results.append((key, value.to_pybytes()))
+
+
+def _batch(topic: str, partition: int, offsets: range, part: Sequence[Message]) -> pa.RecordBatch:
+    n = len(part)
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([topic] * n),
+            "partition": pa.array([partition] * n, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "key": pa.array([key for key, _ in part], pa.binary()),
+            "value": pa.array([value for _, value in part], pa.binary()),
+        }
+    )

@@ -1,0 +1,129 @@
+"""Loads of leaves and slots from live counts, by hand and against the cost model in plain Python."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.balance import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
+from spatialstream.index.construction import build_tree
+from spatialstream.index.cost import workload
+from spatialstream.index.coverage import leaf_coverage
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Box
+from tests.unit.balance.cases import cases, count_of
+from tests.unit.index.samples import PLANE, query, spaces
+from tests.unit.index.test_construction import FIGURE_2, J
+
+EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
+
+
+def version_of(tree, slots=2):
+    return RoutingVersion(0, tree, np.zeros(len(tree.leaves), np.int32), slots)
+
+
+@pytest.mark.parametrize(("splits", "loads"), [("spatial", [0.0, 2.0, 0.0, 1.0]), ("textual", [0.0, 0.0, 0.0, 2.0])])
+def test_figure_3_counted_live(splits, loads):
+    tree = build_tree(FIGURE_2, 4, J, {splits})
+
+    counts = count_of(np.bincount(tree.route_objects(FIGURE_2), minlength=4))
+
+    assert sorted(leaf_loads(version_of(tree), counts, J)) == pytest.approx(sorted(loads))
+
+
+def test_live_loads_follow_todays_objects_and_queries():
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+    asked = [query("CRQ", Box(0.1, 0.1, 0.2, 0.2), duration=2000), query("STQ", EVERYWHERE)]
+    today = Statistics.of(PLANE, FIGURE_2, QueryBatch.of(asked), 1000.0, 1)
+
+    loads = leaf_loads(version_of(tree), count_of([10, 20, 30, 40], arrivals=[1, 2, 3, 4], span=100.0), today)
+
+    # CRQ: half of the queries, its two seconds see 0.01 objects a ms; STQ: the other half, sees what is held
+    assert loads == pytest.approx([0.5 * 2000 * 0.01 + 0.5 * 10, 10.0, 15.0, 20.0])
+
+
+@given(st.data(), spaces)
+def test_loads_are_those_of_the_cost_model(data, space):
+    case = data.draw(cases(space))
+    statistics, counts = case.statistics, case.counts
+
+    loads = leaf_loads(case.version, counts, statistics)
+
+    cells = statistics.cells_of(case.version.index.leaves.box)
+    h = leaf_coverage(case.version.index, statistics, cells)
+    for leaf in range(len(loads)):
+        cell = statistics.cell(int(cells[leaf]))
+        expected = workload(cell, counts.objects[leaf], counts.arrivals[leaf] / 1000.0, *h[leaf].tolist())
+        if not statistics.queries.any():
+            expected = counts.objects[leaf]
+        assert loads[leaf] == pytest.approx(expected)
+
+
+def test_without_queries_leaves_count_by_their_objects():
+    nothing = Statistics.of(PLANE, ObjectBatch.of([]), QueryBatch.of([]), 1.0)
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+
+    assert leaf_loads(version_of(tree), count_of([1, 2, 3, 4]), nothing).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_slots_without_a_leaf_have_no_load():
+    loads = slot_loads(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2], np.int32), 4)
+
+    assert loads.tolist() == [2.0, 0.0, 5.0, 0.0]
+    assert imbalance(loads) == np.inf
+
+
+def test_counts_of_another_version_are_refused():
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+
+    with pytest.raises(StateError, match="counts of 3 leaves are not those of version 0, which has 4"):
+        leaf_loads(version_of(tree), count_of([1, 2, 3]), J)
+
+
+@pytest.mark.parametrize(
+    ("columns", "span"),
+    [
+        (([1.0], [1.0], [1.0, 2.0]), 1.0),
+        (([1.0], [-1.0], [1.0]), 1.0),
+        (([1.0], [np.nan], [1.0]), 1.0),
+        (([[1.0]], [[1.0]], [[1.0]]), 1.0),
+        (([1.0], [1.0], [1.0]), 0.0),
+        (([1.0], [1.0], [1.0]), np.inf),
+    ],
+)
+def test_what_is_no_count_is_refused(columns, span):
+    with pytest.raises(StateError):
+        LeafCounts(*map(np.array, columns), span)
+
+
+# ---------------------------------------------------------------------------------------------------------- the model
+
+
+def test_model_error_by_hand():
+    error = model_error(np.array([1.0, 1.0, 2.0]), np.array([30.0, 10.0, 40.0]))
+
+    assert error.share_error == pytest.approx((0.125 + 0.125 + 0.0) / 3)
+    assert error.correlation == pytest.approx(np.corrcoef([1, 1, 2], [3, 1, 4])[0, 1])
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=20))
+def test_model_error_has_its_bounds(pairs):
+    estimated, measured = np.array(pairs).T
+
+    error = model_error(estimated, measured)
+
+    assert 0.0 <= error.share_error <= 2.0 / len(pairs) + 1e-12
+    assert -1.0 <= error.correlation <= 1.0
+    assert model_error(estimated, 7 * estimated).share_error == pytest.approx(0.0, abs=1e-12)
+    assert model_error(estimated, 7 * estimated).correlation == pytest.approx(1.0)
+
+
+def test_model_error_where_nothing_was_measured():
+    assert model_error(np.zeros(2), np.zeros(2)).share_error == 0.0
+    assert model_error(np.zeros(0), np.zeros(0)).correlation == 1.0
+    nothing = model_error(np.array([1.0, 3.0]), np.zeros(2))
+    assert (nothing.share_error, nothing.correlation) == (0.5, 0.0)

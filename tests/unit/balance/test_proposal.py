@@ -1,0 +1,217 @@
+"""Proposals: which strategy is taken, what a proposal says, and that it never makes things worse."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.balance import STRATEGIES, BalanceSettings, imbalance, propose
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.errors import SettingError, StateError
+from tests.unit.balance.cases import cases, count_of
+from tests.unit.balance.test_strategies import hot_corner
+from tests.unit.index.samples import objects, spaces
+
+LAX = BalanceSettings(imbalance=6.0)
+
+
+def skewed(counts, mapping, slots):
+    """A version of as many leaves with equal queries, its counts, and J."""
+    version, _, statistics = hot_corner(4, 10.0, slots)
+    assert len(counts) == len(mapping) == 16
+    version = RoutingVersion(3, version.index, np.array(mapping, np.int32), slots)
+    return version, count_of(counts, [float(i) for i in range(16)]), statistics
+
+
+def test_a_balanced_version_is_left_alone():
+    assert propose(*skewed([10.0] * 16, [0, 1] * 8, 2), LAX) is None
+
+
+def test_pm_is_enough_if_it_restores_balance():
+    proposal = propose(*skewed([10.0] * 16, [0] * 10 + [1] * 5 + [2], 3), LAX)
+
+    assert proposal.strategy == "PM"
+    assert proposal.balanced
+    assert set(proposal.moves.old_slot.tolist()) == {0}
+    assert set(proposal.moves.new_slot.tolist()) == {2}
+    assert proposal.before.tolist() == [100.0, 50.0, 10.0]
+    assert sorted(proposal.after.tolist()) == [50.0, 50.0, 60.0]
+
+
+def test_fm_comes_next():
+    proposal = propose(*skewed([10.0] * 16, [0] * 14 + [1, 1], 4), LAX)
+
+    assert proposal.strategy == "FM"
+    assert proposal.imbalance_before == np.inf
+    assert proposal.imbalance_after == 1.0
+    assert proposal.loads_after.tolist() == proposal.loads_before.tolist()
+
+
+def test_fg_comes_last():
+    proposal = propose(*skewed([10_000.0] + [1.0] * 15, [0] * 8 + [1] * 8, 2), LAX)
+
+    assert proposal.strategy == "FG"
+    assert proposal.balanced
+    assert proposal.textual + proposal.spatial > 0
+
+
+def test_the_best_is_taken_if_none_restores_balance():
+    version, counts, statistics = skewed([100.0] * 4 + [10.0] * 12, [0] * 16, 100)
+
+    proposal = propose(version, counts, statistics, BalanceSettings(leaves=20))
+
+    assert not proposal.balanced
+    assert proposal.note.startswith("no strategy restores balance, and this one comes closest")
+    assert proposal.after.max() < proposal.before.max()
+    again = RoutingVersion(4, proposal.version.index, proposal.version.mapping, 100)
+    carried = count_of(proposal.origins.carry_objects(counts.objects).tolist())
+    assert propose(again, carried, statistics, BalanceSettings(leaves=20)) is None  # nothing better is left
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_asked_for_by_name_is_proposed(strategy):
+    proposal = propose(*skewed([10.0] * 16, [0, 1] * 8, 2), LAX, strategy, number=9)
+
+    assert proposal.strategy == strategy
+    assert (proposal.base, proposal.version.number) == (3, 9)
+    assert (len(proposal.loads_after) == 16) == (strategy != "FG" or proposal.merges == 1)
+
+
+def test_ids_tell_decisions_apart():
+    case = skewed([10.0] * 16, [0] * 14 + [1, 1], 4)
+    version, counts, statistics = case
+    renumbered = RoutingVersion(4, version.index, version.mapping, version.slots)
+    more = count_of((2 * counts.objects).tolist(), counts.standing.tolist())
+
+    ids = [propose(*case, LAX, strategy).id for strategy in STRATEGIES]
+
+    assert len(set(ids)) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{12}", each) for each in ids)
+    assert [propose(*case, LAX, strategy).id for strategy in STRATEGIES] == ids
+    assert propose(version, more, statistics, LAX, "FM").id == ids[1]  # other figures, the same decision
+    assert propose(renumbered, counts, statistics, LAX, "FM").id != ids[1]
+
+
+@given(st.data(), spaces)
+def test_auto_never_makes_it_worse(data, space):
+    case = data.draw(cases(space))
+    settings = BalanceSettings(imbalance=data.draw(st.sampled_from([1.01, 2.0, 6.0])), leaves=40)
+
+    proposal = propose(case.version, case.counts, case.statistics, settings)
+
+    if proposal is None:
+        return
+    before, after = proposal.before, proposal.after
+    assert imbalance(before) > settings.imbalance
+    assert imbalance(after) < imbalance(before) or (np.isinf(imbalance(before)) and after.max() < before.max())
+    assert proposal.balanced == (imbalance(after) <= settings.imbalance)
+
+
+@given(st.data(), spaces, st.sampled_from(STRATEGIES))
+def test_a_proposal_is_consistent(data, space, strategy):
+    case = data.draw(cases(space))
+    batch = data.draw(objects(space, 20))
+
+    proposal = propose(case.version, case.counts, case.statistics, BalanceSettings(leaves=40), strategy)
+
+    version = proposal.version
+    assert version.mapping.dtype == np.int32
+    assert version.mapping.shape == version.index.leaves.load.shape == proposal.loads_after.shape
+    assert ((version.mapping >= 0) & (version.mapping < version.slots)).all()
+    assert version.loads == pytest.approx(proposal.after)
+    assert proposal.before.sum() == pytest.approx(proposal.loads_before.sum())
+    if strategy != "FG":
+        assert version.index.route_objects(batch).tolist() == case.version.index.route_objects(batch).tolist()
+    expected = {
+        (int(leaf), int(source))
+        for leaf, source in zip(proposal.origins.leaf, proposal.origins.source, strict=True)
+        if version.mapping[leaf] != case.version.mapping[source]
+    }
+    moves = proposal.moves
+    assert set(zip(moves.leaf.tolist(), moves.source.tolist(), strict=True)) == expected
+    assert moves.new_slot.tolist() == version.mapping[moves.leaf].tolist()
+    assert moves.old_slot.tolist() == case.version.mapping[moves.source].tolist()
+    assert proposal.queries_moved <= case.counts.standing.sum() * (1 if strategy != "FG" else 4**9)
+    assert json.loads(json.dumps(proposal.to_record(), allow_nan=False))["id"] == proposal.id
+    assert proposal.id in proposal.explain()
+
+
+def test_the_explanation_is_a_table():
+    proposal = propose(*skewed([10.0] * 16, [0] * 10 + [1] * 5 + [2], 3), LAX, number=4)
+
+    lines = proposal.explain().splitlines()
+
+    assert lines[0] == f"proposal {proposal.id}: PM, from version 3 to 4"
+    assert lines[1] == "Lmax/Lmin 10.00 -> 1.20 expected (within the threshold of 6)"
+    assert lines[2].startswith("5 leaves change slot, with about ")
+    assert lines[4].split() == ["slot", "before", "leaves", "after", "leaves"]
+    assert re.fullmatch(r" +0 +62\.5 % +█{16} +10 +3\d\.\d % +█+ +\d", lines[5])
+    assert lines[9].split() == ["leaf", "from", "to", "queries"]
+    assert len(lines) == 15
+
+
+def test_the_explanation_of_an_adjustment_names_splits_and_merges():
+    proposal = propose(*skewed([10_000.0] + [1.0] * 15, [0] * 8 + [1] * 8, 2), LAX)
+
+    text = proposal.explain()
+
+    assert "0 leaves split by space, 1 leaf by text, 1 node merged: 16 -> 16 leaves\n" in text
+    assert "adjusting the tree ended because its leaves can be balanced" in text
+    assert proposal.to_record()["textual_splits"] == 1
+
+
+class Elsewhere(GlobalIndex):
+    """Another index, which only shows its leaves."""
+
+    kind = "elsewhere"
+    route_objects = route_queries = route_regions = nearest_leaves = from_arrays = None
+
+    def __init__(self, tree):
+        self._tree = tree
+
+    @property
+    def leaves(self):
+        return self._tree.leaves
+
+    def to_arrays(self):
+        return {}, {}
+
+
+def test_another_index_is_reallocated_but_not_adjusted():
+    version, counts, statistics = skewed([10_000.0] + [1.0] * 15, [0] * 8 + [1] * 8, 2)
+    version = RoutingVersion(3, Elsewhere(version.index), version.mapping, 2)
+
+    assert propose(version, counts, statistics, LAX, "FM").version.index is version.index
+    assert propose(version, counts, statistics, LAX).strategy in ("PM", "FM")
+    with pytest.raises(SettingError, match="FG adjusts QT-trees, and the index is a elsewhere"):
+        propose(version, counts, statistics, LAX, "FG")
+
+
+def test_what_makes_no_sense_is_refused():
+    case = skewed([10.0] * 16, [0, 1] * 8, 2)
+
+    with pytest.raises(SettingError, match="strategy: 'XX' is not one of auto, PM, FM, FG"):
+        propose(*case, LAX, "XX")
+    with pytest.raises(StateError, match="counts of 2 leaves"):
+        propose(case[0], count_of([1.0, 2.0]), case[2], LAX)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("imbalance", 1.0),
+        ("imbalance", np.inf),
+        ("imbalance", np.nan),
+        ("similarity", -0.1),
+        ("similarity", 1.1),
+        ("similarity", np.nan),
+        ("leaves", 0),
+    ],
+)
+def test_settings_without_sense_are_refused(setting, value):
+    with pytest.raises(SettingError, match=f"^{setting}: .*give"):
+        BalanceSettings(**{setting: value})

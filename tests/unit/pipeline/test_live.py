@@ -1,0 +1,80 @@
+"""Every row of a live stream is the oracle's: in any interleaving of router, worker and rebalancer, with crashes before
+each of their steps, repeated micro-batches, lost answers of the routing store, and any change of versions.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spatialstream.model.space import WGS84
+from spatialstream.oracle import answers, check
+from spatialstream.pipeline.live import StreamSettings
+from tests.simulation import IDLE, Simulation
+from tests.streams import PLANE, Stream, random_stream, streams
+
+
+def in_order(stream: Stream) -> Stream:
+    return Stream(
+        stream.space, sorted(stream.objects, key=lambda o: o.t), sorted(stream.queries, key=lambda query: query.t)
+    )
+
+
+def simulated(stream: Stream, seed: int, chaos: float, rebalances: float, disturbances: float) -> Simulation:
+    setup = StreamSettings(
+        "s",
+        slots=1 + seed % 5,
+        space=stream.space,
+        partitions=1 + seed % 3,
+        idle=IDLE,
+        epoch_records=[5, 40, 1_000_000][seed % 3],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = Simulation(Path(folder), stream.space, stream.objects, stream.queries, setup, seed, chaos=chaos)
+        simulation.run(rebalances, disturbances)
+    return simulation
+
+
+def differences(stream: Stream, simulation: Simulation) -> list[str]:
+    expected, refused = answers(stream.objects, stream.queries, stream.space)
+    found = [str(each) for each in check(simulation.rows(), expected, 5)]
+    if simulation.refused() != sorted(place for place, _ in refused):
+        found.append(f"rejected {simulation.refused()}, expected {refused}")
+    return found
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
+def test_while_versions_change(seed: int, space: object) -> None:
+    stream = in_order(random_stream(seed, 200, 40, space))
+    simulation = simulated(stream, seed, chaos=0.0, rebalances=0.5, disturbances=0.0)
+    assert differences(stream, simulation) == []
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6))
+def test_while_everything_fails(seed: int) -> None:
+    stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))
+    simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
+    assert differences(stream, simulation) == []
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(streams(), st.integers(0, 10**6))
+def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
+    stream = in_order(stream)
+    simulation = simulated(stream, seed, chaos=0.005, rebalances=0.5, disturbances=0.05)
+    assert differences(stream, simulation) == []
+
+
+def test_the_simulation_does_what_it_is_for() -> None:
+    """Versions are adopted several times, processes die at many steps, messages are repeated."""
+    stream = in_order(random_stream(11, 300, 40, WGS84))
+    simulation = simulated(stream, 11, chaos=0.02, rebalances=0.5, disturbances=0.02)
+    assert len(simulation.store.state().bindings) >= 4
+    assert simulation.crashes >= 10
+    assert len({key for key, _ in simulation.results}) < len(simulation.results)
+    assert differences(stream, simulation) == []
