@@ -23,13 +23,15 @@ __all__ = ["cache_folder", "kernel"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
+
 
 def _compiled_lines(source: bytes) -> Iterator[bytes]:
     """The lines of a module that machine code depends on: its kernels and its constants."""
     lines = source.splitlines()
     for node in ast.parse(source).body:
         decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-        is_kernel = any(isinstance(each, ast.Name) and each.id == "kernel" for each in decorators)
+        is_kernel = any(isinstance(each, ast.Name) and each.id in _DECORATORS for each in decorators)
         if is_kernel or isinstance(node, ast.Assign | ast.AnnAssign):
             yield from lines[node.lineno - 1 : node.end_lineno]
 
@@ -41,7 +43,7 @@ def cache_folder() -> Path:
     for folder in ("model", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
             source = path.read_bytes()
-            if b"@kernel" in source:
+            if any(f"@{name}".encode() in source for name in _DECORATORS):
                 digest.update(b"\n".join(_compiled_lines(source)))
     base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spatialstream" / f"kernels-{digest.hexdigest()[:16]}"

@@ -8,13 +8,14 @@ file, never from the command line, and are not shown: a list of processes or a l
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, Unavailable
 
@@ -24,6 +25,7 @@ LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
 
 _TIMEOUT = 30.0
+_LOG_ERRORS = 3
 _DAY = 24 * 3_600_000
 
 _JAVA_NAMES = {
@@ -85,7 +87,7 @@ class Connection:
 
     def client(self, **more: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client."""
-        return {"bootstrap.servers": self.bootstrap, **self.security, **more}
+        return {"bootstrap.servers": self.bootstrap, "log_level": _LOG_ERRORS, **self.security, **more}
 
     def options(self) -> dict[str, str]:
         """The options of Spark's connector.
@@ -233,7 +235,7 @@ class Topics:
         """
         admin = connection.admin()
         try:
-            present = admin.list_topics(timeout=_TIMEOUT).topics
+            present: Mapping[str, TopicMetadata] = admin.list_topics(timeout=_TIMEOUT).topics
             missing = [topic for topic in self.wanted(slots, objects, replicas) if topic.topic not in present]
             for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
                 try:
@@ -241,7 +243,7 @@ class Topics:
                 except KafkaException as error:
                     if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
                         raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
-            present = admin.list_topics(timeout=_TIMEOUT).topics
+            present = self._settled(admin)
         except KafkaException as error:
             raise Unavailable(f"the broker at {connection.bootstrap} cannot be reached: {_words(error)}") from None
         counts = {topic.topic: len(present[topic.topic].partitions) for topic in self.wanted(slots, objects, replicas)}
@@ -252,6 +254,18 @@ class Topics:
                 )
         self._check_sizes(admin)
         return counts
+
+    def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
+        """All topics, once the broker tells of those that were just created."""
+        names = [topic.topic for topic in self.wanted(1, 1, 1)]
+        ends = time.monotonic() + _TIMEOUT
+        while True:
+            present = admin.list_topics(timeout=_TIMEOUT).topics
+            if all(name in present and present[name].partitions for name in names):
+                return present
+            if time.monotonic() > ends:
+                raise Unavailable(f"the broker does not tell of all topics of {self.stream}")
+            time.sleep(0.05)
 
     def _check_sizes(self, admin: AdminClient) -> None:
         resource = ConfigResource(ResourceType.TOPIC, self.blocks)

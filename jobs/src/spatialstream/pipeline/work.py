@@ -295,7 +295,7 @@ def _load(indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path, seco
         "matches": load.matches,
         "seconds": seconds,
         "held": len(indexes.objects),
-        "bytes": indexes.objects.nbytes + indexes.range.nbytes,
+        "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
         "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
     }
     if load.leaf is not None:

@@ -1,0 +1,545 @@
+"""The paper's load-balancing experiment in small (SSTD, section 7.6, figures 14 and 15).
+
+``python -m tests.benchmarks.bench_rebalance [--short] [--output DIR]``. Continuous queries and objects are preloaded
+into 8 slots under a QT-tree of 64 leaves; then one region gets (a) many objects, which go on to come, or (b) many
+continuous queries. From that very state six plans are tried: no action, PM, FM, PM then FM, FG, and PM, FM, FG.
+
+In the paper each worker is a machine of its own. Here slots work one after the other on one core, and a round takes as
+long as its *slowest slot*, in CPU time: what would pass on eight machines that wait for one another. So the figures say
+what balance does, and leave out what Spark, the broker and the router cost. ROUTE, WORK and the two-step adjustment are
+those of the live pipeline.
+
+- queries moved: pairs of continuous query and slot that receives it.
+- time to adjust: proposing, then preparing, loading and activating the version, each as long as its slowest slot takes.
+- latency: of snapshot queries (a third each SRQ, SKQ, STQ) in rounds of 5,000 objects and 200 queries. All are
+  complete when the slowest slot is done; SKQs when their second phase is.
+- throughput: objects a second in rounds of 50,000 objects.
+
+The stream goes on as it was when it became imbalanced. Objects never move, so early snapshot queries still visit the
+slots of the version before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.balance.loads import LeafCounts, imbalance
+from spatialstream.balance.proposal import Proposal, propose
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.geometry import EVERYWHERE
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.terms import TermLists
+from spatialstream.pipeline import inline, messages
+from spatialstream.pipeline.files import StateFolder
+from spatialstream.pipeline.kernels import compile_kernels
+from spatialstream.pipeline.moves import LOAD, PREPARE, Control
+from spatialstream.pipeline.order import QueryShare, in_order
+from spatialstream.pipeline.route import Row, Share, route
+from spatialstream.pipeline.routing import PastVersion, Routing
+from spatialstream.pipeline.second import answer_second, second_phase
+from spatialstream.pipeline.work import Round, WorkSettings, slot_objects, version_path, work
+from tests.benchmarks import workload
+from tests.benchmarks.bench_index import make_queries
+from tests.benchmarks.workload import SPACE
+
+SLOTS, LEAVES = 8, 64
+PLANS = ("none", "PM", "FM", "PM+FM", "FG", "PM+FM+FG")
+PAPER = {"PM": (-69.3, 78.4), "FM": (-76.6, 86.6), "FG": (-85.1, 97.9)}
+"""Changes of latency and throughput in percent, at 50 million objects (section 7.6)."""
+
+RATE = 1_000.0
+"""Objects a second of event time, before anything is inserted."""
+
+LIFETIME, REACH = 3_600_000, 60_000
+"""Durations of continuous and of snapshot queries, ms."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the experiment is. The paper: 40,000 queries, 30 million objects, and 10, 30, 50 million more.
+
+    Attributes:
+        preload: objects before.
+        standing: continuous queries before.
+        while_inserting: objects from everywhere that come while objects or queries are inserted.
+        objects: inserted into the region, case (a), one run each.
+        queries: inserted into the region, case (b), one run each.
+        round: objects a round.
+        rounds: rounds of which throughput is measured.
+        batches: rounds of which latency is measured.
+        asked: snapshot queries in each of these.
+        beside: objects in each of these.
+    """
+
+    preload: int = 600_000
+    standing: int = 40_000
+    while_inserting: int = 200_000
+    objects: tuple[int, ...] = (200_000, 600_000, 1_000_000)
+    queries: tuple[int, ...] = (40_000, 80_000, 160_000)
+    round: int = 50_000
+    rounds: int = 8
+    batches: int = 10
+    asked: int = 200
+    beside: int = 5_000
+
+
+SHORT = Scale(60_000, 4_000, 20_000, (100_000,), (16_000,), 10_000, 3, 3, 60, 1_000)
+TINY = Scale(6_000, 400, 2_000, (10_000,), (1_600,), 1_000, 1, 1, 6, 100)
+"""Only loads all that is compiled."""
+
+REGION = (0.52, 0.62, 0.67, 0.77)
+"""Where the load changes: west, south, east, north of a square of 2 % of the space, drawn once."""
+
+
+# ------------------------------------------------------------------------------------------------------------ the input
+
+
+def spread(n: int, seed: int, start: int, rate: float) -> ObjectBatch:
+    """Objects of the default workload."""
+    return workload.objects(n, seed, start, rate)
+
+
+def within(n: int, seed: int, start: int, rate: float) -> ObjectBatch:
+    """Objects of the default workload's words, spread evenly over the region."""
+    west, south, east, north = REGION
+    points = np.random.default_rng((7, seed)).random((n, 2))
+    batch = workload.objects(n, seed, start, rate)
+    return replace(batch, x=west + (east - west) * points[:, 0], y=south + (north - south) * points[:, 1])
+
+
+def together(*batches: ObjectBatch) -> ObjectBatch:
+    """Several streams as one."""
+    return in_order(ObjectBatch.concat([batch for batch in batches if len(batch)]))
+
+
+def named(queries: QueryBatch, prefix: str, t: int, duration: int) -> QueryBatch:
+    """Queries under new names, asked at one time."""
+    n = len(queries)
+    ids = pa.array([f"{prefix}{i}" for i in range(n)], pa.string())
+    return replace(queries, ids=ids, t=np.full(n, t, np.int64), duration=np.full(n, duration, np.int64))
+
+
+def standing(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
+    """Continuous range queries around objects."""
+    return named(make_queries(objects, n, "CRQ"), prefix, t, LIFETIME)
+
+
+def snapshots(objects: ObjectBatch, n: int, prefix: str, t: int) -> QueryBatch:
+    """SRQs, SKQs and STQs around objects, in turn."""
+    share = -(-n // 3)
+    parts = [
+        make_queries(objects, share, QueryType.SRQ),
+        make_queries(objects, share, QueryType.SKQ, EVERYWHERE),
+        replace(make_queries(objects, share, QueryType.STQ), keywords=TermLists.empty(share)),
+    ]
+    mixed = QueryBatch.concat(parts).take(np.arange(3 * share).reshape(3, share).T.reshape(-1)[:n])
+    return named(mixed, prefix, t, REACH)
+
+
+# ----------------------------------------------------------------------------------------------------------- the system
+
+
+@dataclass
+class Slots:
+    """All slots of a stream, one after the other, in this process.
+
+    Attributes:
+        checkpoint: their state.
+        active: the routing version.
+        past: the ones before, with the times of their objects.
+        number: of the next round.
+        upto: ms up to which objects have come.
+    """
+
+    checkpoint: Path
+    active: RoutingVersion
+    past: tuple[PastVersion, ...] = ()
+    number: int = 0
+    upto: int = -1
+    settings: WorkSettings = field(default_factory=lambda: WorkSettings(SPACE, 300_000, None))
+    matches: int = 0
+
+    def round(
+        self,
+        objects: ObjectBatch | None = None,
+        queries: QueryBatch | None = None,
+        controls: tuple[Control, ...] = (),
+        pending: RoutingVersion | None = None,
+    ) -> tuple[npt.NDArray[np.float64], list[Row]]:
+        """One round: the CPU seconds of each slot, float64[slots], and the partials but those of CRQs."""
+        if objects is not None and len(objects):
+            self.upto = int(objects.t[-1])
+        routing = Routing(self.active, pending, self.past, two_phase=True)
+        inbox: dict[int, list[Row]] = {slot: [] for slot in range(SLOTS)}
+        for row in route(self._share(objects, queries), routing, StateFolder(self.checkpoint, "registry", self.number)):
+            inbox[row[0]].append(row)
+        past = tuple((each.version.number, each.first, each.last) for each in self.past)
+        order = Round(self.number, (self.number,), self.upto, self.active.number, controls, past)
+        seconds, partials = np.zeros(SLOTS), []
+        for slot, rows in inbox.items():
+            began = time.process_time()
+            given = list(work(slot, rows, self.settings, self.checkpoint, order))
+            seconds[slot] = time.process_time() - began
+            self.matches += sum(content.num_rows for _, kind, content in given if kind == messages.LINES)
+            partials += [row for row in given if row[1] != messages.LINES]
+        if any(kind == messages.ASKED for _, kind, _ in partials):
+            seconds += self._second(partials, routing)
+        self.number += 1
+        return seconds, partials
+
+    def _share(self, objects: ObjectBatch | None, queries: QueryBatch | None) -> Share:
+        nowhere = None if queries is None else np.zeros(len(queries), np.int64)
+        asked = None if queries is None or nowhere is None else QueryShare(queries, nowhere, nowhere, ("queries",))
+        return Share(self.number, self.upto, 0, 1, objects, asked)
+
+    def _second(self, partials: Sequence[Row], routing: Routing) -> npt.NDArray[np.float64]:
+        """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""
+        seconds = np.zeros(SLOTS)
+        second = second_phase(partials, routing, SPACE)
+        for slot in () if second is None else second.slots:
+            assert second is not None
+            held = slot_objects(slot, self.number, self.settings, self.checkpoint)
+            began = time.process_time()
+            list(answer_second(slot, second.rows, held))
+            seconds[slot] = time.process_time() - began
+        return seconds
+
+    def adopt(self, version: RoutingVersion, first: int) -> float:
+        """Prepare, load and activate a version; the seconds that takes if each step takes as long as its slowest slot.
+
+        Args:
+            version: the version.
+            first: the earliest timestamp of objects under the version before.
+        """
+        version.save(version_path(self.checkpoint, version.number))
+        taken = 0.0
+        for control in (PREPARE, LOAD):
+            taken += self.round(controls=((control, version.number),), pending=version)[0].max()
+        self.past = (*self.past, PastVersion(self.active, first, self.upto))
+        self.active = version
+        return float(taken + self.round()[0].max())
+
+    def moved(self, number: int) -> int:
+        """How many continuous queries were written down for other slots when a version was prepared."""
+        count = 0
+        for path in (self.checkpoint / "transfers" / f"{number:06d}").glob("*.arrow"):
+            with pa.ipc.open_file(pa.OSFile(str(path))) as reader:
+                count += sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+        return count
+
+    def twin(self, folder: Path) -> Slots:
+        """The same slots once more; the files that they share never change."""
+        shutil.copytree(self.checkpoint, folder, copy_function=os.link)
+        return replace(self, checkpoint=folder, matches=0)
+
+
+# ------------------------------------------------------------------------------------------------------- the experiment
+
+
+@dataclass
+class Outcome:
+    """What became of one plan.
+
+    Attributes:
+        plan: its name.
+        inserted: objects or queries that were inserted.
+        adopted: the strategy that was carried out; "" for none.
+        moved: continuous queries that moved.
+        seconds: to adjust.
+        expected: Lmax/Lmin by the cost model, after.
+        measured: CPU time of the slowest slot by that of the least busy one, while throughput was measured.
+        latency: of snapshot queries, ms.
+        throughput: objects a second.
+        matches: result rows of CRQs, which no plan may change.
+    """
+
+    plan: str
+    inserted: int
+    adopted: str = ""
+    moved: int = 0
+    seconds: float = 0.0
+    expected: float = 0.0
+    measured: float = 0.0
+    latency: float = 0.0
+    throughput: float = 0.0
+    matches: int = 0
+
+
+@dataclass
+class Scene:
+    """A system out of balance, and how its stream goes on.
+
+    Attributes:
+        slots: the system.
+        counts: what was counted in its leaves.
+        statistics: J.
+        stream: objects to come after a time: (n, seed, start) -> objects.
+        inserted: objects or queries that were inserted.
+    """
+
+    slots: Slots
+    counts: LeafCounts
+    statistics: Statistics
+    stream: Callable[[int, int, int], ObjectBatch]
+    inserted: int
+
+
+def unbalanced(folder: Path, scale: Scale, more_objects: int, more_queries: int) -> Scene:
+    """Preload, then insert objects or queries into the region."""
+    before = spread(scale.preload, 1, 0, RATE)
+    asked = standing(spread(scale.standing, 2, 0, RATE), scale.standing, "c", 0)
+    history = QueryBatch.concat([asked, snapshots(before, scale.standing, "h", int(before.t[-1]))])
+    sample = before.take(np.arange(0, len(before), max(1, len(before) // 100_000)))
+    version = build(SPACE, sample, history, LEAVES, SLOTS)
+    version.save(version_path(folder, 0))
+    slots = Slots(folder, version)
+    slots.round(queries=asked)
+    feed(slots, before, scale.round)
+    span = scale.while_inserting / RATE
+    hot = more_objects / span
+
+    def stream(n: int, seed: int, start: int) -> ObjectBatch:
+        part = round(n * hot / (hot + RATE))
+        return together(spread(n - part, seed, start, RATE), within(part, 1000 + seed, start, max(hot, 1.0)))
+
+    start = slots.upto + 1
+    coming = stream(scale.while_inserting + more_objects, 3, start)
+    if more_queries:
+        place = within(50_000, 4, 0, RATE)
+        added = standing(place, more_queries, "r", start)
+        slots.round(queries=added)
+        asked = QueryBatch.concat([asked, added])
+    feed(slots, coming, scale.round)
+    return Scene(slots, *learned(version, before, coming, asked, span), stream, more_objects or more_queries)
+
+
+def learned(
+    version: RoutingVersion, before: ObjectBatch, coming: ObjectBatch, asked: QueryBatch, span: float
+) -> tuple[LeafCounts, Statistics]:
+    """What the rebalancer knows: counts of leaves, and J of the time since the load has changed.
+
+    Snapshot queries are as many as continuous ones, and asked where objects come.
+    """
+    leaves = len(version.index.leaves)
+    held, new = (np.bincount(version.index.route_objects(each), minlength=leaves) for each in (before, coming))
+    concerned = np.bincount(version.index.route_queries(asked)[1], minlength=leaves)
+    counts = LeafCounts((held + new).astype(float), new.astype(float), concerned.astype(float), span * 1000.0)
+    chosen = coming.take(np.arange(0, len(coming), max(1, len(coming) // 100_000)))
+    queries = QueryBatch.concat([asked, snapshots(coming, len(asked), "h", int(coming.t[-1]))])
+    weight = len(coming) / len(chosen)
+    found = Statistics.of(SPACE, chosen, queries, span * 1000.0)
+    return counts, replace(found, objects=weight * found.objects)
+
+
+def feed(slots: Slots, objects: ObjectBatch, size: int) -> list[npt.NDArray[np.float64]]:
+    """Objects in rounds of a size; the seconds of all slots in each."""
+    rounds = range(0, len(objects), size)
+    return [slots.round(objects.take(np.arange(i, min(i + size, len(objects)))))[0] for i in rounds]
+
+
+def chosen(plan: str, scene: Scene) -> Proposal | None:
+    """What a plan proposes; later strategies only where the ones before would not restore balance."""
+
+    def proposed(strategy: str) -> Proposal | None:
+        return propose(scene.slots.active, scene.counts, scene.statistics, BalanceSettings(), strategy)
+
+    if plan == "PM+FM":
+        first = proposed("PM")
+        return first if first is not None and first.balanced else proposed("FM")
+    return proposed("auto" if plan == "PM+FM+FG" else plan)
+
+
+def tried(plan: str, scene: Scene, folder: Path, scale: Scale) -> Outcome:
+    """Carry a plan out, and measure what comes after."""
+    inline.forget()
+    slots, outcome = scene.slots.twin(folder), Outcome(plan, scene.inserted)
+    slots.round(scene.stream(scale.beside, 10, slots.upto + 1))  # restores the slots from their files
+    began = time.process_time()
+    proposal = None if plan == "none" else chosen(plan, scene)
+    if proposal is not None:
+        outcome.adopted = proposal.strategy
+        outcome.seconds = time.process_time() - began + slots.adopt(proposal.version, 0)
+        outcome.moved = slots.moved(proposal.version.number)
+    loads = slot_model(scene) if proposal is None else proposal.after
+    outcome.expected = imbalance(loads)
+    slots.matches = 0
+    seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.upto + 1), scale.round)
+    outcome.matches = slots.matches
+    outcome.throughput = scale.round * scale.rounds / sum(each.max() for each in seconds)
+    busy = np.sum(seconds, axis=0)
+    outcome.measured = float(busy.max() / busy.min())
+    outcome.latency = 1e3 * float(np.mean([each.max() for each in _asked(slots, scene, scale)]))
+    inline.forget()
+    shutil.rmtree(folder)
+    return outcome
+
+
+def slot_model(scene: Scene) -> npt.NDArray[np.float64]:
+    """Loads of slots by the cost model, without action."""
+    same = propose(scene.slots.active, scene.counts, scene.statistics, BalanceSettings(), "PM")
+    assert same is not None
+    return same.before
+
+
+def _asked(slots: Slots, scene: Scene, scale: Scale) -> Iterator[npt.NDArray[np.float64]]:
+    """Rounds with snapshot queries: the seconds of all slots in each."""
+    for i in range(scale.batches):
+        objects = scene.stream(scale.beside, 20 + i, slots.upto + 1)
+        queries = snapshots(objects, scale.asked, f"s{i}-", int(objects.t[-1]))
+        yield slots.round(objects, queries)[0]
+
+
+def outcomes(scale: Scale, folder: Path) -> dict[str, list[Outcome]]:
+    """Both cases, all sizes, all plans.
+
+    Raises:
+        AssertionError: the continuous queries of one plan have other results than those of another.
+    """
+    cases = {
+        "objects": [(count, 0) for count in scale.objects],
+        "queries": [(0, count) for count in scale.queries],
+    }
+    result: dict[str, list[Outcome]] = {}
+    for case, sizes in cases.items():
+        for size in sizes:
+            inline.forget()
+            start = folder / f"{case}-{max(size)}"  # names never come again: versions are cached by their paths
+            scene = unbalanced(start, scale, *size)
+            for plan in PLANS:
+                result.setdefault(case, []).append(tried(plan, scene, folder / f"{start.name}-{plan}", scale))
+                print(".", end="", file=sys.stderr, flush=True)
+            same = {each.matches for each in result[case][-len(PLANS) :]}
+            assert len(same) == 1, f"plans have different numbers of matches: {same}"
+            shutil.rmtree(start)
+    print(file=sys.stderr)
+    return result
+
+
+# ----------------------------------------------------------------------------------------------------------- the report
+
+
+def change(now: float, before: float) -> float:
+    """In percent."""
+    return 100.0 * (now / before - 1.0)
+
+
+def lines(found: dict[str, list[Outcome]]) -> Iterator[str]:
+    """A table for the terminal."""
+    for case, plans in found.items():
+        for first in range(0, len(plans), len(PLANS)):
+            none = plans[first]
+            yield f"\n{none.inserted:,} {case} inserted into one region: {none.matches:,} matches under every plan"
+            yield (
+                f"  {'plan':<10}{'did':<5}{'moved':>9}{'adjusted in':>13}{'Lmax/Lmin model':>17}{'measured':>10}"
+                f"{'latency':>21}{'throughput':>27}   paper"
+            )
+            for each in plans[first : first + len(PLANS)]:
+                paper = PAPER.get(each.plan)
+                said = "" if paper is None or case != "objects" else f"{paper[0]:+.0f} %, {paper[1]:+.0f} %"
+                yield (
+                    f"  {each.plan:<10}{each.adopted or '-':<5}{each.moved:>9,}{each.seconds:>11.2f} s"
+                    f"{each.expected:>17.1f}{each.measured:>10.1f}"
+                    f"{each.latency:>10.1f} ms {change(each.latency, none.latency):+6.0f} %"
+                    f"{each.throughput:>14,.0f}/s {change(each.throughput, none.throughput):+8.0f} %   {said}"
+                )
+
+
+def figures(found: dict[str, list[Outcome]]) -> list[dict[str, Any]]:
+    """Rows of the table of all benchmarks: the largest size of each case."""
+    rows = []
+    for case, plans in found.items():
+        last = plans[-len(PLANS) :]
+        none = last[0]
+        rows.append(row(f"{none.inserted:,} {case} in one region, no action: latency", none.latency, "ms"))
+        rows.append(row("   throughput", none.throughput, "objects/s"))
+        for each in last[1:]:
+            paper = PAPER.get(each.plan) if case == "objects" else None
+            beside = ["", ""] if paper is None else [f"; paper {value:+.1f} %" for value in paper]
+            by = f"{change(each.latency, none.latency):+.0f} %{beside[0]}"
+            rows.append(row(f"   {each.plan}: latency", each.latency, "ms", by))
+            by = f"{change(each.throughput, none.throughput):+.0f} %{beside[1]}"
+            rows.append(row(f"   {each.plan}: throughput", each.throughput, "objects/s", by))
+            rows.append(row(f"   {each.plan}: continuous queries moved", each.moved, "queries", each.adopted))
+            rows.append(row(f"   {each.plan}: time to adjust", each.seconds, "s"))
+    return rows
+
+
+def row(name: str, value: float, unit: str, note: str = "") -> dict[str, Any]:
+    return {"name": name, "value": float(value), "unit": unit, "floor": None, "note": note}
+
+
+def draw(found: dict[str, list[Outcome]], path: Path) -> None:
+    """Figures 14 and 15 of the paper: network cost, time, latency, throughput by what was inserted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "spatialstream", "font.size": 8})
+    from matplotlib import pyplot
+
+    shown = (
+        ("moved", "queries moved"),
+        ("seconds", "time to adjust, s"),
+        ("latency", "latency, ms"),
+        ("throughput", "objects/s"),
+    )
+    colours = ("#888888", "#9ec5e8", "#2a5f8f", "#a8d5ba", "#b5482a", "#2a7f62")
+    figure, grid = pyplot.subplots(2, 4, figsize=(11, 5), layout="constrained", squeeze=False)
+    for axes_of_case, (case, plans) in zip(grid, found.items(), strict=True):
+        sizes = [each.inserted for each in plans[:: len(PLANS)]]
+        for axes, (name, label) in zip(axes_of_case, shown, strict=True):
+            for i, plan in enumerate(PLANS):
+                values = [getattr(each, name) for each in plans[i :: len(PLANS)]]
+                axes.bar(np.arange(len(sizes)) + (i - 2.5) * 0.14, values, 0.13, color=colours[i], label=plan)
+            axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
+            axes.set(xlabel=f"{case} inserted", title=label)
+            axes.spines[["top", "right"]].set_visible(False)
+    grid[0][0].legend(frameon=False, fontsize=7)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def run(output: str | Path = "bench-output", scale: Scale | None = None) -> list[dict[str, Any]]:
+    """The figures; leaves ``rebalance.json`` and ``rebalance.svg``."""
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    compile_kernels()
+    with tempfile.TemporaryDirectory() as name:
+        outcomes(TINY, Path(name) / "tiny")
+        found = outcomes(scale or Scale(), Path(name))
+    for line in lines(found):
+        print(line, file=sys.stderr)
+    kept = {case: [asdict(each) for each in plans] for case, plans in found.items()}
+    (output / "rebalance.json").write_text(json.dumps(kept, indent=1))
+    draw(found, output / "rebalance.svg")
+    return figures(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_rebalance")
+    parser.add_argument("--short", action="store_true", help="a tenth of it, to try")
+    parser.add_argument("--output", type=Path, default=Path("bench-output"), help="for the table and the chart")
+    options = parser.parse_args()
+    began = time.monotonic()
+    run(options.output, SHORT if options.short else None)
+    print(f"{time.monotonic() - began:.0f} s; {options.output / 'rebalance.svg'}")
+
+
+if __name__ == "__main__":
+    main()

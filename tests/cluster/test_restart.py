@@ -1,0 +1,41 @@
+"""Both jobs are stopped while the stream goes on, and started again: they catch up without loss.
+
+``SPATIALSTREAM_LOAD_SECONDS`` sets how long the stream is (default 60; 600 for the ten minutes of a release).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from spatialstream.model.space import WGS84
+from tests.cluster.stream import LiveStream, Servers, differences
+from tests.streams import random_stream
+
+_SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "60"))
+_RATE = 250.0
+
+
+@pytest.mark.timeout(900 + 4 * _SECONDS)
+def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = random_stream(8, int(_RATE * _SECONDS), 10, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    with LiveStream(servers, "restart", tmp_path, WGS84) as stream:
+        sending = stream.send(objects, queries, _RATE)
+        stream.await_rows(50, 120.0)
+        sending.join(_SECONDS / 3)
+        stream.worker.stop(60.0)
+        stream.router.stop(60.0)
+        sending.join(_SECONDS / 3)
+        began = time.monotonic()
+        stream.router.start(timeout=240.0)
+        stream.worker.start(timeout=240.0)
+        sending.join()
+        assert differences(stream, objects, queries, timeout=240.0) == []
+        with capsys.disabled():
+            print(f"\ncaught up {time.monotonic() - began:.1f} s after the restart")
+        assert stream.results.repeated == 0
