@@ -77,9 +77,9 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs/_build/index.html"
 
 .PHONY: test-all
-test-all: lint docs demo ## run everything: checks, documentation, demo, all tests, benchmarks
+test-all: $(CLUSTER) lint docs demo ## run everything: checks, documentation, demo, all tests at length, benchmarks
 	@$(MAKE) --no-print-directory bench
-	@$(SPARK) HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q
+	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 $(BIN)/python -m pytest -q
 
 ##@ Set up
 

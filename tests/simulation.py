@@ -98,7 +98,8 @@ class Simulation:
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
         self.crashes = 0
-        self.work_settings = WorkSettings(space, settings.interval, settings.retention)
+        archive = None if settings.retention is None else folder / "archive"
+        self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)
         self.sample = sample or (ObjectBatch.of(list(objects)), QueryBatch.of(list(queries)))
         self.store.create(self.version(0))

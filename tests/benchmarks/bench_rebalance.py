@@ -13,7 +13,7 @@ those of the live pipeline.
 - time to adjust: proposing, then preparing, loading and activating the version, each as long as its slowest slot takes.
 - latency: of snapshot queries (a third each SRQ, SKQ, STQ) in rounds of 5,000 objects and 200 queries. All are
   complete when the slowest slot is done; SKQs when their second phase is.
-- throughput: objects a second in rounds of 50,000 objects.
+- throughput: objects a second in rounds of 100,000 objects.
 
 The stream goes on as it was when it became imbalanced. Objects never move, so early snapshot queries still visit the
 slots of the version before.
@@ -92,20 +92,23 @@ class Scale:
     standing: int = 40_000
     while_inserting: int = 200_000
     objects: tuple[int, ...] = (200_000, 600_000, 1_000_000)
-    queries: tuple[int, ...] = (40_000, 80_000, 160_000)
-    round: int = 50_000
-    rounds: int = 8
+    queries: tuple[int, ...] = (100_000, 300_000, 600_000)
+    round: int = 100_000
+    rounds: int = 6
     batches: int = 10
     asked: int = 200
     beside: int = 5_000
 
 
-SHORT = Scale(60_000, 4_000, 20_000, (100_000,), (16_000,), 10_000, 3, 3, 60, 1_000)
+SHORT = Scale(60_000, 4_000, 20_000, (100_000,), (60_000,), 40_000, 2, 3, 200, 1_000)
 TINY = Scale(6_000, 400, 2_000, (10_000,), (1_600,), 1_000, 1, 1, 6, 100)
 """Only loads all that is compiled."""
 
-REGION = (0.52, 0.62, 0.67, 0.77)
-"""Where the load changes: west, south, east, north of a square of 2 % of the space, drawn once."""
+SIDE = 0.3
+WEST, SOUTH = np.random.default_rng((8, 0)).random(2) * (1.0 - SIDE)
+REGION = (WEST, SOUTH, WEST + SIDE, SOUTH + SIDE)
+"""Where the load changes: west, south, east, north of a square of 9 % of the space, the first that was drawn. One that
+lies within a leaf or two leaves PM and FM, which move whole leaves, next to nothing to do."""
 
 
 # ------------------------------------------------------------------------------------------------------------ the input
@@ -335,14 +338,15 @@ def learned(
 ) -> tuple[LeafCounts, Statistics]:
     """What the rebalancer knows: counts of leaves, and J of the time since the load has changed.
 
-    Snapshot queries are as many as continuous ones, and asked where objects come.
+    Snapshot queries are as many as continuous ones, and asked where objects come. J is made from a sample of both.
     """
     leaves = len(version.index.leaves)
     held, new = (np.bincount(version.index.route_objects(each), minlength=leaves) for each in (before, coming))
     concerned = np.bincount(version.index.route_queries(asked)[1], minlength=leaves)
     counts = LeafCounts((held + new).astype(float), new.astype(float), concerned.astype(float), span * 1000.0)
     chosen = coming.take(np.arange(0, len(coming), max(1, len(coming) // 100_000)))
-    queries = QueryBatch.concat([asked, snapshots(coming, len(asked), "h", int(coming.t[-1]))])
+    some = asked.take(np.arange(0, len(asked), max(1, len(asked) // 50_000)))
+    queries = QueryBatch.concat([some, snapshots(coming, len(some), "h", int(coming.t[-1]))])
     weight = len(coming) / len(chosen)
     found = Statistics.of(SPACE, chosen, queries, span * 1000.0)
     return counts, replace(found, objects=weight * found.objects)
@@ -360,25 +364,24 @@ def chosen(plan: str, scene: Scene) -> Proposal | None:
     def proposed(strategy: str) -> Proposal | None:
         return propose(scene.slots.active, scene.counts, scene.statistics, BalanceSettings(), strategy)
 
+    if plan == "none":
+        return None
     if plan == "PM+FM":
         first = proposed("PM")
         return first if first is not None and first.balanced else proposed("FM")
     return proposed("auto" if plan == "PM+FM+FG" else plan)
 
 
-def tried(plan: str, scene: Scene, folder: Path, scale: Scale) -> Outcome:
-    """Carry a plan out, and measure what comes after."""
+def tried(proposal: Proposal | None, scene: Scene, folder: Path, scale: Scale) -> Outcome:
+    """Carry a proposal out, and measure what comes after."""
     inline.forget()
-    slots, outcome = scene.slots.twin(folder), Outcome(plan, scene.inserted)
+    slots, outcome = scene.slots.twin(folder), Outcome("", scene.inserted)
     slots.round(scene.stream(scale.beside, 10, slots.upto + 1))  # restores the slots from their files
-    began = time.process_time()
-    proposal = None if plan == "none" else chosen(plan, scene)
     if proposal is not None:
         outcome.adopted = proposal.strategy
-        outcome.seconds = time.process_time() - began + slots.adopt(proposal.version, 0)
+        outcome.seconds = slots.adopt(proposal.version, 0)
         outcome.moved = slots.moved(proposal.version.number)
-    loads = slot_model(scene) if proposal is None else proposal.after
-    outcome.expected = imbalance(loads)
+    outcome.expected = imbalance(slot_model(scene) if proposal is None else proposal.after)
     slots.matches = 0
     seconds = feed(slots, scene.stream(scale.round * scale.rounds, 11, slots.upto + 1), scale.round)
     outcome.matches = slots.matches
@@ -422,14 +425,28 @@ def outcomes(scale: Scale, folder: Path) -> dict[str, list[Outcome]]:
             inline.forget()
             start = folder / f"{case}-{max(size)}"  # names never come again: versions are cached by their paths
             scene = unbalanced(start, scale, *size)
-            for plan in PLANS:
-                result.setdefault(case, []).append(tried(plan, scene, folder / f"{start.name}-{plan}", scale))
-                print(".", end="", file=sys.stderr, flush=True)
-            same = {each.matches for each in result[case][-len(PLANS) :]}
+            found = list(compared(scene, folder, start.name, scale))
+            same = {each.matches for each in found}
             assert len(same) == 1, f"plans have different numbers of matches: {same}"
+            result.setdefault(case, []).extend(found)
             shutil.rmtree(start)
     print(file=sys.stderr)
     return result
+
+
+def compared(scene: Scene, folder: Path, name: str, scale: Scale) -> Iterator[Outcome]:
+    """All plans; what two of them propose alike is carried out once."""
+    known: dict[str, Outcome] = {}
+    for plan in PLANS:
+        began = time.process_time()
+        proposal = chosen(plan, scene)
+        proposing = time.process_time() - began
+        key = "" if proposal is None else proposal.id
+        if key not in known:
+            known[key] = tried(proposal, scene, folder / f"{name}-{plan}", scale)
+            print(".", end="", file=sys.stderr, flush=True)
+        outcome = known[key]
+        yield replace(outcome, plan=plan, seconds=0.0 if proposal is None else outcome.seconds + proposing)
 
 
 # ----------------------------------------------------------------------------------------------------------- the report

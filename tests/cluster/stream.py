@@ -41,7 +41,7 @@ class LiveStream:
 
     def __init__(self, servers: Servers, name: str, folder: Path, space: Space, slots: int = 3, *more: str) -> None:
         self.servers, self.name, self.space, self.slots = servers, name, space, slots
-        self.connection = Connection(servers.kafka.bootstrap)
+        self.connection = Connection(servers.kafka.bootstrap, servers.kafka.security)
         self.checkpoint = folder / "checkpoint"
         common = [
             *("--stream", name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
@@ -88,7 +88,7 @@ class LiveStream:
         rate: float,
     ) -> threading.Thread:
         """Begin to send a stream, in time order, in a thread of its own."""
-        sender = self.sender(rate)
+        self.sending = sender = self.sender(rate)
         batches = ObjectBatch.of(list(objects)), QueryBatch.of(list(queries))
         thread = threading.Thread(target=sender.replay, args=(*batches, lambda: False), daemon=True)
         thread.start()

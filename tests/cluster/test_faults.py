@@ -20,7 +20,7 @@ _SESSION = 10.0  # seconds, the store's
 
 
 def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = random_stream(6, 16_000, 30, WGS84)
+    drawn = random_stream(6, 30_000, 20, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     with LiveStream(servers, "faults", tmp_path, WGS84) as stream:
@@ -35,7 +35,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
             ("worker killed while a version is prepared", lambda: _kill_while_preparing(stream, "worker")),
             ("ZooKeeper killed while a version is prepared", lambda: _kill_while_preparing(stream, "zookeeper")),
         ]
-        sending = stream.send(objects, queries, rate=60.0)
+        sending = stream.send(objects, queries, rate=50.0)
         stream.await_rows(100, 120.0)
         lines = []
         for name, fault in faults:
@@ -45,6 +45,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
             stream.await_progress(120.0)
             lines.append(f"{name:<46} {time.monotonic() - began:5.1f} s until results came again")
             stream.await_progress(60.0)
+        stream.sending.rate = 0.0  # the rest as fast as can be
         sending.join()
         assert differences(stream, objects, queries, timeout=240.0) == []
         state = stream.store.state()

@@ -65,6 +65,26 @@ def test_commands_are_understood(page):
         parser().parse_args(words)
 
 
+def sections(page):
+    """The sections of a page by their headings of the second level."""
+    return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+
+
+def test_every_command_has_a_section_with_its_options():
+    from spatialstream.cli import parser
+
+    texts = sections(ROOT / "docs" / "cli.md")
+    (commands,) = [each for each in parser()._actions if isinstance(each.choices, dict)]
+    for name, command in commands.choices.items():
+        # the options of both jobs stand with the router
+        text = texts[name] + (texts["router"] if name == "worker" else "")
+        options = {option for action in command._actions for option in action.option_strings if option[:2] == "--"}
+        described = set(re.findall(r"--[a-z][a-z-]*", text))
+        assert options - described == {"--help"}, name
+        mentioned = set(re.findall(r"^\| (`--[^|]*) \|", texts[name], re.MULTILINE))
+        assert {option for cell in mentioned for option in re.findall(r"--[a-z][a-z-]*", cell)} <= options, name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_files_lead_to_files(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text("utf-8")):

@@ -335,8 +335,9 @@ class RouterJob(_Job):
 
     def _idle(self) -> None:
         """Keep J; wake the router where an epoch without input has something to do."""
-        if self._learner is not None and time.monotonic() >= self._learn_at:
+        if self._learner is not None and self._router is not None and time.monotonic() >= self._learn_at:
             self._learner.learn()
+            self._router.tidy()
             self._learn_at = time.monotonic() + self.learn_every
         if self._router is None or self._producer is None or self._begun != self._done or self._woken == self._done:
             return
@@ -362,7 +363,7 @@ class RouterJob(_Job):
     def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         assert self._admin is not None
-        offsets = ends(self._admin, self.topics.blocks, self.settings.slots)
+        self._admin, offsets = ends(self.connection, self._admin, self.topics.blocks, self.settings.slots)
         _deliver(self._producer, self.topics.epochs, json.dumps({**announcement, "ends": offsets}).encode())
 
 

@@ -25,7 +25,7 @@ LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
 
 _TIMEOUT = 30.0
-_LOG_ERRORS = 3
+_SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
 
 _JAVA_NAMES = {
@@ -87,7 +87,7 @@ class Connection:
 
     def client(self, **more: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client."""
-        return {"bootstrap.servers": self.bootstrap, "log_level": _LOG_ERRORS, **self.security, **more}
+        return {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, **self.security, **more}
 
     def options(self) -> dict[str, str]:
         """The options of Spark's connector.
@@ -285,20 +285,30 @@ class Topics:
             deleted.result(_TIMEOUT)
 
 
-def ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """The offset after the last message of each partition.
+def ends(connection: Connection, admin: AdminClient, topic: str, partitions: int) -> tuple[AdminClient, list[int]]:
+    """The offset after the last message of each partition, and the client to ask the next time.
 
     Raises:
         Unavailable: the broker did not answer.
     """
+    until = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            return admin, _ends(admin, topic, partitions)
+        except KafkaException as error:
+            if time.monotonic() > until:
+                raise Unavailable(f"the broker does not tell the offsets of {topic}: {_words(error)}") from None
+        time.sleep(0.2)
+        admin = connection.admin()  # a client may hold on to what it knew of a broker that has been started again
+
+
+def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
-    try:
-        answers = {
-            place.partition: answer.result(_TIMEOUT).offset for place, answer in admin.list_offsets(asked).items()
-        }
-    except KafkaException as error:
-        raise Unavailable(f"the broker does not tell the offsets of {topic}: {_words(error)}") from None
+    answers = {
+        place.partition: answer.result(_TIMEOUT).offset
+        for place, answer in admin.list_offsets(asked, request_timeout=5.0).items()
+    }
     return [answers[partition] for partition in range(partitions)]
 
 

@@ -87,10 +87,10 @@ class Learner:
 
     def learn(self) -> bool:
         """Add the samples that have come; whether J has changed and is in the store."""
-        if not self._restored and not self._restore():
-            return False
         paths = sorted(self._folder.glob("*.arrow"))
-        if not paths:
+        for path in paths[:-_MOST_FILES]:
+            path.unlink(missing_ok=True)
+        if not paths or (not self._restored and not self._restore()):
             return False
         recent = self._recent(paths[-_MOST_FILES:])
         if recent is not None:

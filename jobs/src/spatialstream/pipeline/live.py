@@ -454,7 +454,8 @@ class Router:
             under = None
         under = (first, upto) if under is None else (min(under[0], first), max(under[1], upto))
         if self.settings.retention is not None:
-            floor = upto - self.settings.retention - self.settings.interval
+            # the earliest query of the epoch comes right after the end of the one before
+            floor = before.upto - self.settings.retention
             past = tuple(each for each in past if each[2] > floor)
         return under, past
 
@@ -485,6 +486,21 @@ class Router:
                     (folder / intake.rejected).unlink(missing_ok=True)
         if record.epoch >= 2:
             self._path(record.epoch - 2).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove the versions from the routing store that retention has passed."""
+        record = self.last
+        if record is None:
+            return
+        kept = {record.adoption.active, record.adoption.pending, *(number for number, _, _ in record.past)}
+        try:
+            old = [
+                number for number in self._store.versions() if number not in kept and number < record.adoption.active
+            ]
+            if old:
+                self._store.remove(old)
+        except (Unavailable, Conflict):
+            pass  # the next time will do
 
     def wants_epoch(self) -> bool:
         """Whether an epoch without new messages would do something: records wait, or a version does."""

@@ -105,6 +105,12 @@ class Sender:
         settings: how to send.
         object_lines: objects as JSON Lines.
         query_lines: queries as JSON Lines.
+
+    Attributes:
+        rate: objects a second; may be changed while a stream is replayed.
+        sent: objects sent.
+        queries_sent: queries sent.
+        behind: seconds by which sending was behind its rate, at most.
     """
 
     def __init__(
@@ -115,6 +121,7 @@ class Sender:
         query_lines: Callable[[QueryBatch], Any],
     ) -> None:
         self.settings = settings
+        self.rate = settings.rate
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
@@ -189,8 +196,8 @@ class Sender:
             queries: in the order of time.
             stop: is asked between sendings.
         """
-        rate, began = self.settings.rate, time.monotonic()
-        slice_ = max(1, int(rate * self.settings.tick)) if rate else 20_000
+        due_at = time.monotonic()
+        slice_ = max(1, int(self.rate * self.settings.tick)) if self.rate else 20_000
         asked = 0
         for first in range(0, len(objects), slice_):
             if stop():
@@ -202,8 +209,9 @@ class Sender:
             asked = max(asked, due)
             self.send_objects(part)
             self.send_marks(upto)
-            if rate:
-                self._wait(began + self.sent / rate)
+            if self.rate:
+                due_at += len(part) / self.rate
+                self._wait(due_at)
         else:
             self.send_queries(queries.take(np.arange(asked, len(queries))))
             last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)

@@ -15,6 +15,7 @@ Everything here is free of Spark and of the broker: both are behind :class:`Work
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -281,7 +282,7 @@ class Worker:
             newest["upto"],
             newest["adoption"]["active"],
             controls,
-            tuple((version, first, latest) for version, first, latest in newest["past"]),
+            _past(news),
             number % _CENSUS == 0 or before is None or before.round.version != newest["adoption"]["active"],
         )
         pending, stage = (None, None) if before is None else (before.pending, before.stage)
@@ -330,3 +331,17 @@ class Worker:
         """Delete what no replay can ask for."""
         for kind in ("json", "summary", "second"):
             round_path(self._checkpoint, number - 2, kind).unlink(missing_ok=True)
+        assert self.last is not None
+        for folder in (self._checkpoint / "transfers").glob("*"):
+            if int(folder.name) <= self.last.round.version:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _past(announcements: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int, int], ...]:
+    """The earlier versions that matter to any of the epochs: (version, first, last timestamp of its objects)."""
+    ranges: dict[int, tuple[int, int]] = {}
+    for announcement in announcements:
+        for version, first, last in announcement["past"]:
+            low, high = ranges.get(version, (first, last))
+            ranges[version] = min(low, first), max(high, last)
+    return tuple((version, first, last) for version, (first, last) in sorted(ranges.items()))

@@ -199,7 +199,8 @@ def work(
     changed = order is not None and indexes.moves.version not in (None, order.version)
     if order is not None:
         _take_over(slot, indexes, order, checkpoint)
-    yield from _apply(slot, rows, indexes, upto, load, f"slot-{slot:04d}-{epoch:09d}")
+    _drop(indexes, f"slot-{slot:04d}-{epoch:09d}")
+    yield from _apply(slot, rows, indexes, upto, load)
     if order is not None:
         _hand_over(slot, indexes, order, checkpoint)
     if changed:
@@ -350,7 +351,7 @@ def _end_of_round(slot: int, rows: Sequence[Row], order: Round) -> tuple[int, in
     return order.number, order.upto
 
 
-def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load: Load, name: str) -> Iterator[Row]:
+def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load: Load) -> Iterator[Row]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -383,7 +384,7 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
     for queries, number in snapshots:
         yield from _answer(slot, indexes, queries, number)
     yield from _step(slot, indexes, upto)
-    _expire(indexes, upto, name)
+    _expire(indexes, upto)
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
@@ -550,14 +551,22 @@ def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
     )
 
 
-def _expire(indexes: SlotIndexes, upto: int, name: str) -> None:
+def _expire(indexes: SlotIndexes, upto: int) -> None:
     indexes.range.expire(upto)
     indexes.nearest.expire(upto)
     indexes.terms.expire(upto)
+
+
+def _drop(indexes: SlotIndexes, name: str) -> None:
+    """Drop, and archive, the objects that no query later than the epoch before may see.
+
+    This is done at the beginning of an epoch and not at the end of the one before: its queries may have a second phase.
+    """
     settings = indexes.settings
-    if settings.retention is not None:
-        floor = upto - settings.retention + 1
-        if settings.archive is not None:
-            for part, objects in enumerate(indexes.objects.leaving(floor)):
-                write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")
-        indexes.objects.drop_before(floor)
+    if settings.retention is None or indexes.upto is None:
+        return
+    floor = indexes.upto - settings.retention + 1
+    if settings.archive is not None:
+        for part, objects in enumerate(indexes.objects.leaving(floor)):
+            write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")
+    indexes.objects.drop_before(floor)

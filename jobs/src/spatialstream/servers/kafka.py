@@ -31,10 +31,11 @@ _CONFIGURATION = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners={protocol}://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners={protocol}://{host}:{port}
 controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+inter.broker.listener.name={protocol}
 log.dirs={data}
 auto.create.topics.enable=false
 message.max.bytes={message}
@@ -56,17 +57,32 @@ broker.session.timeout.ms=1500
 """
 
 
+_LOGIN = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required \
+username="{user}" password="{password}" user_{user}="{password}";
+"""
+
+
 class KafkaServer(Server):
-    """A single broker without encryption or authentication; see :class:`Server` for the arguments.
+    """A single broker without encryption; see :class:`Server` for the other arguments.
 
     Topics must be created (none appears by being named), with a replication factor of 1. Data are kept for a day.
+
+    Args:
+        folder: where it keeps everything.
+        port: the port for clients; None for a free one.
+        login: user and password that clients have to give (SASL, PLAIN); None lets everyone in.
     """
 
     name: ClassVar[str] = "Kafka"
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, login: tuple[str, str] | None = None) -> None:
         super().__init__(folder, port)
         self._controller = free_port()
+        self._login = login
 
     @property
     def bootstrap(self) -> str:
@@ -76,7 +92,11 @@ class KafkaServer(Server):
     def _configure(self) -> None:
         data = (self.folder / "data").resolve()
         settings = {"host": HOST, "port": self.port, "controller": self._controller, "message": MESSAGE_BYTES}
-        (self.folder / "server.properties").write_text(_CONFIGURATION.format(data=data, **settings))
+        protocol = "PLAINTEXT" if self._login is None else "SASL_PLAINTEXT"
+        text = _CONFIGURATION.format(data=data, protocol=protocol, **settings)
+        if self._login is not None:
+            text += _LOGIN.format(user=self._login[0], password=self._login[1])
+        (self.folder / "server.properties").write_text(text)
         if not (data / "meta.properties").exists():
             self._format()
 
@@ -100,8 +120,18 @@ class KafkaServer(Server):
     def _command(self) -> list[str]:
         return [*self._java(), "kafka.Kafka", "server.properties"]
 
+    @property
+    def security(self) -> dict[str, str]:
+        """What a client needs besides the address, in librdkafka's names."""
+        if self._login is None:
+            return {}
+        user, password = self._login
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+        return {"security.protocol": "SASL_PLAINTEXT", **login}
+
     def _answers(self) -> bool:
         settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": _ignore}
+        settings |= self.security
         client = AdminClient(settings)
         try:
             return bool(client.list_topics(timeout=_ANSWER_WITHIN).brokers)

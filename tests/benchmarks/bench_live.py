@@ -1,0 +1,837 @@
+"""The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
+
+``python -m tests.benchmarks.bench_live [throughput] [latency] [rebalance] [--short] [--no-profile] [--rate R]
+[--seconds S] [--output DIR]``; all three without a name.
+
+- *throughput*: objects at a rate for two minutes. The lag is the day's clock minus the timestamp up to which results
+  are out, by the worker's metrics, sampled every second; it must not grow. Then a burst, sent faster than it can be
+  done, shows the ceiling. Steps of both jobs are clocked, and, unless told not to, what Spark's tasks do; so is the
+  CPU time of every process.
+- *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute: age of result rows on arrival.
+- *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
+  proposal to activation, and the longest time without a round and without an epoch, beside the time before.
+
+Leaves ``live.json`` and ``live-*.svg``. ``bench_live job FOLDER COMMAND...`` is what the jobs' processes run: the
+command, with clocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.balance.proposal import Proposal, propose
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.generate import object_lines, query_lines
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.errors import Conflict, StateError
+from spatialstream.model.geometry import BOX, EVERYWHERE
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.terms import TermLists
+from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.kernels import compile_kernels
+from spatialstream.pipeline.learning import STATISTICS
+from spatialstream.pipeline.load import Latencies, LoadSettings, Sender, Watch
+from spatialstream.pipeline.metrics import read_load
+from spatialstream.servers.job import JobServer
+from spatialstream.servers.kafka import KafkaServer
+from spatialstream.servers.process import Server, await_condition
+from spatialstream.servers.zookeeper import ZooKeeperServer
+from spatialstream.store.zookeeper import ZooKeeperStore
+from tests.benchmarks import workload
+from tests.benchmarks.bench_index import make_queries
+from tests.benchmarks.workload import SPACE
+
+NAMES = ("latency", "throughput", "rebalance")
+PARTITIONS = 2
+YEAR = 365 * 24 * 3_600_000
+ROOT = Path(__file__).parents[2]
+_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
+
+Sample = dict[str, float]
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the benchmarks are.
+
+    Attributes:
+        standing: CRQs.
+        slots: worker slots.
+        rate: objects a second, of *throughput*.
+        seconds: how long they are sent.
+        burst: objects of the burst.
+        calm_rate: objects a second, of *latency* and *rebalance*.
+        calm_seconds: how long they are sent.
+        warm_up: seconds at the start of each that do not count.
+        leaves: of the first tree.
+        pause: ms between the starts of a job's micro-batches, at least.
+        epoch: records an epoch, about.
+    """
+
+    standing: int = 200_000
+    slots: int = 4
+    rate: float = 40_000.0
+    seconds: float = 120.0
+    burst: int = 2_000_000
+    calm_rate: float = 5_000.0
+    calm_seconds: float = 60.0
+    warm_up: float = 10.0
+    leaves: int = 64
+    pause: int = 0
+    epoch: int = 250_000
+
+
+SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0)
+
+
+def say(text: str) -> None:
+    """Tell whoever waits; the standard output is for the figures."""
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def row(name: str, value: float, unit: str, floor: float | None = None, note: str = "") -> dict[str, Any]:
+    return {"name": name, "value": float(value), "unit": unit, "floor": floor, "note": note}
+
+
+# ------------------------------------------------------------------------------------------------- in the jobs' process
+
+
+class StepLog:
+    """A line in a file for each epoch or round: when it began, and how long each step took."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._marks: list[tuple[str, float]] = []
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        self._begun, self._marks = time.time(), [("decide", time.perf_counter())]
+
+    def step(self, name: str) -> None:
+        self._marks.append((name, time.perf_counter()))
+
+    def end(self, **more: Any) -> None:
+        steps: dict[str, float] = defaultdict(float)
+        ends = [at for _, at in self._marks[1:]] + [time.perf_counter()]
+        for (name, at), until in zip(self._marks, ends, strict=True):
+            steps[name] += until - at
+        line = {"begun": self._begun, "ended": time.time(), "steps": steps, **more}
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def clock_steps(log: StepLog) -> None:
+    """Have the router's and the worker's steps write to a log."""
+    from spatialstream.pipeline import jobs
+
+    class Router(jobs.Router):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **(options | {"step": log.step}))
+
+        def epoch(self, number: int) -> Any:
+            log.begin()
+            record = super().epoch(number)
+            objects = sum(run.records for run in record.intakes if run.partition.startswith("objects"))
+            log.end(number=number, silent=record.silent, version=record.adoption.active, objects=objects)
+            return record
+
+    class Worker(jobs.Worker):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **(options | {"step": log.step}))
+
+        def batch(self, *arguments: Any) -> Any:
+            log.begin()
+            done = super().batch(*arguments)
+            if done is not None:
+                order, summary = done[0].round, done[1]
+                objects = sum(load["objects"] for load in summary.loads.values())
+                slots = [load["seconds"] for load in summary.loads.values()]
+                more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(order.epochs)}
+                log.end(number=order.number, version=order.version, **more)
+            return done
+
+    jobs.Router, jobs.Worker = Router, Worker  # type: ignore[misc]
+
+
+def clock_tasks(folder: Path) -> None:
+    """Have every function that Spark's tasks run leave a line about each of its calls."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    from tests.benchmarks.profile_pipeline import Clocked
+
+    original = DataFrame.mapInArrow
+
+    def clocked(self: Any, task: Any, *rest: Any, **options: Any) -> Any:
+        return original(self, Clocked(type(task).__name__, task, folder), *rest, **options)
+
+    DataFrame.mapInArrow = clocked  # type: ignore[method-assign]
+
+
+def run_job(folder: Path, arguments: Sequence[str]) -> int:
+    """A job of the command line, with clocks."""
+    from spatialstream.cli import main as command_line
+
+    clock_steps(StepLog(folder / "steps.jsonl"))
+    if (folder / "tasks").is_dir():
+        clock_tasks(folder / "tasks")
+    return command_line(arguments)
+
+
+class ClockedJob(JobServer):
+    """A job whose steps, and whose tasks if the folder ``tasks`` is there, are clocked."""
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        at = command.index("spatialstream")
+        return [*command[:at], "tests.benchmarks.bench_live", "job", str(self.folder), *command[at + 1 :]]
+
+    def steps(self) -> Steps:
+        """What has been written so far."""
+        return _lines(self.folder / "steps.jsonl")
+
+    def tasks(self) -> Steps:
+        """Likewise of the tasks."""
+        return [line for path in sorted((self.folder / "tasks").glob("*.jsonl")) for line in _lines(path)]
+
+
+def _lines(path: Path) -> Steps:
+    """The lines of a file that is being written: the last may be a part of one."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+# ----------------------------------------------------------------------------------------------------------- the stream
+
+
+def scraped(port: int) -> Sample:
+    """All metrics of a job: series -> value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2.0) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+def total(metrics: Sample, *wanted: str) -> float:
+    """The sum of the series with these parts in their names."""
+    return sum(value for name, value in metrics.items() if all(part in name for part in wanted))
+
+
+def cpu_below(pid: int) -> dict[str, float]:
+    """CPU seconds so far of a process, and of those below it: ``driver``, ``JVM``, ``Python``."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = {pid}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    spent: dict[str, float] = defaultdict(float)
+    for each in found:
+        try:
+            command = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")[0]
+            fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        kind = "JVM" if b"java" in command else "driver" if each == pid else "Python"
+        spent[kind] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
+def asked_for(source: ObjectBatch, n: int, kind: QueryType, shape: int = BOX) -> QueryBatch:
+    """Queries of one type around objects, as they can be written: with k only where it means something."""
+    queries = make_queries(source, n, kind, shape)
+    return queries if kind in (QueryType.SKQ, QueryType.STQ) else replace(queries, k=np.zeros(n, np.int32))
+
+
+class Live:
+    """A stream with its two jobs.
+
+    Args:
+        zookeeper, kafka: running servers.
+        name: of the stream.
+        folder: for the checkpoint and the jobs' logs.
+        scale: of the benchmark.
+        history: make the first tree from a sample of the workload.
+        profile: clock the tasks too.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeperServer,
+        kafka: KafkaServer,
+        name: str,
+        folder: Path,
+        scale: Scale,
+        *,
+        history: bool = True,
+        profile: bool = False,
+    ) -> None:
+        self.name, self.scale, self.folder = name, scale, folder
+        self.kafka, self.zookeeper = kafka, zookeeper
+        self.connection = Connection(kafka.bootstrap)
+        self.checkpoint = folder / "checkpoint"
+        folder.mkdir(parents=True)
+        common = [
+            *("--stream", name, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts),
+            *("--checkpoint", str(self.checkpoint), "--slots", str(scale.slots), f"--space={SPACE}"),
+            *("--pause", str(scale.pause)),
+        ]
+        routing = ["--leaves", str(scale.leaves), "--object-partitions", str(PARTITIONS), "--epoch", str(scale.epoch)]
+        self.source = workload.objects(200_000, seed=1)
+        if history:
+            routing += self._history()
+        known = os.environ.get("PYTHONPATH")
+        environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), known] if known else [str(ROOT)])}
+        self.router = ClockedJob(folder / "router", "router", [*common, *routing], None, environment)
+        self.worker = ClockedJob(folder / "worker", "worker", common, None, environment)
+        for job in (self.router, self.worker) if profile else ():
+            (job.folder / "tasks").mkdir(parents=True)
+        self.store = ZooKeeperStore(zookeeper.hosts, name)
+
+    def _history(self) -> list[str]:
+        objects, queries = self.folder / "objects.jsonl", self.folder / "queries.jsonl"
+        objects.write_bytes(object_lines(self.source.take(np.arange(0, len(self.source), 4)), SPACE))
+        queries.write_bytes(query_lines(asked_for(self.source, 20_000, QueryType.CRQ)))
+        return ["--history", str(objects), "--history-queries", str(queries)]
+
+    def __enter__(self) -> Self:
+        try:
+            self.router.start(timeout=240.0)
+            self.worker.start(timeout=240.0)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.worker.stop(60.0)
+        self.router.stop(60.0)
+        self.store.close()
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """Everything that runs, by name."""
+        return {"ZooKeeper": self.zookeeper, "broker": self.kafka, "router": self.router, "worker": self.worker}
+
+    def sender(self, rate: float, objects_per_message: int = 200) -> Sender:
+        """A sender that stamps records with the day's clock."""
+        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message, now=True)
+        return Sender(self.connection, settings, lambda batch: object_lines(batch, SPACE), query_lines)
+
+    def objects(self, rate: float) -> Iterator[ObjectBatch]:
+        """The default workload, again and again, in batches of a tick."""
+        stream = workload.objects(200_000, seed=2)
+        size = max(1, int(rate * 0.05))
+        batches = [stream.take(np.arange(i, min(i + size, len(stream)))) for i in range(0, len(stream), size)]
+        return itertools.cycle(batches)
+
+    def register(self) -> float:
+        """Register the standing CRQs; the seconds until all slots have them."""
+        queries, now = asked_for(self.source, self.scale.standing, QueryType.CRQ), int(time.time() * 1000)
+        n, began = len(queries), time.monotonic()
+        sender = self.sender(0.0)
+        sender.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, YEAR, np.int64)))
+        sender.send_marks(now + 1)
+        sender.flush()
+        self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
+        return time.monotonic() - began
+
+    def await_worker(self, condition: Callable[[Sample], bool], timeout: float, problem: str) -> None:
+        """Wait until the worker's metrics meet a condition.
+
+        Raises:
+            TimeoutError: they do not.
+        """
+        if not await_condition(lambda: self.worker.running and condition(scraped(self.worker.port)), timeout):
+            raise TimeoutError(f"{problem} after {timeout:.0f} s; log: {self.worker._tail()}")
+
+
+class Sampler:
+    """Both jobs' metrics and all processes' CPU time, once a second, in a thread of its own."""
+
+    def __init__(self, live: Live) -> None:
+        self.samples: list[Sample] = []
+        self._live, self._began = live, time.time()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(10.0)
+
+    def _run(self) -> None:
+        while not self._ended.wait(1.0 - time.time() % 1.0):
+            try:
+                self.samples.append(self._sample())
+            except OSError:
+                continue  # a job does not answer at the moment; the next second may do
+
+    def _sample(self) -> Sample:
+        router, worker = scraped(self._live.router.port), scraped(self._live.worker.port)
+        now = time.time()
+        sample = {
+            "now": now,
+            "lag": now - max(self._began, worker["spatialstream_worker_clock_seconds"]),
+            "held": router["spatialstream_router_held_seconds"],
+            "epochs behind": router["spatialstream_router_epoch"] - worker["spatialstream_worker_epoch"],
+            "routed": total(router, "router_records_total", '"objects"'),
+            "worked": total(worker, "slot_objects_total"),
+            "rows": total(worker, "worker_results_rows", '"CRQ"'),
+            "CPU sender": time.process_time(),
+        }
+        for name, server in self._live.servers.items():
+            if server.pid is not None:
+                for kind, seconds in cpu_below(server.pid).items():
+                    which = name if name in ("broker", "ZooKeeper") else f"{name} {kind}"
+                    sample[f"CPU {which}"] = seconds
+        return sample
+
+    def between(self, first: float, last: float) -> list[Sample]:
+        """The samples of a time."""
+        return [sample for sample in self.samples if first <= sample["now"] <= last]
+
+
+# ----------------------------------------------------------------------------------------------------------- throughput
+
+
+def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Objects at a rate, then a burst."""
+    scale = live.scale
+    with Sampler(live) as sampler:
+        sender = live.sender(scale.rate)
+        began = time.time()
+        sender.live(live.objects(scale.rate), QueryBatch.of([]), 0.0, scale.seconds, lambda: False)
+        ended = time.time()
+        drained = _drain(live)
+        steady = sampler.between(began + scale.warm_up, ended)
+        ceiling, burst = _burst(live, scale.burst) if drained else (0.0, 0.0)
+        everything = sampler.between(began, time.time())
+    if len(steady) < 3:
+        raise TimeoutError("the jobs' metrics could not be read while objects were sent")
+    span = steady[-1]["now"] - steady[0]["now"]
+    gained = {name: steady[-1][name] - steady[0].get(name, 0.0) for name in steady[-1]}
+    slope = float(np.polyfit([each["now"] for each in steady], [each["lag"] for each in steady], 1)[0])
+    lags = [each["lag"] for each in steady]
+    grows = slope * span > max(1.0, 0.5 * float(np.median(lags)))
+    rate = gained["worked"] / span
+    rows = [
+        row(
+            f"objects in to CRQ results out, {scale.standing:,} CRQs, all on {os.cpu_count()} cores",
+            rate,
+            "objects/s",
+            40_000,
+            "LAG GROWS" if grows else f"lag does not grow; sent {sender.sent / (ended - began):,.0f}/s",
+        ),
+        row("   result rows", gained["rows"] / span, "rows/s"),
+        row("   lag, median", float(np.median(lags)), "s"),
+        row("   lag, longest", max(lags), "s"),
+        row("   lag, slope", 60.0 * slope, "s/min"),
+        row(f"   a burst of {scale.burst:,}: all results out", ceiling, "objects/s"),
+        row("   a burst: once it is sent", burst, "objects/s"),
+    ]
+    window = (steady[0]["now"], steady[-1]["now"])
+    rows += _steps(live, window, gained["worked"])
+    rows += [
+        row(f"   CPU of {name[4:]}", 1e6 * seconds / gained["worked"], "us/object", None, f"{seconds / span:.2f} cores")
+        for name, seconds in sorted(gained.items(), key=lambda item: -item[1])
+        if name.startswith("CPU ") and seconds / span >= 0.005
+    ]
+    record = {"samples": everything, "began": began, "ended": ended, "behind": sender.behind, "drained": drained}
+    return rows, record | {"tasks": _tasks(live, window)}
+
+
+def _drain(live: Live, timeout: float = 120.0) -> bool:
+    """Wait until everything that was sent has its results; whether it has."""
+    upto = time.time()
+    sender = live.sender(0.0)
+    sender.send_marks(int(upto * 1000) + 2)
+    sender.flush()
+    return await_condition(
+        lambda: scraped(live.worker.port).get("spatialstream_worker_clock_seconds", 0.0) >= upto, timeout
+    )
+
+
+def _burst(live: Live, count: int) -> tuple[float, float]:
+    """Objects a second of a burst: from its begin, and after it has been sent, until its results are out."""
+    sender = live.sender(400_000.0, 500)
+    before, began = total(scraped(live.worker.port), "slot_objects_total"), time.monotonic()
+
+    def done() -> float:
+        return total(scraped(live.worker.port), "slot_objects_total") - before
+
+    batches = live.objects(400_000.0)
+    parts = itertools.islice(batches, -(-count // len(next(batches))))
+    sender.live(parts, QueryBatch.of([]), 0.0, 120.0, lambda: False)
+    sent_at, half = time.monotonic(), done()
+    if not await_condition(lambda: done() >= sender.sent, 240.0):
+        return 0.0, 0.0
+    ended = time.monotonic()
+    return sender.sent / (ended - began), (sender.sent - half) / (ended - sent_at)
+
+
+def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict[str, Any]]:
+    """Mean time of each step of an epoch and of a round, and of what Spark does between them."""
+    rows = []
+    for job, unit in ((live.router, "epoch"), (live.worker, "round")):
+        steps = [each for each in job.steps() if window[0] <= each["ended"] <= window[1] and not each.get("silent")]
+        if len(steps) < 2:
+            continue
+        n, means = len(steps), defaultdict(float)
+        for each in steps:
+            for name, seconds in each["steps"].items():
+                means[name] += seconds / n
+        pauses = [max(0.0, b["begun"] - a["ended"]) for a, b in itertools.pairwise(steps)]
+        span = steps[-1]["ended"] - steps[0]["begun"]
+        more = f"{objects / n:,.0f} objects"
+        if unit == "round":
+            slowest = float(np.mean([max(each["slots"], default=0.0) for each in steps]))
+            means["work: slowest slot in Python"] = slowest
+            more += f", {np.mean([each['epochs'] for each in steps]):.1f} epochs"
+        rows.append(row(f"   {unit} in all", 1e3 * span / n, "ms", None, f"{n}, of {more}"))
+        rows.append(row("      between: trigger, offsets, logs of Spark", 1e3 * float(np.mean(pauses)), "ms"))
+        for name, seconds in means.items():
+            if seconds >= 0.0005:
+                rows.append(row(f"      {name}", 1e3 * seconds, "ms"))
+    return rows
+
+
+def _tasks(live: Live, window: tuple[float, float]) -> dict[str, dict[str, Any]]:
+    """Mean of what each kind of task does, if tasks are clocked."""
+    found: dict[str, Steps] = defaultdict(list)
+    for line in [*live.router.tasks(), *live.worker.tasks()]:
+        if window[0] <= line["begun"] <= window[1] and line.get("bytes in", 0.0) + line.get("bytes out", 0.0) > 0:
+            found[line["stage"]].append(line)
+    result = {}
+    for stage, lines in found.items():
+        parts: dict[str, float] = defaultdict(float)
+        for line in lines:
+            for name, seconds in line["parts"].items():
+                parts[name] += seconds / len(lines)
+        keys = ("whole", "input", "own", "output", "cpu", "bytes in", "bytes out")
+        means = {key: float(np.mean([line.get(key, 0.0) for line in lines])) for key in keys}
+        result[stage] = {"calls": len(lines), **means, "parts": {k: v for k, v in parts.items() if v >= 0.0005}}
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------------- latency
+
+
+def snapshots(source: ObjectBatch, n: int) -> QueryBatch:
+    """SRQs, SKQs and STQs over the last minute, in turn."""
+    parts = [
+        asked_for(source, n, QueryType.SRQ),
+        asked_for(source, n, QueryType.SKQ, EVERYWHERE),
+        replace(asked_for(source, n, QueryType.STQ), keywords=TermLists.empty(n)),
+    ]
+    mixed = QueryBatch.concat(parts).take(np.arange(3 * n).reshape(3, n).T.reshape(-1))
+    ids = pa.array([f"s{i}" for i in range(3 * n)], pa.string())
+    return replace(mixed, ids=ids, duration=np.full(3 * n, 60_000, np.int64))
+
+
+class EveryRow(Latencies):
+    """Ages of all rows."""
+
+    def take(self, value: bytes, now: float) -> None:
+        for found in _ROW.finditer(value):
+            kind, t = found[1].decode(), int(found[2])
+            self.rows[kind] = self.rows.get(kind, 0) + 1
+            if t >= self.since:
+                self.ages.setdefault(kind, []).append(now - t)
+
+
+def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Ages of results at a moderate rate."""
+    scale = live.scale
+    watch = Watch(live.connection, live.name)
+    try:
+        watch.latencies = EveryRow(int((time.time() + scale.warm_up) * 1000))
+        sender = live.sender(scale.calm_rate, 50)
+        asked = snapshots(live.source, 500)
+        sender.live(live.objects(scale.calm_rate), asked, 10.0, scale.warm_up + scale.calm_seconds, lambda: False)
+        watch.settle(3.0)
+    finally:
+        watch.close()
+    rows, found = [], watch.latencies.percentiles()
+    missing = {"CRQ", "SRQ", "SKQ", "STQ"} - set(found)
+    if missing:
+        raise TimeoutError(f"no results of {', '.join(sorted(missing))} have come")
+    for kind, (measured, p50, p95, p99) in found.items():
+        what = "object to CRQ result" if kind == "CRQ" else f"{kind} to complete result"
+        rows.append(row(f"{what}, {scale.calm_rate:,.0f} objects/s, p50", p50, "ms", None, f"{measured:,} measured"))
+        rows.append(row("   p95", p95, "ms", 2_500, f"aim 1,000; p99 {p99:,.0f}"))
+    steps = _steps(live, (watch.latencies.since / 1000, time.time()), float(sender.sent))
+    return rows + steps, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
+
+
+# ------------------------------------------------------------------------------------------------------------ rebalance
+
+
+def published(live: Live, strategy: str) -> tuple[Proposal, float] | None:
+    """Publish a version by a strategy, if there can be one now; when it was done."""
+    store = live.store
+    state = store.state()
+    if state.pending is not None:
+        return None
+    try:
+        counts, number, _ = read_load(store)
+        known = store.load_statistics(STATISTICS)
+        if known is None or number != state.active.number:
+            return None
+        version, statistics = store.load(number), Statistics.from_arrays(*known)
+        proposal = propose(version, counts, statistics, BalanceSettings(), strategy, number=state.last + 1)
+        if proposal is None:
+            return None
+        store.publish(proposal.version, number, proposal.id, proposal.to_record())
+    except (StateError, Conflict):
+        return None
+    return proposal, time.time()
+
+
+def rebalance(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """FM, then FG, forced under load."""
+    scale, over, rows, moves = live.scale, threading.Event(), [], []
+    sender = live.sender(scale.calm_rate, 50)
+    thread = threading.Thread(
+        target=sender.live,
+        args=(live.objects(scale.calm_rate), QueryBatch.of([]), 0.0, 600.0, over.is_set),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        over.wait(scale.warm_up)
+        for strategy in ("FM", "FG"):
+            since = time.time()
+            over.wait(scale.calm_seconds / 3)
+            proposal, at = _proposed(live, strategy)
+            more, move = _adoption(live, proposal, at, since)
+            rows += more
+            moves.append(move)
+    finally:
+        over.set()
+        thread.join(60.0)
+    return rows, {"moves": moves, "epochs": live.router.steps(), "rounds": live.worker.steps()}
+
+
+def _proposed(live: Live, strategy: str, timeout: float = 90.0) -> tuple[Proposal, float]:
+    """Publish a version by a strategy as soon as there can be one."""
+    until = time.monotonic() + timeout
+    while (done := published(live, strategy)) is None:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{strategy} could not be proposed within {timeout:.0f} s")
+        time.sleep(0.5)
+    return done
+
+
+def _adoption(live: Live, proposal: Proposal, at: float, since: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Wait until a version is active and has had a round; what that took."""
+    number = proposal.version.number
+
+    def active() -> bool:
+        return any(each["version"] == number for each in live.worker.steps())
+
+    if not await_condition(active, 120.0):
+        raise TimeoutError(f"version {number} did not become active")
+    time.sleep(3.0)  # the rounds after it belong to the picture
+    first = live.store.state().active.epoch
+    activated = next(each["begun"] for each in live.router.steps() if each["number"] == first)
+    answered = next(each["ended"] for each in live.worker.steps() if each["version"] == number)
+    moved = sum(_rows(path) for path in (live.checkpoint / "transfers" / f"{number:06d}").glob("*.arrow"))
+    rows = [
+        row(f"{proposal.strategy}: proposal to activation", activated - at, "s"),
+        row("   first round under the new version", answered - at, "s"),
+        row("   continuous queries moved", moved, "queries", None, f"expected {proposal.queries_moved:,.0f}"),
+        row("   Lmax/Lmin expected", proposal.imbalance_after, "", None, f"before {proposal.imbalance_before:.1f}"),
+    ]
+    for what, steps in (("rounds", live.worker.steps()), ("epochs", live.router.steps())):
+        ends = np.array([each["ended"] for each in steps if not each.get("silent")])
+        gaps = np.diff(ends)
+        before = gaps[(ends[1:] >= since) & (ends[1:] < at)]
+        during = gaps[(ends[1:] >= at) & (ends[:-1] <= answered)]
+        if len(before) and len(during):
+            usual, longest = float(np.median(before)), float(before.max())
+            note = f"before: median {usual:.2f}, longest {longest:.2f}"
+            rows.append(row(f"   longest time between two {what}", float(during.max()), "s", usual + longest, note))
+    move = {"strategy": proposal.strategy, "published": at, "activated": activated, "answered": answered}
+    return rows, move | {"moved": moved, "leaves": len(proposal.version.index.leaves)}
+
+
+def _rows(path: Path) -> int:
+    with pa.ipc.open_file(pa.OSFile(str(path))) as reader:
+        return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+
+
+# ------------------------------------------------------------------------------------------------------------- pictures
+
+
+def draw_throughput(record: dict[str, Any], scale: Scale, path: Path) -> None:
+    """The lag, what is done, and the cores that each process uses."""
+    pyplot = _pyplot()
+    samples = record["samples"]
+    t = np.array([each["now"] - record["began"] for each in samples])
+    figure, (lag, done, cores) = pyplot.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
+    lag.plot(t, [each["lag"] for each in samples], color="#2a5f8f", linewidth=1.2, label="day's clock minus results'")
+    lag.plot(t, [each["held"] for each in samples], color="#b5482a", linewidth=1, label="held by the router")
+    lag.set(title=f"{scale.rate:,.0f} objects/s, {scale.standing:,} CRQs; then a burst of {scale.burst:,}", ylabel="s")
+    for name, colour in (("routed", "#b5482a"), ("worked", "#2a5f8f")):
+        speed = np.diff([each[name] for each in samples]) / np.maximum(np.diff(t), 1e-3)
+        done.plot(t[1:], speed, color=colour, linewidth=0.8, label=name)
+    done.axhline(40_000, color="#555555", linewidth=1, linestyle="--", label="floor")
+    done.set(ylabel="objects/s")
+    names = sorted({name for each in samples for name in each if name.startswith("CPU ")})
+    shares = [np.diff([each.get(name, 0.0) for each in samples]) / np.maximum(np.diff(t), 1e-3) for name in names]
+    cores.stackplot(t[1:], np.maximum(shares, 0.0), labels=[name[4:] for name in names])
+    cores.set(ylabel="cores", xlabel="s")
+    for axes in (lag, done, cores):
+        axes.legend(frameon=False, fontsize=7, ncols=4)
+        axes.axvline(record["ended"] - record["began"], color="#999999", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def draw_latency(record: dict[str, Any], scale: Scale, path: Path) -> None:
+    """Percentiles by type of query."""
+    pyplot = _pyplot()
+    found = record["percentiles"]
+    figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
+    for i, (name, colour) in enumerate((("p50", "#9ec5e8"), ("p95", "#2a5f8f"), ("p99", "#b5482a"))):
+        axes.bar(np.arange(len(found)) + 0.25 * (i - 1), [each[1 + i] for each in found.values()], 0.22, color=colour)
+        axes.plot([], [], color=colour, linewidth=6, label=name)
+    axes.axhline(2_500, color="#555555", linewidth=1, linestyle="--", label="floor of p95")
+    axes.axhline(1_000, color="#999999", linewidth=1, linestyle=":", label="aim")
+    axes.set_xticks(range(len(found)), list(found))
+    axes.set(title=f"{scale.calm_rate:,.0f} objects/s, {scale.standing:,} CRQs, 10 snapshots/s", ylabel="ms")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def draw_rebalance(record: dict[str, Any], scale: Scale, path: Path) -> None:
+    """The time from each epoch and round to the next, and when versions were proposed and became active."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
+    began = record["epochs"][0]["ended"]
+    for name, colour in (("epochs", "#b5482a"), ("rounds", "#2a5f8f")):
+        ends = np.array([each["ended"] for each in record[name] if not each.get("silent")])
+        axes.plot(ends[1:] - began, np.diff(ends), ".-", color=colour, linewidth=0.8, markersize=3, label=name)
+    for move in record["moves"]:
+        axes.axvspan(move["published"] - began, move["answered"] - began, color="#2a7f62", alpha=0.2)
+        axes.text(move["published"] - began, axes.get_ylim()[1], f"{move['strategy']}: {move['moved']:,} moved", size=8)
+    axes.set(xlabel="s", ylabel="s since the one before", yscale="log")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "spatialstream", "font.size": 9})
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+# -------------------------------------------------------------------------------------------------------------- running
+
+_MEASURES = {
+    "latency": (latency, draw_latency),
+    "throughput": (throughput, draw_throughput),
+    "rebalance": (rebalance, draw_rebalance),
+}
+
+
+def run(
+    output: str | Path = "bench-output",
+    names: Sequence[str] = NAMES,
+    scale: Scale | None = None,
+    profile: bool = True,
+) -> list[dict[str, Any]]:
+    """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
+
+    *latency* and *throughput* share a stream; *rebalance* has one of its own, which begins without history.
+    """
+    scale, output = scale or Scale(), Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    compile_kernels()
+    rows: list[dict[str, Any]] = []
+    records: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
+        kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
+        for group, history in ((("latency", "throughput"), True), (("rebalance",), False)):
+            wanted = [name for name in group if name in names]
+            if not wanted:
+                continue
+            where = Path(folder) / wanted[0]
+            with Live(zookeeper, kafka, wanted[0], where, scale, history=history, profile=profile) as live:
+                say(f"{scale.standing:,} CRQs registered in {live.register():.1f} s")
+                for name in wanted:
+                    measure, draw = _MEASURES[name]
+                    say(f"{name} ...")
+                    more, records[name] = measure(live)
+                    rows += more
+                    draw(records[name], scale, output / f"live-{name}.svg")
+    (output / "live.json").write_text(json.dumps({"figures": rows, "records": records}, indent=1))
+    return rows
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["job"]:
+        sys.exit(run_job(Path(sys.argv[2]), sys.argv[3:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_live")
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    add("--short", action="store_true", help="a few seconds each, to try")
+    add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what Spark's tasks do")
+    add("--output", type=Path, default=Path("bench-output"), help="for figures and pictures")
+    for name, kind in (("rate", float), ("seconds", float), ("standing", int), ("slots", int), ("pause", int)):
+        add(f"--{name}", type=kind, help=f"default {getattr(Scale, name)}")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
+    given = {name: getattr(options, name) for name in ("rate", "seconds", "standing", "slots", "pause")}
+    chosen = replace(SHORT if options.short else Scale(), **{k: v for k, v in given.items() if v is not None})
+    for each in run(options.output, options.names or NAMES, chosen, options.profile):
+        note = f"   {each['note']}" if each["note"] else ""
+        floor = f"   (floor {each['floor']:,.4g})" if each["floor"] else ""
+        print(f"{each['name']:<78}{each['value']:>14,.2f} {each['unit']}{floor}{note}")
+
+
+if __name__ == "__main__":
+    main()

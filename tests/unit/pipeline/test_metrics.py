@@ -1,0 +1,251 @@
+"""The metrics of the jobs: present from the first scrape on, bounded, named by Prometheus' conventions, and all of them
+in the documentation."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spatialstream.generate import GenerateSettings, object_batches, query_batch
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.errors import SettingError, StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.space import WGS84
+from spatialstream.pipeline.adoption import Adoption
+from spatialstream.pipeline.clocks import Clocks
+from spatialstream.pipeline.ingest import Intake
+from spatialstream.pipeline.learning import STATISTICS
+from spatialstream.pipeline.live import EpochRecord, StreamSettings
+from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, read_load, serve
+from spatialstream.pipeline.rounds import RoundRecord, Summary
+from spatialstream.pipeline.work import Round, version_path
+from spatialstream.store.memory import MemoryStore
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+SLOTS = 3
+SETTINGS = StreamSettings("s", slots=SLOTS)
+TYPES = {kind.value for kind in QueryType}
+BY_LEAF = {"spatialstream_leaf_objects", "spatialstream_leaf_checked", "spatialstream_leaf_standing_queries"}
+"""What has no series before it is known which leaves there are."""
+
+Series = dict[str, set[tuple[tuple[str, str], ...]]]
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> WorkerMetrics:
+    return WorkerMetrics(SETTINGS, tmp_path, MemoryStore())
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[ObjectBatch, QueryBatch]:
+    settings = GenerateSettings(objects=500, queries={QueryType.CRQ: 20, QueryType.SRQ: 20})
+    return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
+
+
+def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, Series]]:
+    """(name, type, help, series) of what a scrape gives, without the client library's own ``_created``."""
+    text = generate_latest(registry).decode()
+    for family in text_string_to_metric_families(text):
+        if family.name.endswith("_created"):
+            continue
+        series: Series = {}
+        for each in family.samples:
+            if not each.name.endswith("_created"):
+                series.setdefault(each.name, set()).add(tuple(sorted(each.labels.items())))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        yield name, family.type, family.documentation, series
+
+
+def exposed(*registries: CollectorRegistry) -> dict[str, tuple[str, Series]]:
+    return {name: (kind, series) for each in registries for name, kind, _, series in families(each)}
+
+
+def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, Any]]) -> tuple[RoundRecord, Summary]:
+    order = Round(number, (number,), 1_000 * number, version.number)
+    record = RoundRecord(order, number, (0,) * SLOTS, (1,) * SLOTS, births=(0,))
+    return record, Summary(2, 1, {"CRQ": 2 * number, "rejected": number}, loads)
+
+
+def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
+    """What a slot reports that got four objects in each of its leaves."""
+    leaves = np.flatnonzero(version.mapping == slot).tolist()
+    return {
+        "objects": 4 * len(leaves),
+        "matches": 3,
+        "seconds": 0.25,
+        "held": 7,
+        "bytes": 1_000,
+        "standing": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
+        "leaves": leaves,
+        "leaf_objects": [4] * len(leaves),
+        "leaf_checked": [9] * len(leaves),
+        "census": [2] * len(version.mapping),
+    }
+
+
+# --------------------------------------------------------------------------------------------------- the documentation
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """The rows of the page's tables: name -> (type, labels)."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == len({name for name, *_ in rows})
+    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def test_the_page_names_exactly_the_metrics_that_there_are(worker: WorkerMetrics) -> None:
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+
+    assert {name: kind for name, (kind, _) in documented().items()} == {name: kind for name, (kind, _) in there.items()}
+
+
+def test_the_page_names_no_metric_that_there_is_not(worker: WorkerMetrics) -> None:
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+    names = {*there, *(name for _, series in there.values() for name in series)}
+
+    assert set(re.findall(r"spatialstream_\w+", PAGE.read_text("utf-8"))) <= names
+
+
+def test_the_page_names_the_labels(
+    worker: WorkerMetrics, tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
+) -> None:
+    version = build(WGS84, *sample, leaves=4, slots=SLOTS)
+    version.save(version_path(tmp_path, version.number))
+    worker.observe(*round_of(0, version, {0: load_of(version, 0)}), 0.1)
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+
+    for name, (_, labels) in documented().items():
+        for series in there[name][1].values():
+            assert {label for each in series for label, _ in each} - {"le"} == labels, name
+
+
+# -------------------------------------------------------------------------------------------------- the first scrape
+
+
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_all_series_but_those_of_leaves_are_there_from_the_first_scrape_on(job: str, worker: WorkerMetrics) -> None:
+    registry = worker.registry if job == "worker" else RouterMetrics(SETTINGS, {}).registry
+    values = {"slot": {"0", "1", "2"}, "kind": {"objects", "queries"}, "type": TYPES}
+
+    for name, (_, series) in exposed(registry).items():
+        assert series or name in BY_LEAF, name
+        for found in series.values():
+            for label in {label for each in found for label, _ in each} - {"le"}:
+                standing = label == "type" and name == "spatialstream_slot_standing_queries"
+                wanted = {"CRQ", "CKQ", "CTQ"} if standing else values[label]
+                assert {dict(each)[label] for each in found} == wanted, (name, label)
+
+
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_names_follow_the_conventions(job: str, worker: WorkerMetrics) -> None:
+    registry = worker.registry if job == "worker" else RouterMetrics(SETTINGS, {}).registry
+
+    for name, kind, text, series in families(registry):
+        assert re.fullmatch(r"spatialstream(_[a-z]+)+", name), name
+        assert kind in {"counter", "gauge", "histogram"}, name
+        assert (kind == "counter") == name.endswith("_total"), name
+        assert not re.search(r"_(count|sum|bucket|info|created|ms|milliseconds|minutes|kb|mb|percent)(_|$)", name), name
+        assert not re.search(r"(seconds|bytes|ratio)_(?!total$)", name), f"{name}: the unit comes last"
+        assert re.fullmatch(r"[A-Z].+\.", text), name
+        assert all(re.fullmatch("[a-z]+", label) for found in series.values() for each in found for label, _ in each)
+
+
+# ------------------------------------------------------------------------------------------------------------- bounded
+
+
+def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
+    worker: WorkerMetrics, tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
+) -> None:
+    versions = [build(WGS84, *sample, leaves, SLOTS, number=i) for i, leaves in enumerate([16, 4])]
+    slots = range(SLOTS)
+    for version in versions:
+        version.save(version_path(tmp_path, version.number))
+    number, sizes = 0, []
+    for version in versions:
+        for _ in range(30):
+            worker._saved_at = 0.0  # as if five seconds had passed
+            worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in slots}), 0.1)
+            number += 1
+            sizes.append(len(generate_latest(worker.registry).splitlines()))
+        there = exposed(worker.registry)
+        wanted = {(("leaf", str(leaf)),) for leaf in range(len(version.index.leaves))}
+        assert {name: there[name][1][name] for name in BY_LEAF} == dict.fromkeys(BY_LEAF, wanted)
+    assert len(set(sizes[:30])) == 1
+    assert len(set(sizes[30:])) == 1
+
+
+def test_epochs_make_no_new_series() -> None:
+    metrics = RouterMetrics(SETTINGS, {})
+    before = exposed(metrics.registry)
+    for epoch in range(20):
+        intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5) for i in range(2))
+        clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
+        adoption = Adoption(epoch, epoch + 1, "p", "prepare")
+        record = EpochRecord(epoch, 0, 1_000 * epoch, clocks, adoption, (), (), intakes, None, (), 0, epoch - 1)
+        metrics.observe(record, None, 0.1)
+
+    assert exposed(metrics.registry) == before
+    value = metrics.registry.get_sample_value
+    assert value("spatialstream_router_records_total", {"kind": "objects"}) == 400
+    assert value("spatialstream_router_rejected_total", {"kind": "objects"}) == 20
+    assert value("spatialstream_router_clock_seconds") == 19
+    assert value("spatialstream_router_held_seconds") == 38
+    assert value("spatialstream_router_pending_version") == 20
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+
+
+def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]) -> None:
+    store = MemoryStore()
+    version = build(WGS84, *sample, 16, SLOTS)
+    version.save(version_path(tmp_path, version.number))
+    store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample, 1_000).to_arrays())
+    worker = WorkerMetrics(SETTINGS, tmp_path, store)
+    for number in range(2):
+        worker._saved_at = 0.0
+        worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
+
+    value = worker.registry.get_sample_value
+    on_slot = np.bincount(version.mapping, minlength=SLOTS)
+    for slot in range(SLOTS):
+        assert value("spatialstream_slot_objects_total", {"slot": str(slot)}) == 2 * 4 * on_slot[slot]
+        assert value("spatialstream_slot_checked_total", {"slot": str(slot)}) == 2 * 9 * on_slot[slot]
+        assert value("spatialstream_slot_busy_seconds_total", {"slot": str(slot)}) == 0.5
+        assert value("spatialstream_slot_load", {"slot": str(slot)}) > 0
+    assert value("spatialstream_worker_results_rows", {"type": "CRQ"}) == 2
+    assert value("spatialstream_worker_rejected_total") == 2
+    assert value("spatialstream_leaf_objects", {"leaf": "0"}) == 8
+    assert value("spatialstream_leaf_standing_queries", {"leaf": "0"}) == 2
+    loads = [value("spatialstream_slot_load", {"slot": str(slot)}) for slot in range(SLOTS)]
+    assert value("spatialstream_imbalance_ratio") == pytest.approx(max(loads) / min(loads))
+    assert 0 <= value("spatialstream_model_error_ratio") <= 2 / len(version.mapping)
+
+    counts, number, checked = read_load(store)
+    assert number == version.number
+    assert counts.arrivals.tolist() == [8] * len(version.mapping)
+    assert counts.standing.tolist() == [2] * len(version.mapping)
+    assert checked.tolist() == [18] * len(version.mapping)
+
+
+def test_there_are_no_load_statistics_before_the_first_round() -> None:
+    with pytest.raises(StateError, match="there are no load statistics yet"):
+        read_load(MemoryStore())
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SettingError, match=r"metrics-port: .* cannot be used"):
+            serve(CollectorRegistry(), "127.0.0.1", taken.getsockname()[1])
