@@ -1,7 +1,7 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
-``index``, ``decode``, ``ckq_ctq``, ``pipeline``; all of them by default. Each runs in a process of its own, one after
+``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``rebalance``, ``live``; all of them by default. Each runs in a process of its own, one after
 the other; so do the curves (``growth-*.svg``) of those that have some. One that fails does not keep the others from
 running; the exit status is then 1.
 """
@@ -19,7 +19,9 @@ from typing import Any
 
 from tests.benchmarks.growth import CURVES, Chart, draw
 
-NAMES = ("decode", "index", "crq", "ckq_ctq", "segment", "pipeline")
+NAMES = ("decode", "index", "crq", "ckq_ctq", "segment", "pipeline", "rebalance", "live")
+DRAWING = ("rebalance", "live")
+"""These draw charts of their own."""
 
 
 def in_process(module: str, expression: str) -> Any:
@@ -106,7 +108,8 @@ def main() -> None:
     for name in options.names or NAMES:
         try:
             if options.figures:
-                results[name] = in_process(f"bench_{name}", "module.run()")
+                output = repr(str(options.output)) if name in DRAWING else ""
+                results[name] = in_process(f"bench_{name}", f"module.run({output})")
                 show(name, results[name])
                 (options.output / "figures.json").write_text(json.dumps(results, indent=1))
             if options.growth and name in CURVES:

@@ -589,7 +589,7 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     for kind, (measured, p50, p95, p99) in found.items():
         what = "object to CRQ result" if kind == "CRQ" else f"{kind} to complete result"
         rows.append(row(f"{what}, {scale.calm_rate:,.0f} objects/s, p50", p50, "ms", None, f"{measured:,} measured"))
-        rows.append(row("   p95", p95, "ms", 2_500, f"aim 1,000; p99 {p99:,.0f}"))
+        rows.append(row(f"   {what}, p95", p95, "ms", 2_500, f"aim 1,000; p99 {p99:,.0f}"))
     steps = _steps(live, (watch.latencies.since / 1000, time.time()), float(sender.sent))
     return rows + steps, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
 
@@ -598,7 +598,7 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def published(live: Live, strategy: str) -> tuple[Proposal, float] | None:
-    """Publish a version by a strategy, if there can be one now; when it was done."""
+    """Publish a version by a strategy, if a few seconds of the stream have been counted; when it was done."""
     store = live.store
     state = store.state()
     if state.pending is not None:
@@ -606,7 +606,7 @@ def published(live: Live, strategy: str) -> tuple[Proposal, float] | None:
     try:
         counts, number, _ = read_load(store)
         known = store.load_statistics(STATISTICS)
-        if known is None or number != state.active.number:
+        if known is None or number != state.active.number or counts.arrivals.sum() < 5.0 * live.scale.calm_rate:
             return None
         version, statistics = store.load(number), Statistics.from_arrays(*known)
         proposal = propose(version, counts, statistics, BalanceSettings(), strategy, number=state.last + 1)
@@ -681,7 +681,15 @@ def _adoption(live: Live, proposal: Proposal, at: float, since: float) -> tuple[
         if len(before) and len(during):
             usual, longest = float(np.median(before)), float(before.max())
             note = f"before: median {usual:.2f}, longest {longest:.2f}"
-            rows.append(row(f"   longest time between two {what}", float(during.max()), "s", usual + longest, note))
+            rows.append(
+                row(
+                    f"   {proposal.strategy}: longest time between two {what}",
+                    float(during.max()),
+                    "s",
+                    usual + longest,
+                    note,
+                )
+            )
     move = {"strategy": proposal.strategy, "published": at, "activated": activated, "answered": answered}
     return rows, move | {"moved": moved, "leaves": len(proposal.version.index.leaves)}
 

@@ -1,29 +1,27 @@
 """spatialstream: standing and one-off questions over a fast stream of objects with a place, a time and a text.
 
-The public surface: :func:`answer` (DataFrames in and out), :func:`run` with :class:`RunSettings` (files in and out),
-and the types of :mod:`spatialstream.model`. All of it is loaded on first use.
+The public surface: :func:`answer` (DataFrames in and out), :func:`answer_stream` (the same with streaming DataFrames,
+answered by an :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), and the types of
+:mod:`spatialstream.model`. All of it is loaded on first use.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.frames import answer
+    from spatialstream.pipeline.frames import AnswerStream, answer, answer_stream
     from spatialstream.pipeline.run import RunSettings, RunSummary, run
 
 __version__ = "0.1.0"
 
-__all__ = ["RunSettings", "RunSummary", "answer", "run"]
+__all__ = ["AnswerStream", "RunSettings", "RunSummary", "answer", "answer_stream", "run"]
+
+_FRAMES = {"AnswerStream", "answer", "answer_stream"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "answer":
-        from spatialstream.pipeline.frames import answer
-
-        return answer
-    if name in __all__:
-        from spatialstream.pipeline import run
-
-        return getattr(run, name)
-    raise AttributeError(f"module 'spatialstream' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'spatialstream' has no attribute {name!r}")
+    return getattr(import_module(f"spatialstream.pipeline.{'frames' if name in _FRAMES else 'run'}"), name)
