@@ -268,9 +268,7 @@ class Simulation:
     def rows(self) -> list[dict[str, Any]]:
         """What a consumer of the results has, repeated messages dropped."""
         known = Deduplicator()
-        return [
-            json.loads(line) for key, value in self.results if known.is_new(key) for line in value.decode().split("\n")
-        ]
+        return [json.loads(line) for key, value in self.results for line in known.new_rows(key, value)]
 
     def refused(self) -> list[int]:
         """Positions of the queries that were rejected, repeated dead letters dropped."""
@@ -286,7 +284,9 @@ class _RouterJobs:
         starts, ends = self._.router_job.offsets[epoch]
         settings = self._.settings
         kinds = {"t.objects": "objects", "t.queries": "queries"}
-        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, settings.longest)
+        assert self._.router is not None
+        limits = settings.longest, *self._.router.limits()
+        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, *limits)
         intakes: list[Intake] = []
         for topic, log in self._.topics.items():
             for i, partition in enumerate(log.partitions):

@@ -793,6 +793,7 @@ def run(
 
     *latency* and *throughput* share a stream; *rebalance* has one of its own, which begins without history.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
     output.mkdir(parents=True, exist_ok=True)
     compile_kernels()
@@ -832,7 +833,6 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     given = {name: getattr(options, name) for name in ("rate", "seconds", "standing", "slots", "pause")}
     chosen = replace(SHORT if options.short else Scale(), **{k: v for k, v in given.items() if v is not None})
     for each in run(options.output, options.names or NAMES, chosen, options.profile):

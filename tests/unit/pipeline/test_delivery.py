@@ -34,23 +34,33 @@ def test_long_rows_get_messages_of_their_own() -> None:
 
 def test_a_repeated_round_is_dropped_and_a_new_one_is_not() -> None:
     known = Deduplicator()
-    assert [known.is_new(key) for key in (b"0 0 0", b"0 1 0", b"0 0 0", b"1 0 0", b"0 1 0")] == [
-        True,
-        True,
-        False,
-        True,
-        False,
-    ]
-    assert known.repeated == 2
+    messages = [(b"0 0 0", b"a\nb"), (b"0 1 0", b"c"), (b"0 0 0", b"a\nb"), (b"1 0 0", b"d"), (b"0 1 0", b"c")]
+    assert [known.new_rows(*message) for message in messages] == [[b"a", b"b"], [b"c"], [], [b"d"], []]
+    assert known.repeated == 3
+
+
+@given(st.lists(st.integers(1, 4), max_size=8), st.lists(st.integers(1, 4), max_size=8))
+def test_rows_are_told_however_they_were_put_into_messages(once: list[int], again: list[int]) -> None:
+    rows = [str(i).encode() for i in range(sum(once))]
+    known = Deduplicator()
+    got: list[bytes] = []
+    for sizes in (once, again):
+        first = 0
+        for size in sizes:
+            part = rows[first : first + size]
+            if part:
+                got += known.new_rows(f"0 0 {first}".encode(), b"\n".join(part))
+            first += size
+    assert got == rows
 
 
 def test_what_is_kept_is_bounded_and_can_be_written_down() -> None:
     known = Deduplicator(rounds=3)
     for number in range(100):
-        assert known.is_new(f"{number} 0 0".encode())
+        assert known.new_rows(f"{number} 0 0".encode(), b"x") == [b"x"]
     record = json.loads(json.dumps(known.to_record()))
-    assert len(record["seen"]) == 3
+    assert len(record["next"]) == 3
     later = Deduplicator.from_record(record, rounds=3)
-    assert not later.is_new(b"99 0 0")
-    assert not later.is_new(b"5 0 0")
-    assert later.is_new(b"100 0 0")
+    assert later.new_rows(b"99 0 0", b"x") == []
+    assert later.new_rows(b"5 0 0", b"x") == []
+    assert later.new_rows(b"100 0 0", b"x") == [b"x"]

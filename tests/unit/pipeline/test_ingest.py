@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,3 +97,19 @@ def test_empty_messages_do_no_harm(stage: Ingest) -> None:
     (intake,) = stage.intakes([batch(("s.objects", 0, 1, None, None), ("s.objects", 0, 2, None, b""))])
     assert (intake.records, intake.refused, intake.run) == (0, 0, None)
     assert list(stage.intakes([batch(("s.objects", 0, 1, None, b"x")).slice(0, 0)])) == []
+
+
+def test_what_is_too_old_or_from_the_future_is_rejected(stage: Ingest) -> None:
+    limited = replace(stage, floor=10, ceiling=20)
+    many = b"\n".join(line(f"o{t}", t) for t in (9, 10, 11, 20, 21))
+    query = {"id": "q", "type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}
+    asked = b"\n".join(json.dumps({**query, "t": t}).encode() for t in (5, 21))
+    objects, queries = limited.intakes([batch(("s.objects", 0, 8, None, many), ("s.queries", 0, 3, None, asked))])
+    assert [(letter["line"], str(letter["reason"])[:12]) for letter in letters(stage, objects)] == [
+        (1, "t: 9 is too "),
+        (2, "t: 10 is too"),
+        (5, "t: 21 is in "),
+    ]
+    assert (objects.records, objects.clock) == (2, 20)
+    assert (queries.records, queries.refused, queries.clock) == (1, 1, 5)
+    assert letters(stage, objects)[0]["record"] == {"id": "o9", "t": 9, "x": 1.0, "y": 2.0, "terms": ["a", "b"]}

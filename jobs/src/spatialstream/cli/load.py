@@ -59,6 +59,8 @@ def _load(options: argparse.Namespace) -> int:
     from spatialstream.pipeline.load import LoadSettings, Sender, Watch
     from spatialstream.pipeline.start import read_objects, read_queries
 
+    if options.objects is None and not options.now:
+        raise SettingError("objects", "give a file, or --now for a generated stream")
     if options.now and not options.rate:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection, stop = live.connection(options), []

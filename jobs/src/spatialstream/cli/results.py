@@ -56,5 +56,5 @@ def _results(options: argparse.Namespace) -> int:
     finally:
         results.close()
     if results.repeated:
-        live.say(options, f"{results.repeated} repeated messages dropped")
+        live.say(options, f"{results.repeated} repeated rows dropped")
     return 0

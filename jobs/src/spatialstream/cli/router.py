@@ -31,6 +31,13 @@ def add_parser(commands: Any) -> None:
     add("--idle", type=shared.duration, default=500, metavar="TIME", help="when silent partitions are left out (500ms)")
     add("--disorder", type=shared.duration, default=0, metavar="TIME", help="how far out of order records may be (0)")
     add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch, about (default 250000)")
+    add(
+        "--ahead",
+        type=shared.duration,
+        default=3_600_000,
+        metavar="TIME",
+        help="later records are rejected (1h from now)",
+    )
     add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help="longer records are rejected (1 MiB)")
     parser.set_defaults(function=_run)
 
@@ -48,6 +55,7 @@ def _run(options: argparse.Namespace) -> int:
         disorder=options.disorder,
         epoch_records=options.epoch,
         longest=options.longest,
+        ahead=options.ahead,
     )
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "router"), live.store(options) as store:

@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> int:
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "worker"), live.store(options) as store:
         settings.claim(checkpoint)
-        Topics(options.stream).ensure(connection, settings.slots)
+        Topics(options.stream).ensure(connection, settings.slots, create=False)
         compile_kernels()
         metrics = WorkerMetrics(settings, checkpoint, store)
         serve(metrics.registry, options.metrics_address, options.metrics_port)

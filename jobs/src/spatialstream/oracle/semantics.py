@@ -192,21 +192,31 @@ def _snapshot(stream: _Stream, query: Query) -> list[SpatialObject]:
     return stream.matching(query.t - back + 1, query.t, query.predicate)
 
 
+def _reach(stream: _Stream, query: Query) -> Row:
+    """What a snapshot row says of how far back it reaches: nothing, if that is as far as was asked."""
+    if query.lifetime.duration <= stream.retention:
+        return {}
+    return {"complete_after": query.t - int(stream.retention)}
+
+
 def _srq(stream: _Stream, life: _Life, _last: int) -> Iterator[tuple[_Key, Row]]:
     query = life.query
-    yield _row(query, query.t, _SNAPSHOT, {"objects": [stream.placed(o) for o in _snapshot(stream, query)]})
+    found = [stream.placed(o) for o in _snapshot(stream, query)]
+    yield _row(query, query.t, _SNAPSHOT, _reach(stream, query) | {"objects": found})
 
 
 def _skq(stream: _Stream, life: _Life, _last: int) -> Iterator[tuple[_Key, Row]]:
     query, nearest = life.query, life.query.selection
     assert isinstance(nearest, Nearest)
     ranking = sorted(stream.rank(o, nearest) for o in _snapshot(stream, query))
-    yield _row(query, query.t, _SNAPSHOT, {"objects": [stream.ranked(entry) for entry in ranking[: nearest.k]]})
+    found = [stream.ranked(entry) for entry in ranking[: nearest.k]]
+    yield _row(query, query.t, _SNAPSHOT, _reach(stream, query) | {"objects": found})
 
 
 def _stq(stream: _Stream, life: _Life, _last: int) -> Iterator[tuple[_Key, Row]]:
     query = life.query
-    yield _row(query, query.t, _SNAPSHOT, {"terms": _top_terms(_snapshot(stream, query), query.k)})
+    found = _top_terms(_snapshot(stream, query), query.k)
+    yield _row(query, query.t, _SNAPSHOT, _reach(stream, query) | {"terms": found})
 
 
 def _crq(stream: _Stream, life: _Life, _last: int) -> Iterator[tuple[_Key, Row]]:

@@ -45,7 +45,7 @@ class Results:
 
     @property
     def repeated(self) -> int:
-        """Messages that have been dropped."""
+        """Rows that have been dropped."""
         return self._known.repeated
 
     def _assign(self, newest: bool) -> None:
@@ -88,8 +88,8 @@ class Results:
             assert partition is not None
             assert offset is not None
             self._next[partition] = offset + 1
-            if value is not None and (key is None or self._known.is_new(key)):
-                yield value
+            if value is not None and key is not None and (rows := self._known.new_rows(key, value)):
+                yield b"\n".join(rows)
 
     def rows(self, stop: Callable[[], bool], patience: float | None = None) -> Iterator[dict[str, Any]]:
         """Row by row; see :meth:`messages`."""

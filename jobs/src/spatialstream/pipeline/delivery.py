@@ -2,8 +2,8 @@
 
 Transport is at least once: a round that is done again after a crash sends its rows again. They are the same rows under
 the same keys, because a round is a function of its record. The key of a message says which rows it holds: round, phase
-(0, or 1 for the second phase of SKQs), and number of its first row in them. A consumer that keeps the keys of the
-latest rounds drops what it has seen (:class:`Deduplicator`).
+(0, or 1 for the second phase of SKQs), and number of its first row in them. A consumer that knows how many rows of the
+latest rounds it has drops what it has seen (:class:`Deduplicator`).
 
 Rows go out many to a message, as JSON Lines, so that a row costs no message.
 """
@@ -51,46 +51,50 @@ def result_messages(
 
 
 class Deduplicator:
-    """Tells which messages of results are new; one for each consumer, of any partitions.
+    """Tells which rows of results are new; one for each consumer.
 
-    A key can only come again while its round may be done again, which ends soon after the next one; keys of much
-    earlier rounds are therefore known to be repeated, and need not be kept.
+    The rows of a round's phase come in order, so it is enough to know how many of them have come. They can only come
+    again while the round may be done again, which ends soon after the next one; rows of much earlier rounds are
+    therefore known to be repeated, and nothing need be kept of them.
 
     Args:
-        rounds: how many rounds' keys are kept.
+        rounds: how many rounds are kept.
+
+    Attributes:
+        repeated: rows that were not new.
     """
 
     def __init__(self, rounds: int = 256) -> None:
         self._rounds = rounds
         self._latest = -1
-        self._seen: dict[int, set[bytes]] = {}
+        self._next: dict[tuple[int, int], int] = {}
         self.repeated = 0
 
-    def is_new(self, key: bytes) -> bool:
-        """Whether a message's rows have not come before."""
-        number = int(key.split(b" ", 1)[0])
+    def new_rows(self, key: bytes, value: bytes) -> list[bytes]:
+        """The rows of a message that have not come before."""
+        number, phase, first = (int(part) for part in key.split(b" "))
+        rows = value.split(b"\n")
         if number > self._latest:
             self._latest = number
-            for old in [each for each in self._seen if each <= number - self._rounds]:
-                del self._seen[old]
-        seen = self._seen.setdefault(number, set()) if number > self._latest - self._rounds else None
-        if seen is None or key in seen:
-            self.repeated += 1
-            return False
-        seen.add(key)
-        return True
+            for old in [each for each in self._next if each[0] <= number - self._rounds]:
+                del self._next[old]
+        if number <= self._latest - self._rounds:
+            self.repeated += len(rows)
+            return []
+        known = self._next.get((number, phase), 0)
+        self._next[number, phase] = max(known, first + len(rows))
+        old_rows = min(len(rows), max(0, known - first))
+        self.repeated += old_rows
+        return rows[old_rows:]
 
     def to_record(self) -> dict[str, Any]:
         """JSON-able: what a consumer keeps beside its offsets to go on later."""
-        return {
-            "latest": self._latest,
-            "seen": {str(n): sorted(map(bytes.decode, keys)) for n, keys in self._seen.items()},
-        }
+        return {"latest": self._latest, "next": [[*place, row] for place, row in sorted(self._next.items())]}
 
     @classmethod
     def from_record(cls, record: dict[str, Any], rounds: int = 256) -> Deduplicator:
         """What :meth:`to_record` gave."""
         self = cls(rounds)
         self._latest = record["latest"]
-        self._seen = {int(n): {key.encode() for key in keys} for n, keys in record["seen"].items()}
+        self._next = {(number, phase): row for number, phase, row in record["next"]}
         return self

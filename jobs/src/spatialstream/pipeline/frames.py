@@ -49,7 +49,6 @@ from spatialstream.pipeline.streaming import (
     MergeTask,
     RouteTask,
     WorkTask,
-    ingest_of,
     numbered,
 )
 from spatialstream.pipeline.work import WorkSettings
@@ -68,12 +67,15 @@ _INTERRUPTED = (
 
 
 def result_schema(space: Space = WGS84) -> str:
-    """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``."""
+    """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``.
+
+    ``complete_after`` is null but for a snapshot query that reaches further back than the retention.
+    """
     first, second = space.axes
     placed = f"struct<id: string, t: bigint, {first}: double, {second}: double"
     return (
         f"query string, type string, t long, objects array<{placed}, {space.distance_field}: double>>, "
-        f"object {placed}>, terms array<struct<term: string, count: bigint>>"
+        f"object {placed}>, terms array<struct<term: string, count: bigint>>, complete_after long"
     )
 
 
@@ -317,10 +319,10 @@ class _SparkJobs:
     checkpoint: Path
     output: Path
 
-    def ingest(self, frame: DataFrame, epoch: int) -> Sequence[Intake]:
+    @staticmethod
+    def ingest(frame: DataFrame, ingest: Ingest) -> Sequence[Intake]:
         """Decode a micro-batch."""
-        task = IngestTask(ingest_of(self.settings, self.checkpoint, epoch))
-        return [Intake.from_json(row.intake) for row in frame.mapInArrow(task, "intake string").collect()]
+        return [Intake.from_json(row.intake) for row in frame.mapInArrow(IngestTask(ingest), "intake string").collect()]
 
     def round(self, epoch: int, record: RoundRecord) -> None:
         """See :class:`~spatialstream.pipeline.streaming.LocalJobs`."""
@@ -438,7 +440,7 @@ class AnswerStream:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            taken = self._stream.micro_batch(number, lambda epoch: self._jobs.ingest(frame, epoch))
+            taken = self._stream.micro_batch(number, lambda ingest: self._jobs.ingest(frame, ingest))
         except SpatialStreamError as error:
             self._failure = error
             raise

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import numpy_view
-from spatialstream.model.decode import LONGEST_ECHO, decode_objects, decode_queries, rejected_line
+from spatialstream.model.decode import LONGEST_ECHO, Decoded, decode_objects, decode_queries, rejected_line
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.pipeline.files import write_whole
@@ -37,6 +40,8 @@ CONTROL = "control"
 """Kind of the partition whose messages only wake the router."""
 
 _BLOCK_BYTES = 64 << 20
+_ECHOED_TERMS = 50
+_Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
 def mark(t: int) -> bytes:
@@ -89,6 +94,8 @@ class Ingest:
         space: of the stream.
         rule: which terms count.
         longest: bytes of a record beyond which it is rejected.
+        floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
+        ceiling: records of later times are from the future; None: none are.
     """
 
     epoch: int
@@ -97,6 +104,8 @@ class Ingest:
     space: Space
     rule: TermRule = field(default_factory=TermRule)
     longest: int = 1 << 20
+    floor: int | None = None
+    ceiling: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row of JSON per block."""
@@ -126,22 +135,56 @@ class Ingest:
         if records.num_rows:
             offsets = numpy_view(records.column("offset"))
             data, starts = self._lines(records.column("value"), partition, offsets, letters)
-            decoded = (decode_objects if kind == "objects" else decode_queries)(data, 2, self.space, self.rule)
+            decoded: Decoded[Any] = (decode_objects if kind == "objects" else decode_queries)(
+                data, 2, self.space, self.rule
+            )
             places = _places(decoded.line - 2, starts, offsets)
             refused = numpy_view(decoded.rejected.column("line")) - 2
             places_refused = _places(refused, starts, offsets).tolist()
             for place, row in zip(places_refused, decoded.rejected.to_pylist(), strict=True):
                 offset, line = unpack_place(place)
                 letters.append(rejected_line(partition, line, row["reason"], row["record"], offset))
-            if len(decoded.batch):
-                times = write_run(self.folder / f"{name}.arrow", decoded.batch, places)
-                run = Run(f"{name}.arrow", kind, len(decoded.batch), partition, times, len(letters), packed=True)
+            batch, places = self._in_time(decoded.batch, places, partition, letters)
+            if len(batch):
+                times = write_run(self.folder / f"{name}.arrow", batch, places)
+                run = Run(f"{name}.arrow", kind, len(batch), partition, times, len(letters), packed=True)
                 clock = run.last if clock is None else max(clock, run.last)
         if letters:
             write_whole(self.folder / f"{name}.rejected", "".join(f"{letter}\n" for letter in letters).encode())
         last = int(piece.column("offset")[piece.num_rows - 1].as_py())
         rows = 0 if run is None else run.rows
         return Intake(partition, clock, run, f"{name}.rejected" if letters else "", rows, len(letters), last)
+
+    def _in_time(
+        self, batch: _Batch, places: npt.NDArray[np.int64], partition: str, letters: list[str]
+    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+        """Without the records that are too old or from the future."""
+        late = np.zeros(len(batch), np.bool_)
+        if self.floor is not None and isinstance(batch, ObjectBatch):
+            late = batch.t <= self.floor
+        future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
+        refused = np.flatnonzero(late | future)
+        if not len(refused):
+            return batch, places
+        for row in refused.tolist():
+            t = int(batch.t[row])
+            reason = (
+                f"t: {t} is too old; retention has passed everything up to {self.floor}"
+                if late[row]
+                else f"t: {t} is in the future; the latest that is taken now is {self.ceiling}"
+            )
+            offset, line = unpack_place(int(places[row]))
+            letters.append(rejected_line(partition, line, reason, self._echo(batch[row]), offset))
+        kept = np.flatnonzero(~(late | future))
+        return batch.take(kept), places[kept]
+
+    def _echo(self, record: SpatialObject | Query | Cancellation) -> str:
+        """A record as it was understood, of an object the first terms."""
+        if isinstance(record, SpatialObject):
+            x, y = self.space.axes
+            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.terms[:_ECHOED_TERMS]}
+            return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(record.to_record(), ensure_ascii=False)
 
     def _lines(
         self, values: pa.BinaryArray, partition: str, offsets: npt.NDArray[np.int64], letters: list[str]

@@ -349,9 +349,11 @@ class RouterJob(_Job):
     def ingest(self, epoch: int) -> Sequence[Intake]:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         assert self._frame is not None
+        assert self._router is not None
         settings = self.settings
         folder = self.checkpoint / "input"
-        task = Ingest(epoch, folder, self.topics.kinds, settings.space, settings.rule, settings.longest)
+        limits = settings.longest, *self._router.limits()
+        task = Ingest(epoch, folder, self.topics.kinds, settings.space, settings.rule, *limits)
         return [Intake.from_json(row.intake) for row in self._frame.mapInArrow(task, "intake string").collect()]
 
     def route(self, record: EpochRecord) -> None:

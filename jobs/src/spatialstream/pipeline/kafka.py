@@ -220,11 +220,13 @@ class Topics:
             NewTopic(self.rejected, 1, replicas, config=large),
             NewTopic(self.blocks, slots, replicas, config=passing),
             NewTopic(self.epochs, 1, replicas, config={"retention.ms": str(_DAY)}),
-            NewTopic(self.control, 1, replicas, config={"retention.ms": "600000"}),
+            NewTopic(self.control, 1, replicas, config={"retention.ms": str(_DAY)}),
         ]
 
-    def ensure(self, connection: Connection, slots: int, objects: int = 2, replicas: int = 1) -> dict[str, int]:
-        """Create the topics that are missing, and check the others.
+    def ensure(
+        self, connection: Connection, slots: int, objects: int = 2, replicas: int = 1, *, create: bool = True
+    ) -> dict[str, int]:
+        """Create the topics that are missing, or wait for another job to do so, and check them.
 
         Returns:
             The number of partitions of each topic.
@@ -236,7 +238,8 @@ class Topics:
         admin = connection.admin()
         try:
             present: Mapping[str, TopicMetadata] = admin.list_topics(timeout=_TIMEOUT).topics
-            missing = [topic for topic in self.wanted(slots, objects, replicas) if topic.topic not in present]
+            wanted = self.wanted(slots, objects, replicas) if create else []
+            missing = [topic for topic in wanted if topic.topic not in present]
             for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
                 try:
                     created.result(_TIMEOUT)
@@ -258,14 +261,14 @@ class Topics:
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
         """All topics, once the broker tells of those that were just created."""
         names = [topic.topic for topic in self.wanted(1, 1, 1)]
-        ends = time.monotonic() + _TIMEOUT
+        ends = time.monotonic() + 2 * _TIMEOUT
         while True:
             present = admin.list_topics(timeout=_TIMEOUT).topics
             if all(name in present and present[name].partitions for name in names):
                 return present
             if time.monotonic() > ends:
-                raise Unavailable(f"the broker does not tell of all topics of {self.stream}")
-            time.sleep(0.05)
+                raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
+            time.sleep(0.1)
 
     def _check_sizes(self, admin: AdminClient) -> None:
         resource = ConfigResource(ResourceType.TOPIC, self.blocks)

@@ -39,7 +39,7 @@ from spatialstream.pipeline.files import StateFolder, write_whole
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.learning import write_sample
 from spatialstream.pipeline.messages import block_key, numbers
-from spatialstream.pipeline.moves import Control
+from spatialstream.pipeline.moves import ACTIVATE, Control
 from spatialstream.pipeline.order import queries_of_epoch, route_share
 from spatialstream.pipeline.plan import Run
 from spatialstream.pipeline.route import Row, Share, queries_with_numbers, route
@@ -69,6 +69,7 @@ class StreamSettings:
         disorder: ms by which records of a partition may be out of order.
         epoch_records: records an epoch, about, when there are many waiting.
         longest: bytes of a record beyond which it is rejected.
+        ahead: ms by which a record's time may be ahead of the day's clock; None: any.
     """
 
     name: str
@@ -82,6 +83,7 @@ class StreamSettings:
     disorder: int = 0
     epoch_records: int = 250_000
     longest: int = 1 << 20
+    ahead: int | None = None
 
     def validate(self) -> None:
         """Refuse what cannot work.
@@ -300,7 +302,7 @@ class RouterJobs(Protocol):
     """What the router has done by Spark and the broker."""
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
-        """Turn the micro-batch's messages into runs."""
+        """Turn the micro-batch's messages into runs, within :meth:`Router.limits`."""
 
     def route(self, record: EpochRecord) -> None:
         """Send the epoch's blocks and dead letters."""
@@ -378,6 +380,12 @@ class Router:
             raise StateError(f"{path} is missing: the checkpoint is damaged, or belongs to another stream")
         return EpochRecord.load(path)
 
+    def limits(self) -> tuple[int | None, int | None]:
+        """Objects up to the first are too old for retention now; records after the second are from the future."""
+        before, retention, ahead = self.last, self.settings.retention, self.settings.ahead
+        floor = None if retention is None or before is None or before.upto <= NEVER else before.upto - retention
+        return floor, None if ahead is None else self._now() + ahead
+
     def _decide(self, number: int, before: EpochRecord | None, intakes: Sequence[Intake]) -> EpochRecord:
         now = self._now()
         clocks = Clocks.start(self._names, now) if before is None else before.clocks
@@ -393,6 +401,8 @@ class Router:
         reach = max(clocks.upto, watermark if watermark <= NEVER else watermark - self.settings.disorder)
         upto = _bounded(runs, clocks.upto, reach, self.settings.epoch_records)
         adoption, controls = self._adopt(number, before)
+        if before is not None and adoption.active != before.adoption.active:
+            controls = (*controls, (ACTIVATE, adoption.active))
         under, past = self._ranges(before, adoption, runs, upto)
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch
         return EpochRecord(
@@ -500,7 +510,11 @@ class Router:
             if old:
                 self._store.remove(old)
         except (Unavailable, Conflict):
-            pass  # the next time will do
+            return  # the next time will do
+        yesterday = self._now() / 1000 - 86_400  # blocks are not kept for longer, so no worker is that far behind
+        for path in version_path(self._checkpoint, 0).parent.glob("*.arrays"):
+            if int(path.stem) not in kept and path.stat().st_mtime < yesterday:
+                path.unlink(missing_ok=True)
 
     def wants_epoch(self) -> bool:
         """Whether an epoch without new messages would do something: records wait, or a version does."""

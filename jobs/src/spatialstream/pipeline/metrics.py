@@ -268,7 +268,23 @@ class WorkerMetrics:
         for kind in QueryType:
             self._results.labels(kind.value)
         self._imbalance.set(1.0)
+        self._leaves_of(self._version_known())
         self.running = _running(registry)
+
+    def _version_known(self) -> RoutingVersion | None:
+        """The active version, if it is to be had now."""
+        try:
+            number = self._store.state().active.number
+            return self._store.load(number)
+        except (StateError, Unavailable):
+            return None
+
+    def _leaves_of(self, version: RoutingVersion | None) -> None:
+        """Begin the series of leaves anew, for those of a version."""
+        for metric in (self._leaf_objects, self._leaf_checked, self._leaf_standing):
+            metric.clear()
+            for leaf in range(0 if version is None else len(version.index.leaves)):
+                metric.labels(leaf)
 
     def observe(self, record: RoundRecord, summary: Summary, seconds: float) -> None:
         """A round has been done."""
@@ -289,8 +305,7 @@ class WorkerMetrics:
         self._last.set(now)
         version = load_version(version_path(self._checkpoint, order.version))
         if self._window.version is None or self._window.version.number != version.number:
-            for metric in (self._leaf_objects, self._leaf_checked, self._leaf_standing):
-                metric.clear()
+            self._leaves_of(version)
         self._window.use(version, order.upto)
         self._window.take(order.upto, summary.loads)
         if now - self._saved_at > 5.0:

@@ -8,9 +8,9 @@ now. In terms of the control records of epochs:
    the cancellations that come.
 2. *load N*, once all slots have done so: the receivers register what was written for them, and apply the remembered
    cancellations.
-3. The epoch from which version N is active needs no record of its own: the slots see its number. A slot then drops the
-   range queries that do not concern it any more. A terms query is kept as long as its windows reach back to objects
-   that the slot holds; until then its counts are the sum over the old and the new slots, of different objects.
+3. *activate N*: the version is active from this epoch on, once all slots have done so. A slot then drops the range
+   queries that do not concern it any more. A terms query is kept as long as its windows reach back to objects that the
+   slot holds; until then its counts are the sum over the old and the new slots, of different objects.
 4. *abort N* takes 1 and 2 back: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
@@ -41,6 +41,7 @@ from spatialstream.pipeline.route import queries_with_numbers
 
 __all__ = [
     "ABORT",
+    "ACTIVATE",
     "LOAD",
     "PREPARE",
     "Control",
@@ -51,10 +52,10 @@ __all__ = [
     "transferred",
 ]
 
-PREPARE, LOAD, ABORT = "prepare", "load", "abort"
+PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
 
 Control = tuple[str, int]
-"""One of PREPARE, LOAD, ABORT, and the number of the version that it is about."""
+"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
 
 Standing = tuple[npt.NDArray[np.int64], QueryBatch]
 """Numbers and queries."""

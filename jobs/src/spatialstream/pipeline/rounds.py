@@ -28,7 +28,7 @@ from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import write_whole
 from spatialstream.pipeline.merge import EpochResults, merge, merge_second
-from spatialstream.pipeline.moves import ABORT, LOAD, PREPARE
+from spatialstream.pipeline.moves import ABORT, ACTIVATE, LOAD, PREPARE
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.routing import PastVersion, Routing
 from spatialstream.pipeline.second import Second, answer_second
@@ -289,7 +289,7 @@ class Worker:
         if before is not None and order.version != before.round.version:
             pending, stage = None, None
         for control, version in controls:
-            if control == ABORT:
+            if control in (ABORT, ACTIVATE):
                 pending, stage = None, None
             else:
                 stage = "exported" if control == PREPARE else "loaded" if control == LOAD else stage

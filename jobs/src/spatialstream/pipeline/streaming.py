@@ -60,8 +60,8 @@ _SAMPLE = 50_000
 _BLOCK_BYTES = 32 << 20
 _KINDS = {"objects": "objects", "queries": "queries"}
 
-Ingestion = Callable[[int], Sequence[Intake]]
-"""Makes runs, for an epoch, of what has come in."""
+Ingestion = Callable[[Ingest], Sequence[Intake]]
+"""Makes runs of what has come in, by what decodes it for an epoch."""
 
 
 class LocalJobs(Protocol):
@@ -136,12 +136,6 @@ def _messages(batches: Sequence[pa.RecordBatch], partition: int, first: int) -> 
             "value": value,
         }
     )
-
-
-def ingest_of(settings: StreamSettings, checkpoint: Path, epoch: int) -> Ingest:
-    """What decodes an epoch's messages."""
-    folder = checkpoint / "input"
-    return Ingest(epoch, folder, _KINDS, settings.space, settings.rule, settings.longest)
 
 
 def _given(path: Path) -> Iterator[pa.RecordBatch]:
@@ -268,6 +262,7 @@ class _Jobs:
         first_version: Callable[[Sequence[Run]], None],
     ) -> None:
         self.coming: Ingestion = _nothing
+        self.router: Router | None = None
         self.worker: Worker | None = None
         self._settings = settings
         self._checkpoint = checkpoint
@@ -278,10 +273,13 @@ class _Jobs:
         self._epoch = -1
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
-        intakes = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in self.coming(epoch)]
+        assert self.router is not None
+        settings, (floor, _) = self._settings, self.router.limits()
+        folder = self._checkpoint / "input"
+        ingest = Ingest(epoch, folder, _KINDS, settings.space, settings.rule, settings.longest, floor)
+        intakes = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in self.coming(ingest)]
         if epoch == 0:
             if self._given is not None:
-                ingest = ingest_of(self._settings, self._checkpoint, 0)
                 # they are all there, so they have no clock that could hold others back, or drive time ahead
                 first = ingest.intakes(numbered(_given(self._given), _GIVEN_PART))
                 intakes += [replace(each, partition="objects/0", clock=None) for each in first]
@@ -306,7 +304,7 @@ _GIVEN_PART = 1_000_000
 """Number of the part that queries given from the start are, beyond those of any micro-batch."""
 
 
-def _nothing(epoch: int) -> Sequence[Intake]:
+def _nothing(ingest: Ingest) -> Sequence[Intake]:
     return ()
 
 
@@ -345,7 +343,8 @@ class LocalStream:
             self._store.create(load_version(path))
         self._jobs = _Jobs(settings, checkpoint, self._store, jobs, queries, self._first_version)
         self._router = Router(settings, checkpoint, self._store, self._jobs, self._names, lambda: self._clock(), step)
-        self._worker = self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step)
+        self._jobs.router = self._router
+        self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step)
         last = self._router.last
         self._clock = WaitingClock(now, 0 if last is None else last.born)
         self._done = -1 if last is None else last.epoch - 1
@@ -405,7 +404,7 @@ class LocalStream:
             latest = max((run.last for run in record.runs), default=record.upto)
             if latest > record.upto:
                 clock = latest + self._settings.disorder + 1
-                self._next(lambda epoch: [Intake(name, clock, None, "", 0, 0, -1) for name in self._names])
+                self._next(lambda ingest: [Intake(name, clock, None, "", 0, 0, -1) for name in self._names])
                 self._drain()
 
     @property
