@@ -1,14 +1,30 @@
-"""The Python API: DataFrames in, a DataFrame out."""
+"""The Python API: DataFrames in, a DataFrame out, once and as a stream."""
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, timestamp_millis, udf
 
 import spatialstream
-from spatialstream.model.errors import SettingError
-from spatialstream.model.space import Space
+from spatialstream import AnswerStream
+from spatialstream.model.errors import RunError, SettingError, StateError
+from spatialstream.model.space import WGS84, Space
+from spatialstream.oracle import answers, check
+from spatialstream.pipeline.lines import object_lines
+from tests.streams import Stream, object_record, query_record, random_stream, write_lines
 
 OBJECTS = pd.DataFrame(
     {
@@ -53,3 +69,252 @@ def test_answers_from_spark_in_a_plane(spark: SparkSession) -> None:
 def test_an_unusable_setting_is_refused(spark: SparkSession) -> None:
     with pytest.raises(SettingError, match="slots"):
         spatialstream.answer(OBJECTS, QUERIES, spark=spark, slots=0)
+
+
+# -------------------------------------------------------------------------------------------------------------- streams
+
+FOREVER = 10**12
+OBJECT_TYPE = "id string, t long, lon double, lat double, text string"
+QUERY_TYPE = (
+    "id string, type string, t long, region struct<box: array<double>, circle: array<double>>, at array<double>, "
+    "keywords array<string>, k long, duration long, window long, step long"
+)
+
+
+class Folder:
+    """A folder into which a test drops files, and the streaming DataFrame of what is in them."""
+
+    def __init__(self, place: Path, kind: str) -> None:
+        self.place, self.kind, self.files = place, kind, 0
+        (place / "in").mkdir(parents=True)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return spark.readStream.schema(self.kind).json(str(self.place / "in"))
+
+    def drop(self, records: Sequence[object]) -> None:
+        self.files += 1
+        write_lines(self.place / "whole", records).rename(self.place / "in" / f"{self.files}.json")
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "objects", OBJECT_TYPE)
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "queries", QUERY_TYPE)
+
+
+def in_order(stream: Stream) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The records of a stream, by time."""
+    return (
+        [object_record(each, stream.space) for each in sorted(stream.objects, key=lambda o: o.t)],
+        [query_record(each) for each in sorted(stream.queries, key=lambda query: query.t)],
+    )
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "results").glob("*.jsonl"))}
+
+
+def differences(stream: Stream, folder: Path) -> list[str]:
+    expected, refused = answers(stream.objects, sorted(stream.queries, key=lambda query: query.t), stream.space)
+    assert not refused
+    rows = [json.loads(line) for text in files_of(folder).values() for line in text.splitlines()]
+    return [str(each) for each in check(rows, expected, 5)]
+
+
+def test_two_streams_are_answered_exactly_with_a_stop_in_between(
+    spark: SparkSession, objects: Folder, queries: Folder, tmp_path: Path
+) -> None:
+    stream = random_stream(5, 300, 10)
+    things, asked = in_order(stream)
+
+    def begin() -> AnswerStream:
+        frames = objects.read(spark), queries.read(spark)
+        return spatialstream.answer_stream(*frames, checkpoint=tmp_path / "state", slots=3, leaves=8, idle=FOREVER)
+
+    with begin() as handle:
+        for i in range(3):
+            objects.drop(things[50 * i : 50 * (i + 1)])
+            queries.drop(asked[15 * i : 15 * (i + 1)])
+            handle.process_all_available()
+        objects.drop(things[150:200])  # may or may not be begun
+    assert handle.exception() is None
+    assert not handle.query.isActive
+    before = files_of(handle.output)
+    assert len(before) >= 3
+    with begin() as handle:
+        queries.drop(asked[45:])
+        handle.process_all_available()
+        objects.drop(things[200:])
+        handle.flush()
+        found = files_of(handle.output)
+        assert handle.results().count() == sum(text.count(b"\n") for text in found.values())
+    assert before.items() <= found.items()
+    assert differences(stream, handle.output) == []
+
+
+CHILD = """
+import sys
+import spatialstream
+from spatialstream.pipeline.session import embedded_session
+
+folder, kind, queries = sys.argv[1:]
+spark = embedded_session("child", 2)
+objects = spark.readStream.schema(kind).json(folder + "/objects/in")
+asked = spark.read.json(queries)
+handle = spatialstream.answer_stream(objects, asked, checkpoint=folder + "/state", slots=2, leaves=8, idle=10**12)
+handle.query.awaitTermination()
+"""
+
+
+def test_a_killed_stream_goes_on(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:
+    stream = random_stream(6, 200, 6)
+    things, asked = in_order(stream)
+    path = write_lines(tmp_path / "queries.jsonl", asked)
+    objects.drop(things[:80])
+    command = [sys.executable, "-c", CHILD, str(tmp_path), OBJECT_TYPE, str(path)]
+    child = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(tmp_path / "state" / "spark" / "commits" / "0", child)
+        objects.drop(things[80:150])
+        wait_for(tmp_path / "state" / "state" / "slot-0001" / "epoch-000000001.json", child)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    before = files_of(tmp_path / "state" / "output")
+    asking = spark.read.json(str(path))
+    with spatialstream.answer_stream(
+        objects.read(spark), asking, checkpoint=tmp_path / "state", slots=2, leaves=8, idle=FOREVER
+    ) as handle:
+        objects.drop(things[150:])
+        handle.flush()
+    assert before
+    assert before.items() <= files_of(handle.output).items()
+    assert differences(stream, handle.output) == []
+
+
+def wait_for(path: Path, child: subprocess.Popen[bytes]) -> None:
+    limit = time.monotonic() + 120
+    while not path.exists():
+        assert child.poll() is None, "the stream has ended by itself"
+        assert time.monotonic() < limit, path
+        time.sleep(0.005)
+
+
+def test_a_silent_source_is_not_waited_for(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:
+    plane = Space.planar(0, 0, 100, 100)
+    frame = objects.read(spark).select("id", timestamp_millis("t").alias("t"), col("lon").alias("x"), "text", "lat")
+    frame = frame.selectExpr("id", "t", "x", "lat as y", "split(text, ' ') as terms", "text as other")
+    asked = [{"id": "c", "type": "CRQ", "t": 0, "region": {"box": [0, 0, 9, 9]}, "keywords": ["b"], "duration": "1h"}]
+    with spatialstream.answer_stream(
+        frame, asked, checkpoint=tmp_path / "state", output=tmp_path / "out", space=plane, slots=2, idle=200
+    ) as handle:
+        assert handle.output == tmp_path / "out"
+        assert not handle.results().collect()
+        objects.drop([{"id": "a", "t": 5, "lon": 1.5, "lat": 2, "text": "a b"}])
+        handle.process_all_available()
+        assert handle.await_idle(60)
+        (row,) = handle.results().collect()
+        assert row.object.asDict() == {"id": "a", "t": 5, "x": 1.5, "y": 2.0}
+    assert not handle.await_idle(0)
+
+
+def test_an_unusable_row_is_rejected_and_nothing_else(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:
+    history = pd.DataFrame({"id": ["h"], "t": [0], "lon": [1.0], "lat": [1.0], "text": ["a"]})
+    asked = pd.DataFrame([{"id": "s", "type": "STQ", "t": 9, "region": {"box": [0, 0, 9, 9]}, "k": 1, "duration": 99}])
+    with spatialstream.answer_stream(
+        objects.read(spark), asked, checkpoint=tmp_path / "state", history=history, slots=2
+    ) as handle:
+        things = [
+            {"id": f"o{i}", "t": i, "lon": 1.0, "lat": lat, "text": "a"} for i, lat in enumerate([1.0, 91.0, 2.0])
+        ]
+        objects.drop(things)
+        handle.flush()
+        (row,) = handle.results().collect()
+        assert [(term.term, term["count"]) for term in row.terms] == [("a", 2)]
+        (letter,) = [json.loads(path.read_text()) for path in (handle.output / "rejected").glob("*.jsonl")]
+    assert letter["record"]["id"] == "o1"
+    assert letter["source"].startswith("objects/")
+
+
+def test_a_stream_that_fails_says_why_and_can_be_begun_again(
+    spark: SparkSession, objects: Folder, tmp_path: Path
+) -> None:
+    def fail(lat: float) -> float:
+        raise ValueError("no luck today")
+
+    unlucky = udf(fail, "double", useArrow=False)
+    frame, state = objects.read(spark), tmp_path / "state"
+    objects.drop([{"id": "a", "t": 5, "lon": 1.0, "lat": 2.0, "text": "a"}])
+    asked = [{"id": "s", "type": "SRQ", "t": 9, "region": {"box": [0, 0, 9, 9]}, "duration": 99}]
+    handle = spatialstream.answer_stream(frame.withColumn("lat", unlucky("lat")), asked, checkpoint=state, slots=2)
+    with pytest.raises(RunError, match="ValueError: no luck today"):
+        handle.flush()
+    assert "no luck" in str(handle.exception())
+    handle.stop()
+    with spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2) as handle:
+        with pytest.raises(SettingError, match="is running on"):
+            spatialstream.answer_stream(frame, asked, checkpoint=state, slots=2)
+        handle.flush()
+        assert [o.id for o in handle.results().collect()[0].objects] == ["a"]
+    with pytest.raises(StateError, match="other queries"):
+        spatialstream.answer_stream(frame, [], checkpoint=state, slots=2)
+    with pytest.raises(StateError, match="slots"):
+        spatialstream.answer_stream(frame, asked, checkpoint=state, slots=3)
+    with pytest.raises(RunError, match="stopped"):
+        handle.flush()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop("t"), "objects: has no column 't'; it has 'id', 'lon', 'lat', 'text'"),
+        (lambda frame: frame.drop("text"), "objects: has neither a column 'text' nor 'terms'"),
+        (lambda frame: frame.withColumn("lon", col("id")), "objects: column 'lon' is of type string"),
+        (lambda frame: frame.withColumn("t", col("lon")), "objects: column 't' is of type double"),
+        (lambda frame: frame.withColumn("terms", col("text")), "objects: column 'terms' is of type string"),
+        (lambda frame: frame.sparkSession.createDataFrame([], OBJECT_TYPE), "objects: is not a streaming DataFrame"),
+    ],
+)
+def test_columns_that_cannot_be_meant_are_refused(
+    spark: SparkSession, objects: Folder, tmp_path: Path, change: Any, message: str
+) -> None:
+    with pytest.raises(SettingError) as error:
+        spatialstream.answer_stream(change(objects.read(spark)), [], checkpoint=tmp_path / "state")
+    assert str(error.value).startswith(message)
+    assert not (tmp_path / "state").exists()
+
+
+def test_other_settings_that_cannot_be_used_are_refused(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:
+    frame = objects.read(spark)
+    with pytest.raises(SettingError, match="queries: has no column 'id'"):
+        spatialstream.answer_stream(frame, frame.drop("id"), checkpoint=tmp_path)
+    with pytest.raises(SettingError, match="history: is a streaming DataFrame"):
+        spatialstream.answer_stream(frame, [], checkpoint=tmp_path, history=frame)
+    with pytest.raises(SettingError, match="leaves"):
+        spatialstream.answer_stream(frame, [], checkpoint=tmp_path, leaves=0)
+    with pytest.raises(SettingError, match="idle"):
+        spatialstream.answer_stream(frame, [], checkpoint=tmp_path, idle=-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "t", "expected"),
+    [
+        ("int", 7, 7),
+        ("string", "2018-02-07T01:26:13.840Z", "2018-02-07T01:26:13.840Z"),
+        ("timestamp_ntz", datetime(2018, 2, 7, 1, 26, 13, 840_999), 1_517_966_773_840),
+        ("timestamp_ntz", datetime(1969, 12, 31, 23, 59, 59, 999_001), -1),
+        ("date", date(1970, 1, 3), 2 * 86_400_000),
+        ("timestamp", None, None),
+    ],
+)
+def test_times_become_ms(spark: SparkSession, kind: str, t: Any, expected: Any) -> None:
+    frame = spark.createDataFrame(
+        [("a", t, Decimal("0.5"), 3, ["b"])], f"id string, t {kind}, lon decimal(9, 4), lat int, terms array<string>"
+    )
+    (row,) = object_lines(frame, WGS84).collect()
+    wanted = {"id": "a", "t": expected, "lon": 0.5, "lat": 3.0, "terms": ["b"]}
+    assert (row.kind, json.loads(row.value)) == ("objects", {k: v for k, v in wanted.items() if v is not None})

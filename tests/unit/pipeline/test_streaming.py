@@ -225,7 +225,7 @@ def test_a_larger_stream_that_dies_often(seed: int) -> None:
     assert process.crashes >= 10
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_records_out_of_order_within_disorder_are_not_late(seed: int) -> None:
     chance = random.Random(seed)

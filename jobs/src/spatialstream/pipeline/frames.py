@@ -346,7 +346,7 @@ class AnswerStream:
     def __init__(self, source: DataFrame, stream: LocalStream, jobs: _SparkJobs, held: ExitStack) -> None:
         self.output = jobs.output
         self._stream, self._jobs, self._held = stream, jobs, held
-        self._ending = threading.Event()
+        self._begun, self._ending = threading.Event(), threading.Event()
         self._failure: SpatialStreamError | None = None
         for name in ("results", "rejected"):
             (self.output / name).mkdir(parents=True, exist_ok=True)
@@ -356,6 +356,7 @@ class AnswerStream:
             writer = source.writeStream.foreachBatch(self._batch)
             place = (jobs.checkpoint / "spark").as_uri()
             self.query: StreamingQuery = writer.option("checkpointLocation", place).start()
+            self._begun.set()
         except BaseException:
             held.close()
             raise
@@ -441,8 +442,9 @@ class AnswerStream:
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
             taken = self._stream.micro_batch(number, lambda ingest: self._jobs.ingest(frame, ingest))
-        except SpatialStreamError as error:
-            self._failure = error
+        except (PySparkException, SpatialStreamError) as error:
+            if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
+                self._failure = _failure(error)
             raise
         if not taken:
             # The query is about to be stopped, and must not commit the micro-batch. Its stop waits for this function,

@@ -262,7 +262,7 @@ def route_epoch(record: EpochRecord, partition: int, partitions: int, checkpoint
     if partition == 0:
         for intake in record.intakes:
             if intake.rejected:
-                lines = (folder / intake.rejected).read_text("utf-8").splitlines()
+                lines = (folder / intake.rejected).read_text("utf-8").split("\n")[:-1]
                 yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array(lines)))
     queries = queries_of_epoch(record, record.epoch, folder) if partition == 0 else None
     objects = route_share(record, record.epoch, folder, partition, partitions)
