@@ -68,7 +68,7 @@ format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: $(READY) ## measure speed, beside the figures to reach
+bench: $(CLUSTER) ## measure speed, beside the figures to reach
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: docs

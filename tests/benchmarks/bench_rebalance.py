@@ -581,7 +581,7 @@ def draw(found: dict[str, list[Outcome]], path: Path) -> None:
             axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
             axes.set(xlabel=f"{case} inserted", title=label)
             axes.spines[["top", "right"]].set_visible(False)
-    grid[0][0].legend(frameon=False, fontsize=7)
+    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 

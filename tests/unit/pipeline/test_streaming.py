@@ -336,6 +336,27 @@ def test_a_stream_that_is_closed_takes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "epochs").iterdir()] == ["000000000.json"]
 
 
+def test_nothing_is_done_before_a_micro_batch_that_was_begun_has_come_again(tmp_path: Path) -> None:
+    process = started(tmp_path, [question("c", "CRQ", 0)])
+    process.batch([[thing("a", 1), thing("b", 2)]])
+    process.batches.append([[thing("c", 3)]])
+    process.chaos = 1.0  # it dies at the first step of the epoch
+    assert not process.do(process.take)
+    process.chaos = 0.0
+    process.time = 1_000  # the clock of the process that comes next begins here
+    process.do(LocalStream.recover)
+    process.time = 2_000
+    process.do(LocalStream.advance)
+    assert process.stream is not None
+    assert not process.stream.quiet
+    with pytest.raises(RunError):
+        process.stream.finish()
+    assert seen(process) == [("c", 1)]
+    process.batch()
+    process.flush()
+    assert seen(process) == [("c", 1), ("c", 2), ("c", 3)]
+
+
 def test_micro_batches_that_go_back_are_refused(tmp_path: Path) -> None:
     process = started(tmp_path, [])
     process.batch([[thing("a", 1)]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 from spatialstream.index import version
 from spatialstream.local import ckq, crq, ctq, segments, skyband
@@ -34,9 +36,20 @@ def prepare(report: Callable[[int, int], None] | None = None) -> None:
             report(done, len(_MODULES))
 
 
+def _stamp() -> str:
+    """Where the files with kernels are, and their state: numba looks at these too before it takes machine code."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(str(package).encode())
+    for folder in ("model", "index", "local"):
+        for path in sorted((package / folder).glob("**/*.py")):
+            state = path.stat()
+            digest.update(f"{path.name} {state.st_mtime_ns} {state.st_size} ".encode())
+    return digest.hexdigest()[:16]
+
+
 def compile_kernels(report: Callable[[int, int], None] | None = None) -> None:
     """Make sure that every kernel is in the cache on disk: a minute or two the first time, else at once."""
-    marker = cache_folder() / "complete"
+    marker = cache_folder() / f"complete-{_stamp()}"
     if not marker.exists():
         prepare(report)
         marker.parent.mkdir(parents=True, exist_ok=True)
