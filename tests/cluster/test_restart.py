@@ -28,8 +28,8 @@ def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: py
         sending = stream.send(objects, queries, _RATE)
         stream.await_rows(50, 120.0)
         sending.join(_SECONDS / 3)
-        stream.worker.stop(60.0)
-        stream.router.stop(60.0)
+        assert stream.worker.stop(90.0), "the worker did not end by itself"
+        assert stream.router.stop(90.0), "the router did not end by itself"
         sending.join(_SECONDS / 3)
         began = time.monotonic()
         stream.router.start(timeout=240.0)

@@ -76,6 +76,7 @@ def _run(options: argparse.Namespace) -> int:
             observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
+            lag=metrics.lag,
             counts=counts,
         )
         try:

@@ -42,7 +42,7 @@ from spatialstream.pipeline.lines import object_lines, query_lines
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.pipeline.rounds import RoundRecord
 from spatialstream.pipeline.run import RunSettings, run
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.pipeline.session import INTERRUPTED, embedded_session
 from spatialstream.pipeline.start import locked
 from spatialstream.pipeline.streaming import (
     LocalStream,
@@ -60,10 +60,6 @@ Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]]
 
 _POLL_SECONDS = 0.05
 _HISTORY = 50_000
-_INTERRUPTED = (
-    "py4j.protocol.Py4JJavaError: An error occurred while calling the micro-batch\n: java.lang.InterruptedException"
-)
-"""What Spark takes for the end of a micro-batch that was broken off because the query is being stopped."""
 
 
 def result_schema(space: Space = WGS84) -> str:
@@ -451,7 +447,7 @@ class AnswerStream:
             # and takes nothing but an interruption for its own doing.
             while self.query.isActive:
                 time.sleep(_POLL_SECONDS)
-            raise RunError(_INTERRUPTED)
+            raise RunError(INTERRUPTED)
 
     def _follow(self) -> None:
         """Do the epochs that are due although nothing comes, while Spark sees no input."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 from spatialstream.model.errors import RunError, Unavailable
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.delivery import result_messages
-from spatialstream.pipeline.ingest import Ingest, Intake
+from spatialstream.pipeline.ingest import CONTROL, Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Connection, Topics, ends
 from spatialstream.pipeline.learning import Learner
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
@@ -40,6 +41,7 @@ from spatialstream.pipeline.rounds import (
     second_round,
     work_round,
 )
+from spatialstream.pipeline.session import INTERRUPTED
 from spatialstream.pipeline.work import WorkSettings
 from spatialstream.store.base import RoutingStore
 
@@ -170,7 +172,7 @@ class SecondMergeTask:
 
 
 @dataclass(slots=True)
-class _Job:
+class _Job(ABC):
     """What both jobs have in common: a streaming query, its micro-batches, and how it is stopped.
 
     Attributes:
@@ -198,6 +200,7 @@ class _Job:
     running: Callable[[bool], object] = lambda running: None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _failure: list[BaseException] = field(default_factory=list)
+    _query: StreamingQuery | None = None
     _begun: int = -1
     _done: int = -1
 
@@ -217,13 +220,16 @@ class _Job:
         writer = frame.write.format("kafka").options(**self.connection.options())
         writer.option("kafka.max.request.size", str(LARGEST_MESSAGE)).option("kafka.linger.ms", "5").save()
 
+    @abstractmethod
     def _batch(self, frame: DataFrame, number: int) -> None:
-        raise NotImplementedError
+        """Do one micro-batch, or do it again."""
 
     def _guarded(self, frame: DataFrame, number: int) -> None:
         """One micro-batch; none is begun once the job is to stop."""
-        while self._stopping.is_set():  # stopping the query breaks this off
-            time.sleep(1)
+        if self._stopping.is_set():
+            while self._query is None or self._query.isActive:
+                time.sleep(_POLL_SECONDS)
+            raise RunError(INTERRUPTED)
         self._begun = number
         self._batch(frame, number)
         self._done = number
@@ -238,6 +244,7 @@ class _Job:
             writer = writer.trigger(processingTime=f"{self.pause} milliseconds")
         return writer.option("checkpointLocation", str(self.checkpoint / f"spark-{self.name}")).start()
 
+    @abstractmethod
     def _idle(self) -> None:
         """What is to be done now and then, beside the micro-batches."""
 
@@ -257,7 +264,7 @@ class _Job:
                 self._stopping.wait(wait)
 
     def _follow_once(self, frame: DataFrame) -> None:
-        query = self._start(frame)
+        self._query = query = self._start(frame)
         self.running(True)
         try:
             while query.isActive:
@@ -294,12 +301,15 @@ class RouterJob(_Job):
     Attributes:
         counts: partitions of each topic.
         most_messages: messages an epoch, at most.
-        learn_every: seconds between two renewals of J.
+        learn_every: seconds between two renewals of J, and two looks at what is left to read.
+        lag: is told how many messages of a kind no epoch has read.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     most_messages: int = 200_000
     learn_every: float = 10.0
+    lag: Callable[[str, int], object] = lambda kind, messages: None
+    _read: dict[str, int] = field(default_factory=dict)
     _producer: Producer | None = None
     _admin: AdminClient | None = None
     _frame: DataFrame | None = None
@@ -314,10 +324,7 @@ class RouterJob(_Job):
         """Run until :meth:`stop`."""
         topics = self.topics
         names = [
-            f"{kind}/{i}"
-            for topic, kind in topics.kinds.items()
-            if kind != "control"
-            for i in range(self.counts[topic])
+            f"{kind}/{i}" for topic, kind in topics.kinds.items() if kind != CONTROL for i in range(self.counts[topic])
         ]
         self._producer, self._admin = self.connection.producer(), self.connection.admin()
         self._learner = Learner(self.checkpoint / "samples", self.store, self.settings.space)
@@ -331,6 +338,7 @@ class RouterJob(_Job):
         began = time.monotonic()
         self._frame = frame
         record = self._router.epoch(number)
+        self._read |= {intake.partition: intake.last + 1 for intake in record.intakes}
         self.observe(record, None, time.monotonic() - began)
 
     def _idle(self) -> None:
@@ -338,6 +346,7 @@ class RouterJob(_Job):
         if self._learner is not None and self._router is not None and time.monotonic() >= self._learn_at:
             self._learner.learn()
             self._router.tidy()
+            self._look_behind()
             self._learn_at = time.monotonic() + self.learn_every
         if self._router is None or self._producer is None or self._begun != self._done or self._woken == self._done:
             return
@@ -345,6 +354,18 @@ class RouterJob(_Job):
             self._woken = self._done
             self._producer.produce(self.topics.control, b"{}", key=b"wake")
             self._producer.poll(0)
+
+    def _look_behind(self) -> None:
+        """Tell how many messages are left to read, of the partitions from which anything has been read."""
+        assert self._admin is not None
+        for topic, kind in self.topics.kinds.items():
+            if kind != CONTROL:
+                try:
+                    self._admin, offsets = ends(self.connection, self._admin, topic, self.counts[topic])
+                except Unavailable:
+                    continue
+                read = [self._read.get(f"{kind}/{partition}", end) for partition, end in enumerate(offsets)]
+                self.lag(kind, sum(offsets) - sum(read))
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""

@@ -85,11 +85,17 @@ class RouterMetrics:
             f"{name}pending_version", "Number of the version that is being prepared; -1 if none is.", registry=registry
         )
         self._last = Gauge(f"{name}last_epoch_timestamp_seconds", "When the last epoch ended.", registry=registry)
+        self._lag = Gauge(f"{name}lag_messages", "Messages that no epoch has read.", ["kind"], registry=registry)
         for kind in ("objects", "queries"):
+            self._lag.labels(kind)
             self._records.labels(kind)
             self._rejected.labels(kind)
         self._pending.set(-1)
         self.running = _running(registry)
+
+    def lag(self, kind: str, messages: int) -> None:
+        """So many messages are left to read."""
+        self._lag.labels(kind).set(max(0, messages))
 
     def observe(self, record: EpochRecord, _: object, seconds: float) -> None:
         """An epoch has been done."""

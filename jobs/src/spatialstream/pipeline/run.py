@@ -333,7 +333,7 @@ class OrderTask:
 def _first_rejection(folder: Path) -> SpatialStreamError:
     """The first dead letter, in the order of files and lines, as an error."""
     first = min(folder.glob("*.jsonl"))
-    letter = json.loads(first.read_text().splitlines()[0])
+    letter = json.loads(first.read_bytes().split(b"\n")[0])
     return RecordError(f"{letter['source']} line {letter['line']}", letter["reason"])
 
 

@@ -12,9 +12,18 @@ from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["embedded_session", "java_home"]
+__all__ = ["INTERRUPTED", "embedded_session", "java_home"]
 
 _JAVA_WANTED = 17
+
+INTERRUPTED = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling the micro-batch\n: java.lang.InterruptedException"
+)
+"""What Spark takes for the end of a micro-batch that was broken off because the query is being stopped.
+
+Stopping a query waits for the function of ``foreachBatch``; if that simply returned, Spark would commit a micro-batch
+that was not done, and any other error would count as the query's failure.
+"""
 
 
 def java_home() -> str | None:

@@ -105,9 +105,9 @@ class Server(ABC):
             raise ServerError(f"{self.name} {problem}", self._tail())
         return self
 
-    def stop(self, timeout: float = 15.0) -> None:
-        """End it in order, and by force if that takes more than ``timeout`` seconds."""
-        self._end(signal.SIGTERM, timeout)
+    def stop(self, timeout: float = 15.0) -> bool:
+        """End it in order, and by force if that takes more than ``timeout`` seconds; whether it ended in order."""
+        return self._end(signal.SIGTERM, timeout)
 
     def kill(self) -> None:
         """End it at once, as a crash would (SIGKILL)."""
@@ -130,18 +130,21 @@ class Server(ABC):
     ) -> None:
         self.stop()
 
-    def _end(self, how: signal.Signals, timeout: float) -> None:
+    def _end(self, how: signal.Signals, timeout: float) -> bool:
         if self._child is None:
-            return
+            return True
+        in_order = False
         if how == signal.SIGTERM:
             _signal(self._child.pid, how)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(timeout)
+                in_order = True
         _signal_group(self._child.pid, signal.SIGKILL)  # all of it, or what the child has left behind
         self._child.wait()
         self._child = None
         atexit.unregister(self._stop_at_exit)
         _note(self.folder).unlink(missing_ok=True)
+        return in_order
 
     def _stop_at_exit(self) -> None:
         if os.getpid() == self._parent:  # and not in a fork of it
