@@ -52,7 +52,7 @@ def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
     queries = sorted(drawn.queries, key=lambda each: each.t)
     strategies = ["FG", "PM", "FG", "FM"]
     with LiveStream(servers, "exact", tmp_path, WGS84) as stream:
-        sending = stream.send(objects, queries, rate=150.0)
+        sending = stream.send(objects, queries, rate=100.0)
         for strategy in strategies:
             before = stream.store.state().active.number
             assert await_condition(lambda: rebalance(stream, strategy), 120.0)  # noqa: B023

@@ -310,11 +310,12 @@ class WorkerMetrics:
             self._observe_slot(slot, load)
         self._last.set(now)
         version = load_version(version_path(self._checkpoint, order.version))
-        if self._window.version is None or self._window.version.number != version.number:
+        changed = self._window.version is None or self._window.version.number != version.number
+        if changed:
             self._leaves_of(version)
         self._window.use(version, order.upto)
         self._window.take(order.upto, summary.loads)
-        if now - self._saved_at > 5.0:
+        if changed or now - self._saved_at > 5.0:
             self._saved_at = now
             self._publish()
 
