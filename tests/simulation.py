@@ -183,7 +183,8 @@ class Simulation:
         """One micro-batch of the worker, or its repetition."""
         if self.worker is None:
             view = self.views[1]
-            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), self.step)
+            committed = self.worker_job.committed - 1
+            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), committed, self.step)
             inline.forget()
         job, batch = self.worker_job, self.worker_job.committed
         if len(job.offsets) == batch:

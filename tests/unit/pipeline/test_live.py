@@ -7,6 +7,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -77,4 +78,23 @@ def test_the_simulation_does_what_it_is_for() -> None:
     assert len(simulation.store.state().bindings) >= 4
     assert simulation.crashes >= 10
     assert len({key for key, _ in simulation.results}) < len(simulation.results)
+    assert differences(stream, simulation) == []
+
+
+@pytest.mark.parametrize("victim", ["router", "worker"])
+def test_a_version_is_adopted_although_a_job_dies_and_no_more_input_comes(tmp_path: Path, victim: str) -> None:
+    stream = in_order(random_stream(3, 60, 5, PLANE))
+    setup = StreamSettings("s", slots=3, space=PLANE, idle=IDLE)
+    simulation = Simulation(tmp_path, PLANE, stream.objects, stream.queries, setup, 3)
+    simulation.run(rebalances=0.0, disturbances=0.0)
+    for number in (1, 2):
+        simulation.store.publish(simulation.version(number), number - 1, f"p{number}", {})
+        for _ in range(10):  # wherever the protocol is, a process dies before it could tell the store
+            simulation.run_router()
+            simulation.views[1].reachable = False
+            simulation.run_worker()
+            setattr(simulation, victim, None)
+            simulation.views[1].reachable = True
+            simulation.run_worker()
+        assert simulation.store.state().active.number == number
     assert differences(stream, simulation) == []

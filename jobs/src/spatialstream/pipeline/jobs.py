@@ -431,7 +431,7 @@ class WorkerJob(_Job):
 
     def run(self) -> None:
         """Run until :meth:`stop`."""
-        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self)
+        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self, self._committed())
         most = self.most_epochs
         self._follow(lambda: self._source(self.topics.epochs, maxOffsetsPerTrigger=most).select("value"))
 

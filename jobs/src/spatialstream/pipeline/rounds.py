@@ -208,7 +208,12 @@ class Worker:
         checkpoint: folder of the stream's state.
         store: the routing store.
         jobs: what does the work.
+        committed: the last micro-batch that will not be done again; -1 if there is none.
         step: is called before each step, with its name; tests stop the worker there.
+
+    Attributes:
+        last: the record of the last round, done or not.
+        done: the last round that is known to be done; -1 if none is.
     """
 
     def __init__(
@@ -217,6 +222,7 @@ class Worker:
         checkpoint: Path,
         store: RoutingStore,
         jobs: WorkerJobs,
+        committed: int = -1,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._slots = slots
@@ -226,8 +232,7 @@ class Worker:
         self._step = step
         records = sorted((checkpoint / "rounds").glob("*.json"))
         self.last: RoundRecord | None = RoundRecord.load(records[-1]) if records else None
-        self.done = -1
-        """The last round that this process has done."""
+        self.done = -1 if self.last is None or self.last.batch > committed else self.last.round.number
 
     def batch(self, number: int, announcements: Sequence[Mapping[str, Any]]) -> tuple[RoundRecord, Summary] | None:
         """Do what has been announced in one micro-batch, or do it again; None if there was nothing new.

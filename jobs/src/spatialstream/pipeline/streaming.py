@@ -344,7 +344,7 @@ class LocalStream:
         self._jobs = _Jobs(settings, checkpoint, self._store, jobs, queries, self._first_version)
         self._router = Router(settings, checkpoint, self._store, self._jobs, self._names, lambda: self._clock(), step)
         self._jobs.router = self._router
-        self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step)
+        self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step=step)
         last = self._router.last
         self._clock = WaitingClock(now, 0 if last is None else last.born)
         self._done = -1 if last is None else last.epoch - 1
