@@ -126,7 +126,7 @@ def test_to_start_or_stop_twice_does_nothing(tmp_path):
 FORGETFUL = """
 import sys
 from pathlib import Path
-from tests.integration.test_servers import READY, Dummy
+from tests.cluster.test_servers import READY, Dummy
 server = Dummy(Path(sys.argv[1]), READY + "time.sleep(60)").start()
 if sys.argv[2] == "detach":
     server.detach()
