@@ -53,7 +53,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
         assert state.active.number >= 3
         with capsys.disabled():
             print("\n" + "\n".join(lines))
-            print(f"{stream.results.repeated} repeated messages of results were dropped")
+            print(f"{stream.results.repeated} repeated rows of results were dropped")
 
 
 test_everything_dies = pytest.mark.timeout(1200)(test_everything_dies)
