@@ -23,8 +23,8 @@ _FATAL = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErro
 class Results:
     """Reads the results of a stream, from a place on.
 
-    With a ``position`` file, it begins where the last use of that file ended: the file holds the offsets, and the keys
-    with which repeated rows are told.
+    With a ``position`` file, it begins where the last use of that file ended: the file holds the offsets, and how
+    many rows of the latest rounds have come, by which repeated ones are told.
 
     Args:
         connection: how to reach the broker.

@@ -10,7 +10,6 @@ Cost: bounded samples an epoch; some 100 ms each time J is renewed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,16 +158,3 @@ def _weighted(statistics: Statistics, objects: float, queries: float) -> Statist
         skq=keywords(statistics.skq),
         objects=objects * statistics.objects,
     )
-
-
-def every(seconds: float, now: Callable[[], float]) -> Callable[[], bool]:
-    """A question that is answered with yes once every so many seconds."""
-    last = [now()]
-
-    def due() -> bool:
-        if now() - last[0] < seconds:
-            return False
-        last[0] = now()
-        return True
-
-    return due

@@ -1,7 +1,7 @@
-"""MERGE: partials of all slots become result rows, one file an epoch.
+"""MERGE: partials of all slots become result rows: of an epoch, or in live mode of a round.
 
-In embedded mode all slots answer within the epoch, so a snapshot query is complete when the epoch's partials are in.
-The only state is the answers of the live CKQs.
+All slots answer within it, so a snapshot query is complete when the partials are in; but for SKQs whose first phase
+shows that more slots matter (:mod:`spatialstream.pipeline.second`). The only state is the answers of the live CKQs.
 
 Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
