@@ -29,7 +29,7 @@ $(shell scripts/venv.sh check)
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes demo-output/
@@ -47,11 +47,32 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 
 .PHONY: test
 test: $(READY) ## run the tests, in about 15 minutes (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks --ignore=tests/cluster $(ARGS)
+	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/api \
+	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both jobs (ARGS as above)
 	@$(SPARK) $(BIN)/python -m pytest -q tests/cluster $(ARGS)
+
+.PHONY: test-api
+test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
+	@$(SPARK) $(BIN)/python -m pytest -q tests/api $(ARGS)
+
+.PHONY: images
+images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
+	@scripts/images.sh $(ARGS)
+
+.PHONY: test-charts
+test-charts: $(READY) ## run the tests of the charts (helm, kubectl and promtool are found, or built with Go)
+	@scripts/tools.sh >/dev/null
+	@$(BIN)/python -m pytest -q tests/charts $(ARGS)
+
+.PHONY: e2e
+e2e: images e2e-only ## run the platform's tests on the cluster of KUBECONFIG, with images made by IMAGE_COMMAND
+
+.PHONY: e2e-only
+e2e-only: $(READY) ## the same, with images that are there
+	@$(SPARK) $(BIN)/python -m pytest -q -x tests/e2e $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## check style, format, types and layers

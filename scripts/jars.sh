@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Prints the folder .jars of this repository, after filling it with the Java archives of requirements/jars.pom.xml:
 #
-#   .jars/spark    Spark's Kafka connector, for the class path of a Spark application
-#   .jars/kafka    a Kafka broker, for developers and tests
+#   .jars/spark      Spark's Kafka connector, for the class path of a Spark application
+#   .jars/kafka      a Kafka broker, for developers and tests
+#   .jars/zookeeper  a ZooKeeper server, for the image of development services
 #
 # Maven fetches them, from wherever it is set up to, and checks them. As long as the pom is the same, nothing is done.
 # Without a Maven, it is installed from the distribution's packages (Debian, Ubuntu; as root).
@@ -12,7 +13,7 @@ source scripts/common.sh
 
 pom=requirements/jars.pom.xml
 jars=$PWD/.jars
-profiles=(spark kafka)
+profiles=(spark kafka zookeeper)
 
 install_maven() {
     if ! is_root || ! command -v apt-get >/dev/null; then

@@ -30,4 +30,7 @@ step "getting uv $uv_version" make_uv
 mkdir -p requirements
 step "locking the build tools" compile build --group build
 step "locking the packages" compile dev --extra dev pyproject.toml
+# What the images hold: of the same versions, and no more than they need.
+step "locking what the Spark image holds" compile spark --constraint requirements/dev.lock pyproject.toml
+step "locking what the operator's image holds" compile operator --constraint requirements/dev.lock --group operator-image
 if grep -nE '://|^-' requirements/*.lock; then die "a lock names a place of this machine or a registry"; fi

@@ -42,7 +42,6 @@ import pyarrow as pa
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.generate import object_lines, query_lines
-from spatialstream.index.statistics import Statistics
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
@@ -50,13 +49,12 @@ from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
 from spatialstream.pipeline.kafka import Connection
 from spatialstream.pipeline.kernels import compile_kernels
-from spatialstream.pipeline.learning import STATISTICS
 from spatialstream.pipeline.load import Latencies, LoadSettings, Sender, Watch
-from spatialstream.pipeline.metrics import read_load
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import Server, await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
+from spatialstream.store.reports import read_load, read_statistics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
@@ -604,15 +602,15 @@ def published(live: Live, strategy: str) -> tuple[Proposal, float] | None:
     if state.pending is not None:
         return None
     try:
-        counts, number, _ = read_load(store)
-        known = store.load_statistics(STATISTICS)
-        if known is None or number != state.active.number or counts.arrivals.sum() < 5.0 * live.scale.calm_rate:
+        load, known = read_load(store), read_statistics(store)
+        few = load.counts.arrivals.sum() < 5.0 * live.scale.calm_rate
+        if known is None or load.version != state.active.number or few:
             return None
-        version, statistics = store.load(number), Statistics.from_arrays(*known)
-        proposal = propose(version, counts, statistics, BalanceSettings(), strategy, number=state.last + 1)
+        version = store.load(load.version)
+        proposal = propose(version, load.counts, known, BalanceSettings(), strategy, number=state.last + 1)
         if proposal is None:
             return None
-        store.publish(proposal.version, number, proposal.id, proposal.to_record())
+        store.publish(proposal.version, load.version, proposal.id, proposal.to_record())
     except (StateError, Conflict):
         return None
     return proposal, time.time()

@@ -9,12 +9,10 @@ import pytest
 
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.index.statistics import Statistics
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.space import WGS84
-from spatialstream.pipeline.learning import STATISTICS
-from spatialstream.pipeline.metrics import read_load
 from spatialstream.servers.process import await_condition
+from spatialstream.store.reports import read_load, read_statistics
 from tests.cluster.stream import LiveStream, Servers, differences
 from tests.streams import random_stream
 
@@ -26,20 +24,18 @@ def rebalance(stream: LiveStream, strategy: str) -> bool:
     if state.pending is not None:
         return False
     try:
-        counts, number, _ = read_load(store)
+        load = read_load(store)
     except StateError:
         return False
-    known = store.load_statistics(STATISTICS)
-    if known is None or number != state.active.number:
+    known = read_statistics(store)
+    if known is None or load.version != state.active.number:
         return False
-    version = store.load(number)
-    proposal = propose(
-        version, counts, Statistics.from_arrays(*known), BalanceSettings(), strategy, number=state.last + 1
-    )
+    version = store.load(load.version)
+    proposal = propose(version, load.counts, known, BalanceSettings(), strategy, number=state.last + 1)
     if proposal is None:
         return False
     try:
-        store.publish(proposal.version, number, proposal.id, proposal.to_record())
+        store.publish(proposal.version, load.version, proposal.id, proposal.to_record())
     except Conflict:
         return False
     return True

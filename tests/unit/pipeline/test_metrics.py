@@ -24,12 +24,12 @@ from spatialstream.model.space import WGS84
 from spatialstream.pipeline.adoption import Adoption
 from spatialstream.pipeline.clocks import Clocks
 from spatialstream.pipeline.ingest import Intake
-from spatialstream.pipeline.learning import STATISTICS
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
-from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, read_load, serve
+from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, serve
 from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.work import Round, version_path
 from spatialstream.store.memory import MemoryStore
+from spatialstream.store.reports import STATISTICS, read_load
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 SLOTS = 3
@@ -231,11 +231,12 @@ def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatc
     assert value("spatialstream_imbalance_ratio") == pytest.approx(max(loads) / min(loads))
     assert 0 <= value("spatialstream_model_error_ratio") <= 2 / len(version.mapping)
 
-    counts, number, checked = read_load(store)
-    assert number == version.number
+    load = read_load(store)
+    counts = load.counts
+    assert load.version == version.number
     assert counts.arrivals.tolist() == [8] * len(version.mapping)
     assert counts.standing.tolist() == [2] * len(version.mapping)
-    assert checked.tolist() == [18] * len(version.mapping)
+    assert load.checked.tolist() == [18] * len(version.mapping)
 
 
 def test_there_are_no_load_statistics_before_the_first_round() -> None:

@@ -491,6 +491,24 @@ class StoreContract:
 
     # ------------------------------------------------------------------------------------------------------ statistics
 
+    def test_an_erased_stream_is_as_if_it_had_never_been(self, connect):
+        store, other = connect(), connect("other")
+        store.create(version(0))
+        other.create(version(0))
+        store.publish(version(1), 0, "p", {})
+        store.acknowledge(1, "exported", [0, 2])
+        store.save_statistics("load", {"x": np.arange(3)}, {})
+        store.erase()
+        store.erase()
+        assert store.versions() == ()
+        assert store.load_statistics("load") is None
+        with pytest.raises(StateError):
+            store.state()
+        assert other.state().active == Binding(0, 0)
+        store.create(version(0, leaves=10))
+        assert store.state().active == Binding(0, 0)
+        assert equal(store.load(0), version(0, leaves=10))
+
     def test_statistics_are_kept_and_replaced(self, connect):
         store = connect()
         assert store.load_statistics("J") is None

@@ -1,4 +1,4 @@
-"""The command line: files (``run | generate | tree | check | demo``) and live streams (``router | worker | ...``).
+"""The command line: files (``run | generate | tree | check | demo``) and live streams (``router | query | ...``).
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
 line says which, and what would be right); 3 the run failed, and the same command tries again; 130 stopped at once by a
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import spatialstream
+from spatialstream.cli.attached import attach
 from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
 
 __all__ = ["main", "parser"]
@@ -28,15 +29,33 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from spatialstream.cli import check, cluster, demo, generate, load, rebalance, results, router, run, tree, worker
+    from spatialstream.cli import (
+        check,
+        cluster,
+        demo,
+        generate,
+        load,
+        query,
+        rebalance,
+        remove,
+        results,
+        router,
+        run,
+        status,
+        tree,
+        worker,
+    )
 
     top = _Parser(
         prog="spatialstream",
         description="Questions over a fast stream of objects with a place, a time and a text.",
     )
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
+    top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, generate, tree, check, demo, router, worker, load, results, rebalance, cluster):
+    files = (run, generate, tree, check, demo)
+    streams = (router, worker, load, query, results, status, rebalance, remove, cluster)
+    for module in files + streams:
         module.add_parser(commands)
     return top
 
@@ -45,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
+        if options.attached:
+            attach()
         status: int = options.function(options)
     except RecordError as error:
         print(f"spatialstream: rejected: {error}", file=sys.stderr)

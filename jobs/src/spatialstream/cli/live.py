@@ -1,8 +1,13 @@
-"""What the commands of a live stream have in common: how to reach it, and its settings."""
+"""What the commands of a live stream have in common: how to reach it, and its settings.
+
+Where a stream is can also be said by the environment (:data:`VARIABLES`), as it is in the pods of a stream on
+Kubernetes: there, every command works without arguments.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,30 +26,93 @@ if TYPE_CHECKING:
     from spatialstream.pipeline.live import StreamSettings
     from spatialstream.store.zookeeper import ZooKeeperStore
 
-__all__ = ["add_broker", "add_job", "add_store", "connection", "say", "session", "settings", "stopping", "store"]
+__all__ = [
+    "VARIABLES",
+    "add_broker",
+    "add_job",
+    "add_store",
+    "add_stream",
+    "connection",
+    "say",
+    "session",
+    "settings",
+    "stopping",
+    "store",
+]
+
+VARIABLES = {
+    "stream": "SPATIALSTREAM_STREAM",
+    "bootstrap": "SPATIALSTREAM_BOOTSTRAP",
+    "kafka_security": "SPATIALSTREAM_KAFKA_SECURITY",
+    "topics": "SPATIALSTREAM_TOPICS",
+    "zookeeper": "SPATIALSTREAM_ZOOKEEPER",
+    "zookeeper_credentials": "SPATIALSTREAM_ZOOKEEPER_CREDENTIALS",
+}
+"""Environment variables that say where a stream is, where the command line does not."""
+
+
+def _environment(option: str, default: str | None = None) -> str | None:
+    return os.environ.get(VARIABLES[option]) or default
+
+
+def add_stream(parser: argparse.ArgumentParser) -> None:
+    """``--stream``."""
+    known = _environment("stream")
+    parser.add_argument(
+        "--stream",
+        required=known is None,
+        default=known,
+        metavar="NAME",
+        help="the stream's name; its topics begin with it",
+    )
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
-    """``--stream``, ``--bootstrap``, ``--kafka-security``."""
-    parser.add_argument("--stream", required=True, metavar="NAME", help="the stream's name; its topics begin with it")
+    """``--stream``, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
+    add_stream(parser)
     parser.add_argument(
-        "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT,...", help="the broker (default %(default)s)"
+        "--bootstrap",
+        default=_environment("bootstrap", "127.0.0.1:9092"),
+        metavar="HOST:PORT,...",
+        help="the broker (default %(default)s)",
     )
     parser.add_argument(
         "--kafka-security",
         type=Path,
+        default=_environment("kafka_security"),
         metavar="FILE",
         help="lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ...",
     )
+    parser.add_argument(
+        "--topic",
+        type=shared.value("topic", _topic),
+        action="append",
+        default=[],
+        metavar="KIND=NAME",
+        help="a topic that is not called STREAM.KIND: objects, queries, results or rejected; may be repeated",
+    )
+
+
+def _topic(text: str) -> tuple[str, str]:
+    from spatialstream.pipeline.kafka import read_topic
+
+    return read_topic(text)
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """``--zookeeper``, ``--zookeeper-credentials``."""
     parser.add_argument(
-        "--zookeeper", default="127.0.0.1:2181", metavar="HOST:PORT,...", help="ZooKeeper (default %(default)s)"
+        "--zookeeper",
+        default=_environment("zookeeper", "127.0.0.1:2181"),
+        metavar="HOST:PORT,...",
+        help="ZooKeeper (default %(default)s)",
     )
     parser.add_argument(
-        "--zookeeper-credentials", type=Path, metavar="FILE", help="a file with user:password, for digest access"
+        "--zookeeper-credentials",
+        type=Path,
+        default=_environment("zookeeper_credentials"),
+        metavar="FILE",
+        help="a file with user:password, for digest access",
     )
 
 
@@ -77,7 +145,8 @@ def connection(options: argparse.Namespace) -> Connection:
     from spatialstream.pipeline.kafka import Connection, read_properties
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
-    return Connection(options.bootstrap, security)
+    said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)
+    return Connection(options.bootstrap, security, said | dict(options.topic))
 
 
 def store(options: argparse.Namespace) -> ZooKeeperStore:

@@ -54,7 +54,6 @@ def _load(options: argparse.Namespace) -> int:
     import json
 
     from spatialstream.generate import object_lines, query_lines
-    from spatialstream.pipeline.kafka import Topics
     from spatialstream.pipeline.live import StreamSettings
     from spatialstream.pipeline.load import LoadSettings, Sender, Watch
     from spatialstream.pipeline.start import read_objects, read_queries
@@ -65,7 +64,7 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection, stop = live.connection(options), []
     topics = connection.admin().list_topics(timeout=30).topics
-    name = Topics(options.stream).objects
+    name = connection.topics(options.stream).objects
     if name not in topics:
         raise SettingError("stream", f"the broker has no topic {name}; start the router first")
     setup = LoadSettings(

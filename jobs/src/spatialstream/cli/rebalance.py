@@ -1,17 +1,32 @@
-"""``spatialstream rebalance``: proposes a better balance of a live stream's slots, and carries it out."""
+"""``spatialstream rebalance``: proposes a better balance of a live stream's slots, and carries it out.
+
+For a stream on Kubernetes the operator does so by itself; in its mode ``approve`` it waits for a person's word, which
+is an annotation that names the proposal (:data:`APPROVAL`).
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import live
+from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.attached import write_file
 from spatialstream.model.errors import Conflict, RunError, SettingError, Unavailable
 
-__all__ = ["add_parser"]
+if TYPE_CHECKING:
+    from spatialstream.balance.proposal import Proposal
+    from spatialstream.store.base import RoutingState, RoutingStore
+
+__all__ = ["APPROVAL", "add_parser"]
+
+APPROVAL = "spatialstream.dev/approve"
+"""The annotation of a SpatialStream that holds the id of the proposal that may be carried out."""
+
+_UNDER_WAY = ("Adopting", "Verifying")
 
 
 def add_parser(commands: Any) -> None:
@@ -23,8 +38,9 @@ def add_parser(commands: Any) -> None:
         "out while queries run: the slots exchange continuous queries, then the router adopts the version at an epoch. "
         "Interrupted at any point, it is completed by the jobs or can be taken back with --withdraw.",
     )
-    parser.add_argument("--stream", required=True, metavar="NAME", help="the stream's name")
+    live.add_stream(parser)
     live.add_store(parser)
+    kubernetes.add_cluster(parser)
     add = parser.add_argument
     add("--strategy", choices=("auto", "PM", "FM", "FG"), default="auto", help="default: the first that is enough")
     add("--lambda", dest="threshold", type=float, default=6.0, metavar="L", help="imbalance from Lmax/Lmin > L (6)")
@@ -33,49 +49,109 @@ def add_parser(commands: Any) -> None:
     add("--no-wait", action="store_true", help="publish only; the jobs do the rest")
     add("--timeout", type=shared.duration, default=120_000, metavar="TIME", help="how long to wait (2m)")
     add("--picture", type=Path, metavar="FILE", help="write a picture of before and after (.svg)")
-    add("--withdraw", action="store_true", help="take back the version that is pending")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--withdraw", action="store_true", help="take back the version that is pending")
+    for word, does in (("approve", "carry out"), ("reject", "not carry out")):
+        either.add_argument(
+            f"--{word}",
+            nargs="?",
+            const="",
+            metavar="ID",
+            help=f"let the operator {does} the proposal of this id (default: the one in the stream's status)",
+        )
     add("--quiet", action="store_true", help="say nothing but errors")
     parser.set_defaults(function=_rebalance)
 
 
 def _rebalance(options: argparse.Namespace) -> int:
-    from spatialstream.balance.proposal import propose
-    from spatialstream.balance.settings import BalanceSettings
-    from spatialstream.index.statistics import Statistics
-    from spatialstream.pipeline.learning import STATISTICS
-    from spatialstream.pipeline.metrics import read_load
-    from spatialstream.report.rebalance import rebalance_svg
-
-    settings = BalanceSettings(imbalance=options.threshold, similarity=options.epsilon)
+    for word in ("approve", "reject"):
+        if getattr(options, word) is not None:
+            return _decide(options, word, getattr(options, word))
+    if kubernetes.asked(options):
+        files = [] if options.picture is None else [options.picture]
+        return kubernetes.run_in_pod(options, _arguments(options), files=files)
     with live.store(options) as store:
         if options.withdraw:
             return _withdraw(store, options)
         state = store.state()
-        counts, number, _ = read_load(store)
-        known = store.load_statistics(STATISTICS)
-        if known is None:
-            raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
-        if number != state.active.number:
-            raise SettingError(
-                "stream",
-                f"the load statistics are of version {number}, and {state.active.number} is "
-                "active; try again in a few seconds",
-            )
-        version = store.load(state.active.number)
-        proposal = propose(
-            version, counts, Statistics.from_arrays(*known), settings, options.strategy, number=state.last + 1
-        )
+        proposal = _propose(store, state, options)
         if proposal is None:
             live.say(options, "the slots are balanced; nothing to do (a --strategy can be forced)")
             return 0
-        print(proposal.explain())
-        if options.picture is not None:
-            options.picture.write_text(rebalance_svg(proposal, version.index.space), "utf-8")
+        _show(proposal, options)
         if options.dry_run:
             return 0
         store.publish(proposal.version, state.active.number, proposal.id, proposal.to_record())
         live.say(options, f"version {proposal.version.number} is published (proposal {proposal.id})")
         return 0 if options.no_wait else _wait(store, proposal.version.number, options)
+
+
+def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> Proposal | None:
+    """A proposal from what the jobs have written down, or None if there is nothing to do."""
+    from spatialstream.balance.proposal import propose
+    from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.store.reports import read_load, read_statistics
+
+    load, known = read_load(store), read_statistics(store)
+    if known is None:
+        raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
+    if load.version != state.active.number:
+        raise SettingError(
+            "stream",
+            f"the load statistics are of version {load.version}, and {state.active.number} is "
+            "active; try again in a few seconds",
+        )
+    version = store.load(state.active.number)
+    settings = BalanceSettings(imbalance=options.threshold, similarity=options.epsilon)
+    return propose(version, load.counts, known, settings, options.strategy, number=state.last + 1)
+
+
+def _show(proposal: Proposal, options: argparse.Namespace) -> None:
+    from spatialstream.report.rebalance import rebalance_svg
+
+    print(proposal.explain(), flush=True)
+    if options.picture is not None:
+        write_file(options, options.picture, rebalance_svg(proposal, proposal.version.index.space))
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """What the same command is told in a pod."""
+    arguments = ["--strategy", options.strategy, "--lambda", str(options.threshold), "--epsilon", str(options.epsilon)]
+    arguments += ["--timeout", str(options.timeout)]
+    arguments += [] if options.picture is None else ["--picture", str(options.picture)]
+    chosen = {"--dry-run": options.dry_run, "--no-wait": options.no_wait, "--withdraw": options.withdraw}
+    return arguments + [option for option, given in chosen.items() if given]
+
+
+def _decide(options: argparse.Namespace, word: str, asked: str) -> int:
+    """Approve what the operator proposes, or take an approval back."""
+    kubectl = kubernetes.Kubectl.of(options)
+    proposal = _waiting(kubernetes.resource(kubectl, options.stream), word, asked)
+    if proposal.get("text"):
+        print(proposal["text"], flush=True)
+    annotation = f"{APPROVAL}={proposal['id']}" if word == "approve" else f"{APPROVAL}-"
+    kubectl.run("annotate", kubernetes.RESOURCE, options.stream, annotation, "--overwrite")
+    outcome = "approved; the operator carries it out" if word == "approve" else "not approved, and is not carried out"
+    live.say(options, f"proposal {proposal['id']} is {outcome}")
+    return 0
+
+
+def _waiting(stream: Mapping[str, Any], word: str, asked: str) -> dict[str, Any]:
+    """The proposal that waits for a decision; ``asked`` is its id, or empty for whichever it is."""
+    mode = stream["spec"].get("rebalance", {}).get("mode", "auto")
+    if mode != "approve":
+        raise SettingError(word, f"the stream's rebalance.mode is {mode}; proposals are decided about in mode approve")
+    state = stream.get("status", {}).get("rebalance", {})
+    proposal = state.get("proposal")
+    if not proposal:
+        raise SettingError(word, "there is no proposal; spatialstream status shows one when there is")
+    if asked and asked != proposal["id"]:
+        raise SettingError(word, f"{asked!r} is not the proposal that waits; that is {proposal['id']}")
+    if state.get("phase") in _UNDER_WAY:
+        raise SettingError(
+            word, f"{proposal['id']} is being carried out; --withdraw takes back a version that is pending"
+        )
+    return dict(proposal)
 
 
 def _wait(store: Any, number: int, options: argparse.Namespace) -> int:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spatialstream.cli import live
+from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.queries import QueryType
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "broker_errors", "print_row"]
 
 
 def add_parser(commands: Any) -> None:
@@ -24,6 +27,7 @@ def add_parser(commands: Any) -> None:
         "send again are dropped. Runs until it is interrupted, or as told.",
     )
     live.add_broker(parser)
+    kubernetes.add_cluster(parser)
     add = parser.add_argument
     add("--query", action="append", default=[], metavar="ID", help="only this query's; may be repeated")
     add("--type", action="append", default=[], choices=[kind.value for kind in QueryType], help="only this type's")
@@ -36,11 +40,15 @@ def add_parser(commands: Any) -> None:
 
 
 def _results(options: argparse.Namespace) -> int:
+    if kubernetes.asked(options):
+        return kubernetes.run_in_pod(options, _arguments(options))
     from spatialstream.pipeline.consume import Results
 
     stop: list[bool] = []
     patience = None if options.patience is None else options.patience / 1000
-    results = Results(live.connection(options), options.stream, newest=options.new, position=options.position)
+    connection = live.connection(options)
+    with broker_errors(options):
+        results = Results(connection, options.stream, newest=options.new, position=options.position)
     queries, types = set(options.query), set(options.type)
     left = -1 if options.count is None else options.count
     try:
@@ -48,8 +56,7 @@ def _results(options: argparse.Namespace) -> int:
             for row in results.rows(lambda: bool(stop), patience):
                 if (queries and row["query"] not in queries) or (types and row["type"] not in types):
                     continue
-                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-                sys.stdout.flush()
+                print_row(row)
                 left -= 1
                 if left == 0:
                     break
@@ -58,3 +65,35 @@ def _results(options: argparse.Namespace) -> int:
     if results.repeated:
         live.say(options, f"{results.repeated} repeated rows dropped")
     return 0
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """What the same command is told in a pod."""
+    if options.position is not None:
+        raise SettingError("position", "is a file of this machine, and the command would run in a pod; leave it out")
+    arguments = [f"--query={each}" for each in options.query] + [f"--type={each}" for each in options.type]
+    arguments += ["--new"] if options.new else []
+    arguments += [] if options.count is None else ["--count", str(options.count)]
+    return arguments + ([] if options.patience is None else ["--patience", str(options.patience)])
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """Print a result row at once, as a line of JSON."""
+    sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def broker_errors(options: argparse.Namespace) -> Iterator[None]:
+    """A broker that does not answer is told in one line.
+
+    Raises:
+        Unavailable: it does not.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
+        raise Unavailable(f"the broker at {options.bootstrap} does not answer: {reason}") from None

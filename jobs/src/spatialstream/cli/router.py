@@ -44,7 +44,6 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.pipeline.jobs import RouterJob
-    from spatialstream.pipeline.kafka import Topics
     from spatialstream.pipeline.kernels import compile_kernels
     from spatialstream.pipeline.metrics import RouterMetrics, serve
     from spatialstream.pipeline.start import ensure_first_version, locked
@@ -60,7 +59,9 @@ def _run(options: argparse.Namespace) -> int:
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "router"), live.store(options) as store:
         settings.claim(checkpoint)
-        counts = Topics(options.stream).ensure(connection, settings.slots, options.object_partitions, options.replicas)
+        counts = connection.topics(options.stream).ensure(
+            connection, settings.slots, options.object_partitions, options.replicas
+        )
         compile_kernels()
         ensure_first_version(store, checkpoint, settings, options.leaves, options.history, options.history_queries)
         metrics = RouterMetrics(settings, counts)

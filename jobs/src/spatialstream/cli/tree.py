@@ -1,31 +1,51 @@
-"""``spatialstream tree``: build a QT-tree from a sample and show leaves, loads and balance."""
+"""``spatialstream tree``: the QT-tree that a sample gives, or that a live stream uses, with loads and balance."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
+from spatialstream.cli.attached import write_file
+from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.files import Kind
 
-__all__ = ["add_parser", "leaf_table"]
+if TYPE_CHECKING:
+    from spatialstream.report import LeafTable
+    from spatialstream.store.base import RoutingStore
+
+__all__ = ["add_parser", "leaf_table", "live_table"]
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "tree",
-        help="build a QT-tree from files and show it",
-        description="Builds the QT-tree that a run would use, and shows its leaves, loads and Lmax/Lmin.",
+        help="show a QT-tree: of files, or of a live stream",
+        description="Builds the QT-tree that a run over files would use, or reads the one that a live stream uses, and "
+        "shows its leaves, loads and Lmax/Lmin.",
+        conflict_handler="resolve",  # --objects is required elsewhere, and here only without --stream
     )
     shared.add_input(parser, queries_required=False)
+    parser.add_argument(
+        "--objects", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help="objects, as for run"
+    )
     parser.add_argument("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
     parser.add_argument("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
     shared.add_space(parser)
     parser.add_argument("--sample", type=shared.count, default=50_000, metavar="N", help="objects to look at, at most")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture too")
+    parser.add_argument(
+        "--stream", metavar="NAME", help="show the tree of this live stream, as the routing store has it"
+    )
+    live.add_store(parser)
+    kubernetes.add_cluster(parser)
+    parser.add_argument("--quiet", action="store_true", help="say nothing but the tree and errors")
     parser.set_defaults(function=_tree)
 
 
@@ -40,13 +60,57 @@ def leaf_table(version: Any, objects: Any) -> Any:
     return LeafTable(leaves.box, leaves.textual, leaves.load, version.mapping, counts, version.slots)
 
 
+def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
+    """The active version of a live stream: its leaves, its space, and whose loads they are.
+
+    Where the jobs have written statistics of this version, objects and loads are those of now. Otherwise they are those
+    that the version was made for.
+
+    Raises:
+        StateError: there is no such stream.
+        Unavailable: the store does not answer.
+    """
+    import numpy as np
+
+    from spatialstream.balance.loads import leaf_loads
+    from spatialstream.report import LeafTable
+    from spatialstream.store.reports import read_load, read_statistics
+
+    version = store.load(store.state().active.number)
+    leaves = version.index.leaves
+    objects, loads, of = leaves.objects, leaves.load, "of what the version was made for"
+    with suppress(StateError):  # none yet
+        report, known = read_load(store), read_statistics(store)
+        if known is not None and report.version == version.number:
+            objects, loads, of = report.counts.objects, leaf_loads(version, report.counts, known), "of now"
+    count = np.rint(objects).astype(np.int64)
+    table = LeafTable(leaves.box, leaves.textual, loads, version.mapping, count, version.slots)
+    return table, version.index.space, f"version {version.number}; loads are those {of}"
+
+
 def _tree(options: argparse.Namespace) -> int:
+    if not options.objects and options.stream is None:
+        options.stream = os.environ.get(live.VARIABLES["stream"])
+    if (options.stream is None) == (not options.objects):
+        raise SettingError("stream", "give either --stream, or --objects with files")
+    if options.objects:
+        return _of_files(options)
+    if kubernetes.asked(options):
+        arguments = [] if options.svg is None else ["--svg", str(options.svg)]
+        return kubernetes.run_in_pod(options, arguments, files=[] if options.svg is None else [options.svg])
+    with live.store(options) as store:
+        table, space, said = live_table(store)
+    live.say(options, said)
+    _show(options, table, space, None)
+    return 0
+
+
+def _of_files(options: argparse.Namespace) -> int:
     import numpy as np
 
     from spatialstream.index.version import build
     from spatialstream.model.objects import ObjectBatch
     from spatialstream.model.queries import QueryBatch
-    from spatialstream.report import tree_svg, tree_text
 
     objects = _sample(options.objects, "objects", options)
     queries = _sample(options.queries, "queries", options)
@@ -54,13 +118,18 @@ def _tree(options: argparse.Namespace) -> int:
     version = build(
         options.space, objects, QueryBatch.of([]) if queries is None else queries, options.leaves, options.slots
     )
-    table = leaf_table(version, objects)
-    print(tree_text(table, options.space))
-    if options.svg:
-        points = np.stack([objects.x, objects.y], axis=1)
-        options.svg.write_text(tree_svg(table, options.space, points=points), encoding="utf-8")
-        print(f"picture: {options.svg}", file=sys.stderr)
+    _show(options, leaf_table(version, objects), options.space, np.stack([objects.x, objects.y], axis=1))
     return 0
+
+
+def _show(options: argparse.Namespace, table: LeafTable, space: Any, points: Any) -> None:
+    from spatialstream.report import tree_svg, tree_text
+
+    print(tree_text(table, space))
+    if options.svg:
+        write_file(options, options.svg, tree_svg(table, space, points=points))
+        if not options.quiet:
+            print(f"picture: {options.svg}", file=sys.stderr)
 
 
 def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:

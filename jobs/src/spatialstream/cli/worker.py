@@ -8,6 +8,7 @@ from typing import Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.model.errors import SettingError
 
 __all__ = ["add_parser"]
 
@@ -26,12 +27,16 @@ def add_parser(commands: Any) -> None:
     add("--archive", type=Path, metavar="DIR", help="write objects there as Parquet when retention drops them")
     add("--epochs-per-round", type=shared.count, default=64, metavar="N", help="at most (default %(default)s)")
     add("--rows-per-message", type=shared.count, default=500, metavar="N", help="at most (default %(default)s)")
+    add(
+        "--executors-from-store",
+        action="store_true",
+        help="with --master: have as many executors as the routing store asks for, at any time",
+    )
     parser.set_defaults(function=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.pipeline.jobs import WorkerJob
-    from spatialstream.pipeline.kafka import Topics
     from spatialstream.pipeline.kernels import compile_kernels
     from spatialstream.pipeline.metrics import WorkerMetrics, serve
     from spatialstream.pipeline.start import locked
@@ -40,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "worker"), live.store(options) as store:
         settings.claim(checkpoint)
-        Topics(options.stream).ensure(connection, settings.slots, create=False)
+        connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         compile_kernels()
         metrics = WorkerMetrics(settings, checkpoint, store)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
@@ -58,6 +63,7 @@ def _run(options: argparse.Namespace) -> int:
             archive=None if options.archive is None else options.archive.absolute(),
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,
+            executors=_executors(options, session, store, metrics),
         )
         try:
             with live.stopping(options, job.stop):
@@ -66,3 +72,16 @@ def _run(options: argparse.Namespace) -> int:
         finally:
             session.stop()
     return 0
+
+
+def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Any:
+    """Who keeps the number of executors; None where there are none but this process."""
+    from spatialstream.pipeline.executors import Executors
+
+    if not options.executors_from_store:
+        metrics.executors(1, session.sparkContext.defaultParallelism)
+        return None
+    if options.master is None or options.master.startswith("local"):
+        raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
+    cores = int(session.conf.get("spark.executor.cores", "1"))
+    return Executors(session, store, cores, metrics.executors, lambda text: live.say(options, text))

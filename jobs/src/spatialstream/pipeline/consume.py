@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from spatialstream.model.errors import Unavailable
 from spatialstream.pipeline.delivery import Deduplicator
 from spatialstream.pipeline.files import write_whole
-from spatialstream.pipeline.kafka import Connection, Topics
+from spatialstream.pipeline.kafka import Connection
 
 __all__ = ["Results"]
 
@@ -36,7 +36,7 @@ class Results:
     def __init__(
         self, connection: Connection, stream: str, *, newest: bool = False, position: Path | None = None
     ) -> None:
-        self._topic = Topics(stream).results
+        self._topic = connection.topics(stream).results
         self._consumer: Consumer = connection.consumer(f"{stream}-results")
         self._position = position
         self._known = Deduplicator()

@@ -29,6 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 from spatialstream.model.errors import RunError, Unavailable
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.delivery import result_messages
+from spatialstream.pipeline.executors import Executors
 from spatialstream.pipeline.ingest import CONTROL, Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Connection, Topics, ends
 from spatialstream.pipeline.learning import Learner
@@ -209,7 +210,7 @@ class _Job(ABC):
     @property
     def topics(self) -> Topics:
         """The stream's topics."""
-        return Topics(self.settings.name)
+        return self.connection.topics(self.settings.name)
 
     def _source(self, topics: str, **options: Any) -> DataFrame:
         reader = self.session.readStream.format("kafka").options(**self.connection.options())
@@ -416,11 +417,13 @@ class WorkerJob(_Job):
         archive: folder for the objects that retention drops; None: they are gone.
         most_epochs: epochs a round, at most.
         rows_per_message: result rows a message, at most.
+        executors: keeps their number; None: it stays as it is.
     """
 
     archive: Path | None = None
     most_epochs: int = 64
     rows_per_message: int = 500
+    executors: Executors | None = None
     _worker: Worker | None = None
 
     name = "worker"
@@ -446,6 +449,8 @@ class WorkerJob(_Job):
     def _idle(self) -> None:
         if self._worker is not None:
             self._worker.confirm()
+        if self.executors is not None:
+            self.executors.follow()
 
     def work(self, record: RoundRecord) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""

@@ -8,8 +8,9 @@ file, never from the command line, and are not shown: a list of processes or a l
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = ["LARGEST_MESSAGE", "Connection", "Topics", "read_properties"]
+__all__ = ["INTERNAL", "LARGEST_MESSAGE", "NAMED", "Connection", "Topics", "ends", "read_properties", "read_topic"]
 
 LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
+
+NAMED = ("objects", "queries", "results", "rejected")
+"""The topics that a stream shares with its users, who may give them other names."""
+
+INTERNAL = ("blocks", "epochs", "control")
+"""The topics that are between the jobs."""
 
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
@@ -39,6 +46,7 @@ _LOGINS = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _KNOWN = {
     *_JAVA_NAMES,
     "sasl.username",
@@ -73,6 +81,19 @@ def read_properties(path: Path) -> dict[str, str]:
     return properties
 
 
+def read_topic(text: str) -> tuple[str, str]:
+    """The kind of a topic and its name, from ``KIND=NAME``.
+
+    Raises:
+        SettingError: it is not that.
+    """
+    kind, _, name = text.partition("=")
+    if kind not in NAMED or not _LEGAL.fullmatch(name):
+        kinds = ", ".join(NAMED)
+        raise SettingError("topic", f"{text!r} is not KIND=NAME with a kind of {kinds} and a name that Kafka takes")
+    return kind, name
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """How to reach the broker.
@@ -80,10 +101,16 @@ class Connection:
     Attributes:
         bootstrap: ``host:port,...``.
         security: properties in librdkafka's names; never shown.
+        names: names of topics that do not begin with their stream's name, by kind; see :data:`NAMED`.
     """
 
     bootstrap: str
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def topics(self, stream: str) -> Topics:
+        """The topics of a stream, as they are called on this broker."""
+        return Topics(stream, self.names)
 
     def client(self, **more: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client."""
@@ -155,13 +182,15 @@ class Topics:
     """The topics of a stream.
 
     Attributes:
-        stream: its name, with which the topics' names begin.
+        stream: its name, with which the topics' names begin,
+        names: unless this has another name for one of :data:`NAMED`.
     """
 
     stream: str
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def _name(self, kind: str) -> str:
-        return f"{self.stream}.{kind}"
+        return self.names.get(kind, f"{self.stream}.{kind}")
 
     @property
     def objects(self) -> str:
@@ -279,13 +308,28 @@ class Topics:
                 "topics", f"{self.blocks} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
             )
 
-    def remove(self, connection: Connection) -> None:
-        """Delete all topics of the stream that exist."""
-        admin = connection.admin()
-        present = admin.list_topics(timeout=_TIMEOUT).topics
-        names = [topic.topic for topic in self.wanted(1, 1, 1) if topic.topic in present]
-        for deleted in admin.delete_topics(names).values() if names else ():
-            deleted.result(_TIMEOUT)
+    def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
+        """Delete topics of the stream.
+
+        Args:
+            connection: how to reach the broker.
+            kinds: which ones, such as :data:`INTERNAL`; all if there are none.
+
+        Returns:
+            The names of those that existed.
+
+        Raises:
+            Unavailable: the broker cannot be reached, or does not delete them.
+        """
+        wanted = {self._name(kind) for kind in kinds or (*NAMED, *INTERNAL)}
+        try:
+            admin = connection.admin()
+            names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
+            for deleted in admin.delete_topics(names).values() if names else ():
+                deleted.result(_TIMEOUT)
+        except KafkaException as error:
+            raise Unavailable(f"topics of {self.stream} cannot be removed: {_words(error)}") from None
+        return names
 
 
 def ends(connection: Connection, admin: AdminClient, topic: str, partitions: int) -> tuple[AdminClient, list[int]]:

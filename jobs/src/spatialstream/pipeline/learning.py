@@ -23,11 +23,9 @@ from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.pipeline.files import write_whole
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import STATISTICS, read_statistics
 
-__all__ = ["MEMORY", "STATISTICS", "Learner", "write_sample"]
-
-STATISTICS = "J"
-"""The name under which J is in the routing store."""
+__all__ = ["MEMORY", "Learner", "write_sample"]
 
 MEMORY = 6 * 3_600_000
 """Default time in ms of the stream in which what J knows fades to 1/e."""
@@ -106,11 +104,11 @@ class Learner:
 
     def _restore(self) -> bool:
         try:
-            kept = self._store.load_statistics(STATISTICS)
+            kept = read_statistics(self._store)
         except Unavailable:
             return False
         if kept is not None:
-            self._known = Statistics.from_arrays(*kept)
+            self._known = kept
         self._restored = True
         return True
 

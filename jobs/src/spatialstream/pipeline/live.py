@@ -91,7 +91,7 @@ class StreamSettings:
         Raises:
             SettingError: names the setting and says what would be right.
         """
-        if not self.name or not all(c.isalnum() or c in "-." for c in self.name) or len(self.name) > 100:
+        if not self.name or not all(c.isalnum() or c in "-." for c in self.name) or len(self.name) > 200:
             raise SettingError("stream", f"{self.name!r} is no name of a stream; use letters, digits, '-' and '.'")
         for name, value, low, high in (
             ("slots", self.slots, 1, 1024),

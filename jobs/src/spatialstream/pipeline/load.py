@@ -31,7 +31,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.pipeline.consume import Results
 from spatialstream.pipeline.ingest import CLOCK, mark
-from spatialstream.pipeline.kafka import Connection, Topics
+from spatialstream.pipeline.kafka import Connection
 
 __all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
 
@@ -122,7 +122,7 @@ class Sender:
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
-        self._topics = Topics(settings.stream)
+        self._topics = connection.topics(settings.stream)
         self._object_lines, self._query_lines = object_lines, query_lines
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}

@@ -6,49 +6,70 @@ version (numbers of leaves begin anew with each version).
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
-from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.queries import QueryType
 from spatialstream.pipeline.clocks import NEVER
-from spatialstream.pipeline.learning import STATISTICS
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
 from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.work import load_version, version_path
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import LoadReport, read_statistics, save_load
 
-__all__ = ["LOAD", "LoadWindow", "RouterMetrics", "WorkerMetrics", "read_load", "serve"]
-
-LOAD = "load"
-"""The name under which load statistics are in the routing store."""
+__all__ = ["LoadWindow", "RouterMetrics", "WorkerMetrics", "serve"]
 
 _SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 _STANDING = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
 
 
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """A scrape is no news."""
+
+
+class _Threads(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
 def serve(registry: CollectorRegistry, address: str, port: int) -> None:
-    """Serve a registry's metrics over HTTP; port 0 serves nothing.
+    """Serve a registry's metrics over HTTP, at every path but ``/ready``; port 0 serves nothing.
+
+    ``/ready`` answers with 200 while the job's streaming query is running (``spatialstream_running``), else with 503.
 
     Raises:
         SettingError: the port cannot be used.
     """
-    if port:
-        try:
-            start_http_server(port, address, registry)
-        except OSError as error:
-            raise SettingError("metrics-port", f"{address}:{port} cannot be used: {error.strerror}") from None
+    if not port:
+        return
+    metrics = make_wsgi_app(registry)
+
+    def application(request: Any, respond: Any) -> Any:
+        if request["PATH_INFO"] != "/ready":
+            return metrics(request, respond)
+        ready = registry.get_sample_value("spatialstream_running") == 1.0
+        respond("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"running\n" if ready else b"not running\n"]
+
+    try:
+        server = make_server(address, port, application, _Threads, _Quiet)
+    except OSError as error:
+        raise SettingError("metrics-port", f"{address}:{port} cannot be used: {error.strerror}") from None
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 
 
 def _running(registry: CollectorRegistry) -> Gauge:
@@ -258,6 +279,8 @@ class WorkerMetrics:
             "spatialstream_leaf_standing_queries", "CRQs and CTQs that concern a leaf.", ["leaf"], registry=registry
         )
         self._last = Gauge(f"{name}last_round_timestamp_seconds", "When the last round ended.", registry=registry)
+        self._executors = Gauge(f"{name}executors", "Executors that are registered.", registry=registry)
+        self._cores = Gauge(f"{name}cores", "Slots that can work at once.", registry=registry)
         for each in range(settings.slots):
             for metric in (
                 self._objects,
@@ -276,6 +299,11 @@ class WorkerMetrics:
         self._imbalance.set(1.0)
         self._leaves_of(self._version_known())
         self.running = _running(registry)
+
+    def executors(self, executors: int, cores: int) -> None:
+        """So many executors are registered, with so many cores in all."""
+        self._executors.set(executors)
+        self._cores.set(cores)
 
     def _version_known(self) -> RoutingVersion | None:
         """The active version, if it is to be had now."""
@@ -340,33 +368,14 @@ class WorkerMetrics:
             self._leaf_checked.labels(leaf).set(checked[leaf])
             self._leaf_standing.labels(leaf).set(counts.standing[leaf])
         try:
-            self._store.save_statistics(
-                LOAD,
-                {"objects": counts.objects, "arrivals": arrivals, "standing": counts.standing, "checked": checked},
-                {"version": version.number, "span": counts.span, "upto": self._window.upto},
-            )
-            known = self._store.load_statistics(STATISTICS)
+            save_load(self._store, LoadReport(version.number, counts, checked, self._window.upto))
+            known = read_statistics(self._store)
         except Unavailable:
             return
         if known is not None:
-            loads = leaf_loads(version, counts, Statistics.from_arrays(*known))
+            loads = leaf_loads(version, counts, known)
             slots = slot_loads(loads, version.mapping, self._slots)
             for slot, load in enumerate(slots.tolist()):
                 self._load.labels(slot).set(load)
             self._imbalance.set(imbalance(slots))
             self._error.set(model_error(loads, checked).share_error)
-
-
-def read_load(store: RoutingStore) -> tuple[LeafCounts, int, npt.NDArray[np.float64]]:
-    """The load statistics in the routing store: counts, number of the version that they are of, candidates checked.
-
-    Raises:
-        StateError: there are none yet.
-        Unavailable: the store cannot be reached.
-    """
-    kept = store.load_statistics(LOAD)
-    if kept is None:
-        raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
-    arrays, meta = kept
-    counts = LeafCounts(arrays["objects"], arrays["arrivals"], arrays["standing"], float(meta["span"]))
-    return counts, int(meta["version"]), arrays["checked"]

@@ -54,7 +54,10 @@ def embedded_session(
     jars: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session in this process, for ``cores`` cores (default: all), that listens on loopback only.
+    """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
+
+    With a ``master`` of another kind than ``local``, the tasks run in executors that Spark gets from there; then the
+    driver listens where Spark's own settings say.
 
     Python processes are forked from a daemon that has the package and its compiled kernels loaded, so a new one costs
     nothing; see :mod:`spatialstream.pipeline.daemon`.
@@ -69,12 +72,9 @@ def embedded_session(
     if home := java_home():
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         # the heavy work is in Python: a JVM that compiles less starts in half the time and leaves the cores to it
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_quiet_logging()}",
@@ -89,6 +89,12 @@ def embedded_session(
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": "1",
     }
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    else:
+        # that an executor has gone is no failure of the tasks; those that fail by themselves are tried once more
+        settings |= {"spark.executor.extraJavaOptions": _quiet_logging(), "spark.task.maxFailures": "2"}
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     builder = SparkSession.builder.master(master or f"local[{cores or '*'}]").appName(name)

@@ -128,6 +128,10 @@ class RoutingStore(ABC):
             StateError: it is damaged.
         """
 
+    @abstractmethod
+    def erase(self) -> None:
+        """Remove the stream with all that is kept of it; nothing happens if there is none."""
+
     def close(self) -> None:  # noqa: B027 (most stores hold nothing open)
         """Let go of connections; the store is not used any more."""
 

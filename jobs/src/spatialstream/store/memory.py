@@ -155,6 +155,15 @@ class MemoryStore(RoutingStore):
         kept = self.memory.statistics.get(checked_name(name))
         return None if kept is None else (dict(kept[0]), json.loads(kept[1]))
 
+    def erase(self) -> None:
+        """See :class:`RoutingStore`."""
+
+        def change(state: RoutingState | None) -> None:
+            self.memory.versions.clear()
+            self.memory.statistics.clear()
+
+        self._change(change)
+
     def _reach(self) -> None:
         if not self.reachable:
             raise Unavailable("the routing store cannot be reached")

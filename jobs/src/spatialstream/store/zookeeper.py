@@ -159,6 +159,24 @@ class ZooKeeperStore(RoutingStore):
         self._attempt(operation)
         self._tidy()
 
+    def erase(self) -> None:
+        """See :class:`RoutingStore`."""
+
+        def operation(wait: Wait) -> None:
+            for path in self._below(wait, self._root):
+                with contextlib.suppress(NoNodeError):
+                    wait(self._client.delete_async(path))
+
+        self._attempt(operation)
+
+    def _below(self, wait: Wait, path: str) -> list[str]:
+        """A node and all below it, children before their parents."""
+        try:
+            children = wait(self._client.get_children_async(path))
+        except NoNodeError:
+            return []
+        return [each for child in children for each in self._below(wait, f"{path}/{child}")] + [path]
+
     # ---------------------------------------------------------------------------------------------------------- state
 
     def state(self) -> RoutingState:

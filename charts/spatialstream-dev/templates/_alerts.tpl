@@ -1,0 +1,1 @@
+../../spatialstream/templates/_alerts.tpl

@@ -1,0 +1,99 @@
+"""Checks an installation from within, as the operator's service account; run by `helm test`.
+
+It asks whether the operator is ready, whether the API server serves the custom resource, and whether the account has
+the rights that the operator needs, and not those that it must not have. It prints every answer, and exits with status 1
+if one is wrong.
+"""
+
+import json
+import os
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+GROUP = "spatialstream.dev"
+NEEDED = [
+    (GROUP, "spatialstreams", "watch"),
+    (GROUP, "spatialstreams/status", "patch"),
+    ("", "pods", "create"),
+    ("", "pods", "deletecollection"),
+    ("", "services", "patch"),
+    ("", "configmaps", "create"),
+    ("rbac.authorization.k8s.io", "rolebindings", "create"),
+]
+FORBIDDEN = [
+    ("", "secrets", "list"),
+    ("", "pods/exec", "create"),
+    ("", "nodes", "list"),
+    ("rbac.authorization.k8s.io", "clusterroles", "create"),
+    (GROUP, "spatialstreams", "delete"),
+]
+
+
+def ask(path, body=None):
+    """What the API server answers to a GET, or to a POST of a body."""
+    request = urllib.request.Request(
+        f"https://kubernetes.default.svc{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Content-Type": "application/json"},
+    )
+    context = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
+    with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        return json.load(answer)
+
+
+def allowed(namespace, group, resource, verb):
+    """Whether this account may do something."""
+    resource, _, subresource = resource.partition("/")
+    attributes = {
+        "namespace": namespace,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "verb": verb,
+    }
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return ask(path, {**kind, "spec": {"resourceAttributes": attributes}})["status"]["allowed"]
+
+
+def ready():
+    """Whether the operator says that it is ready."""
+    with urllib.request.urlopen(os.environ["READY_URL"], timeout=10) as answer:
+        return answer.status == 200
+
+
+def served():
+    """Whether the API server knows the custom resource."""
+    return any(each["name"] == "spatialstreams" for each in ask(f"/apis/{GROUP}/v1alpha1")["resources"])
+
+
+def checks():
+    """The questions, with the answer that is right."""
+    yield "the operator is ready", ready, True
+    yield "the API server serves SpatialStreams", served, True
+    for namespace in os.environ["NAMESPACES"].split(","):
+        where = f"in namespace {namespace}" if namespace else "in all namespaces"
+        for right, table in ((True, NEEDED), (False, FORBIDDEN)):
+            for group, resource, verb in table:
+                question = f"the operator may {verb} {resource} {where}"
+                yield question, lambda each=(namespace, group, resource, verb): allowed(*each), right
+
+
+def main():
+    """Ask everything, print what was found, and fail if anything is wrong."""
+    wrong = 0
+    for question, answer, right in checks():
+        try:
+            found = answer()
+        except (OSError, KeyError, ValueError) as error:
+            found = error
+        wrong += found is not right
+        sys.stdout.write(f"{'ok   ' if found is right else 'WRONG'} {question}: {found}\n")
+    sys.exit(1 if wrong else 0)
+
+
+main()

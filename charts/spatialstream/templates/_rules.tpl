@@ -1,0 +1,42 @@
+{{/*
+What the operator may do where it looks after streams. tests/charts/test_rbac.py holds the same table: change both.
+
+To give the drivers a Role the operator has to hold all that is in it: that is why it may delete collections of pods,
+which it does not do itself.
+*/}}
+{{- define "spatialstream.rules" -}}
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams]
+  verbs: [get, list, watch, patch]
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams/status, spatialstreams/scale]
+  verbs: [patch]
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams/finalizers] # to own objects so that a stream outlives them while it is deleted
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete, deletecollection]
+- apiGroups: [""]
+  resources: [services, configmaps, serviceaccounts]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- if .Values.rbac.secrets.get }}
+- apiGroups: [""]
+  resources: [secrets]
+  {{- with .Values.rbac.secrets.names }}
+  resourceNames: {{ toJson . }}
+  {{- end }}
+  verbs: [get]
+{{- end }}
+{{- if .Values.monitoring.prometheusOperator }}
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, create, patch, delete]
+{{- end }}
+{{- end -}}

@@ -1,0 +1,309 @@
+"""Streams on Kubernetes, reached through kubectl: resources are read, and commands run inside a driver's pod.
+
+kubectl knows how to reach a cluster and who asks, so nothing of that is known here. A command that needs the broker or
+the routing store runs in the pod of the stream's router or worker: there the environment says where they are and what
+the secrets are, so neither an address nor a secret travels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import live
+from spatialstream.cli.attached import MARK
+from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
+
+__all__ = ["RESOURCE", "Kubectl", "add_cluster", "asked", "driver_pod", "resource", "run_in_pod", "running"]
+
+RESOURCE = "spatialstreams.spatialstream.dev"
+"""The custom resource, as kubectl takes it."""
+
+_CONTAINER = "driver"
+_EXIT = re.compile(rb"command terminated with exit code \d+\s*$")
+_OWN = re.compile(
+    rb"(error:|Error from server|Error in configuration|Unable to connect|The connection to|E\d{4} )", re.I
+)
+"""How lines begin that kubectl itself writes, and not the command in the pod."""
+_UNREACHABLE = re.compile(r"Unable to connect|was refused|no such host|i/o timeout|no route to host|error: EOF", re.I)
+_PATIENCE = 10.0
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """``--context``, ``--namespace``."""
+    add = parser.add_argument_group("a stream on Kubernetes (the command runs in a pod of it)").add_argument
+    add("--context", metavar="NAME", help="kubectl's context; the stream is then the name of a SpatialStream")
+    add("--namespace", metavar="NAME", help="the SpatialStream's namespace (default: the context's)")
+
+
+def asked(options: argparse.Namespace) -> bool:
+    """Whether the options of :func:`add_cluster` ask for a stream on Kubernetes."""
+    return options.context is not None or options.namespace is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """How to run kubectl.
+
+    Attributes:
+        context: its context; None: the current one.
+        namespace: the namespace; None: the context's.
+    """
+
+    context: str | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Kubectl:
+        """As the options of :func:`add_cluster` say."""
+        return cls(options.context, options.namespace)
+
+    @property
+    def place(self) -> str:
+        """The namespace, for a message."""
+        return "the context's namespace" if self.namespace is None else f"namespace {self.namespace}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The options that say where, as kubectl and this program's commands take them."""
+        context = [] if self.context is None else ["--context", self.context]
+        return context + ([] if self.namespace is None else ["--namespace", self.namespace])
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        program = shutil.which("kubectl")
+        if program is None:
+            raise SettingError(
+                "context", "there is no kubectl on the PATH; a stream on Kubernetes is reached through it"
+            )
+        return [program, *self.flags, *arguments]
+
+    def run(self, *arguments: str) -> str:
+        """What a kubectl command prints.
+
+        Raises:
+            SettingError: no kubectl, no such context, not allowed, no such resource.
+            Unavailable: the cluster does not answer.
+            RunError: any other failure.
+        """
+        command = self._command(arguments)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            raise self._failure(done.stderr.decode(errors="replace"))
+        return done.stdout.decode()
+
+    def read(self, *arguments: str) -> Any:
+        """The JSON that a kubectl command prints, None if it prints nothing; errors as for :meth:`run`."""
+        text = self.run(*arguments, "-o", "json")
+        return json.loads(text) if text.strip() else None
+
+    def _failure(self, told: str) -> SpatialStreamError:
+        """What kubectl's complaint means, and what would be right."""
+        lines = [line for line in told.splitlines() if line.strip() and not re.match(r"E\d{4} ", line)]
+        last = re.sub(r"^(error|Error from server( \(\w+\))?): ", "", lines[-1]) if lines else "it does not say why"
+        if "context" in told and re.search(r"context was not found|no context exists|context .* does not exist", told):
+            return SettingError("context", f"kubectl knows no context {self.context!r}; it knows {self._contexts()}")
+        if "have a resource type" in told:
+            return SettingError(
+                "context", "this cluster has no SpatialStream resources; install the chart spatialstream first"
+            )
+        if "(Forbidden)" in told:
+            return SettingError("context", f"you may not do this here: {last}")
+        if "(Unauthorized)" in told or "must be logged in" in told:
+            return SettingError("context", f"the cluster does not take the context's credentials: {last}")
+        if "(NotFound)" in told:
+            return SettingError("stream", last)
+        if _UNREACHABLE.search(told):
+            return Unavailable(f"the cluster does not answer: {last}")
+        return RunError(f"kubectl failed: {last}")
+
+    def _contexts(self) -> str:
+        command = [*Kubectl()._command(["config", "get-contexts", "-o", "name"])]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return ", ".join(done.stdout.split()) or "none"
+
+    def execute(self, pod: str, command: Sequence[str], given: bytes = b"", files: Collection[str] = ()) -> int:
+        """Run an attached command in a driver's container; its output and files come back, Ctrl-C ends it.
+
+        Args:
+            pod: name of the pod.
+            command: arguments of ``spatialstream``.
+            given: its standard input.
+            files: the files that it may write on this side, as the command calls them.
+
+        Returns:
+            Its exit status.
+
+        Raises:
+            SettingError, Unavailable, RunError: kubectl failed; as for :meth:`run`.
+        """
+        exec_ = ["exec", "-i", pod, "-c", _CONTAINER, "--", "spatialstream", "--attached", *command]
+        process = subprocess.Popen(
+            self._command(exec_),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a terminal's Ctrl-C is for us: the far end is asked to end, and then kubectl ends
+        )
+        try:
+            status, own = _Conversation(process, files).hold(given)
+        finally:
+            _end(process)
+        if status and own:
+            raise self._failure(own)
+        return status
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What goes to and fro while a command runs in a pod."""
+
+    process: subprocess.Popen[bytes]
+    files: Collection[str]
+    own: list[bytes] = field(default_factory=list)
+
+    def hold(self, given: bytes) -> tuple[int, str]:
+        """Until the command has ended: its exit status, and what kubectl complained about."""
+        listener = threading.Thread(target=self._listen, daemon=True)
+        listener.start()
+        self._give(b"%d\n" % len(given) + given)
+        with live.stopping(argparse.Namespace(quiet=True), self._interrupt):
+            self._receive()
+            status = self.process.wait()
+        listener.join(_PATIENCE)
+        return status, b"".join(self.own).decode(errors="replace")
+
+    def _give(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # kubectl has ended, and says why
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+
+    def _interrupt(self) -> None:
+        """Ask the far end to end; see :mod:`spatialstream.cli.attached`."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            os.write(self.process.stdin.fileno(), b"\n")
+
+    def _receive(self) -> None:
+        """Pass lines on, and write files."""
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            if not line.startswith(MARK):
+                sys.stdout.write(line.decode(errors="replace"))
+                sys.stdout.flush()
+                continue
+            head = json.loads(line[len(MARK) :])
+            content = self.process.stdout.read(head["bytes"])
+            if head["file"] not in self.files or len(content) != head["bytes"]:
+                raise RunError(f"the pod sent a file that nobody has asked for, or a part of one: {head['file']}")
+            _write(Path(head["file"]), content)
+
+    def _listen(self) -> None:
+        """Pass the command's messages on, and keep kubectl's own."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if _OWN.match(line):
+                self.own.append(line)
+            elif not _EXIT.match(line):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
+        self.process.stderr.close()
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise SettingError("file", f"{path} cannot be written: {error.strerror}") from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End kubectl, if it has not ended: its going ends the command in the pod."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+# ----------------------------------------------------------------------------------------------------------- streams
+
+
+def resource(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    """A SpatialStream.
+
+    Raises:
+        SettingError: there is none of this name.
+    """
+    found = kubectl.read("get", RESOURCE, name, "--ignore-not-found")
+    if found is None:
+        others = kubectl.read("get", RESOURCE) or {}
+        names = ", ".join(each["metadata"]["name"] for each in others.get("items", ())) or "none"
+        raise SettingError("stream", f"there is no SpatialStream {name!r} in {kubectl.place}; there is {names}")
+    return dict(found)
+
+
+def running(pod: Mapping[str, Any]) -> bool:
+    """Whether a command can be run in the pod's driver."""
+    status = pod.get("status", {})
+    if "deletionTimestamp" in pod["metadata"] or status.get("phase") != "Running":
+        return False
+    return any(
+        each["name"] == _CONTAINER and "running" in each.get("state", {})
+        for each in status.get("containerStatuses", ())
+    )
+
+
+def driver_pod(kubectl: Kubectl, name: str, first: str = "router") -> str:
+    """A pod of a stream in which commands can be run: the router's, or else the worker's.
+
+    Args:
+        kubectl: how to reach the cluster.
+        name: of the SpatialStream.
+        first: the job whose pod is preferred.
+
+    Raises:
+        SettingError: there is no such SpatialStream.
+        RunError: it has no driver that runs.
+    """
+    wanted = sorted((f"{name}-router", f"{name}-worker"), key=lambda each: not each.endswith(first))
+    found = kubectl.read("get", "pods", *wanted, "--ignore-not-found") or {}
+    pods = {pod["metadata"]["name"]: pod for pod in found.get("items", [found] if "metadata" in found else [])}
+    for each in wanted:
+        if each in pods and running(pods[each]):
+            return each
+    status = resource(kubectl, name).get("status", {})
+    told = [each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready" and each.get("message")]
+    raise RunError(
+        f"neither {wanted[0]} nor {wanted[1]} runs, and commands run in one of them; "
+        f"the stream is {status.get('phase', 'not looked at yet by the operator')}"
+        + "".join(f": {each}" for each in told)
+    )
+
+
+def run_in_pod(
+    options: argparse.Namespace, arguments: Sequence[str], given: bytes = b"", files: Collection[Path] = ()
+) -> int:
+    """Run this program's command in a pod of the stream ``options.stream``; see :meth:`Kubectl.execute`."""
+    kubectl = Kubectl.of(options)
+    pod = driver_pod(kubectl, options.stream)
+    quiet = ["--quiet"] if options.quiet else []
+    command = [options.command, *arguments, *quiet]
+    return kubectl.execute(pod, command, given, [str(each) for each in files])

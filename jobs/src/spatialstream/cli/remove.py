@@ -1,0 +1,65 @@
+"""``spatialstream remove``: removes what a live stream has left behind."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from spatialstream.cli import live
+from spatialstream.model.errors import SettingError
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "remove",
+        help="remove a live stream",
+        description="Removes a live stream whose jobs have been stopped: its routing versions in ZooKeeper, its "
+        "internal topics, its checkpoint and, if asked for, the topics that hold its input and results. The archive "
+        "stays. Can be repeated.",
+    )
+    live.add_broker(parser)
+    live.add_store(parser)
+    add = parser.add_argument
+    add("--checkpoint", type=Path, metavar="DIR", help="the folder of the stream's state, to be removed with it")
+    add("--topics", choices=("internal", "all"), default="internal", help="all: input, results and dead letters too")
+    add("--yes", action="store_true", required=True, help="you mean it")
+    add("--quiet", action="store_true", help="say nothing but errors")
+    parser.set_defaults(function=_remove)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from spatialstream.pipeline.kafka import INTERNAL
+    from spatialstream.pipeline.start import locked
+
+    connection = live.connection(options)
+    with ExitStack() as held:
+        if options.checkpoint is not None and options.checkpoint.is_dir():
+            for job in ("router", "worker"):
+                held.enter_context(locked(options.checkpoint, job))
+        with live.store(options) as store:
+            store.erase()
+        live.say(options, f"{options.stream} is not in ZooKeeper any more")
+        removed = connection.topics(options.stream).remove(connection, INTERNAL if options.topics == "internal" else ())
+        live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
+        if options.checkpoint is not None and options.checkpoint.is_dir():
+            _empty(options.checkpoint)
+            live.say(options, f"{options.checkpoint} is empty")
+    return 0
+
+
+def _empty(folder: Path) -> None:
+    """Remove all that is in a folder; the folder itself may be where a volume is mounted."""
+    try:
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    except OSError as error:
+        raise SettingError("checkpoint", f"{error.filename} cannot be removed: {error.strerror}") from None

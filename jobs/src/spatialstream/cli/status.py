@@ -1,0 +1,395 @@
+"""``spatialstream status``: a live stream at a glance, as Kubernetes or as its routing store knows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from spatialstream.cli import kubernetes, live
+from spatialstream.cli import options as shared
+from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
+
+__all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
+
+_METRICS = (
+    "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/metrics', timeout=5).read().decode(), end='')"
+)
+_BAR = 24
+_EVENTS = 8
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "status",
+        help="show the state of a live stream",
+        description="Shows a stream on Kubernetes: its conditions, jobs, workers, routing, rebalancing and latest "
+        "events; without a name, all streams of the namespace. With --zookeeper, or where the environment names the "
+        "stream's ZooKeeper, shows what the routing store knows.",
+    )
+    parser.add_argument("stream", nargs="?", metavar="STREAM", help="name of the SpatialStream, or of the stream")
+    kubernetes.add_cluster(parser)
+    live.add_store(parser)
+    parser.set_defaults(zookeeper=os.environ.get(live.VARIABLES["zookeeper"]))
+    add = parser.add_argument
+    add("--watch", action="store_true", help="show it again and again")
+    add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: how often (5s)")
+    add("--json", action="store_true", help="as JSON, a line each time")
+    parser.set_defaults(function=_status, quiet=True)
+
+
+def _status(options: argparse.Namespace) -> int:
+    if kubernetes.asked(options) or options.zookeeper is None:
+        kubectl = kubernetes.Kubectl.of(options)
+        look = _look_at_all if options.stream is None else _look_at_stream
+        return _show(options, lambda: look(kubectl, options))
+    options.stream = options.stream or os.environ.get(live.VARIABLES["stream"])
+    if options.stream is None:
+        raise SettingError("stream", "give the stream's name")
+    with live.store(options) as store:
+        return _show(options, lambda: _look_at_store(store, options))
+
+
+def _show(options: argparse.Namespace, look: Any) -> int:
+    """Print what a look gives: once, or until it is interrupted."""
+    stop: list[bool] = []
+    with live.stopping(options, lambda: stop.append(True)):
+        while True:
+            try:
+                text = look()
+            except (Unavailable, RunError) as error:
+                if not options.watch:
+                    raise
+                text = f"spatialstream: {error}"
+            clear = "\x1b[H\x1b[2J" if options.watch and not options.json and sys.stdout.isatty() else ""
+            print(clear + text, flush=True)
+            ends = time.monotonic() + options.every / 1000
+            while options.watch and not stop and time.monotonic() < ends:
+                time.sleep(0.1)
+            if stop or not options.watch:
+                return 0
+
+
+# ---------------------------------------------------------------------------------------------------------- Kubernetes
+
+
+def _look_at_all(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
+    found = (kubectl.read("get", kubernetes.RESOURCE) or {}).get("items", [])
+    if options.json:
+        return json.dumps(found)
+    return table_text(found, time.time()) if found else f"no SpatialStream in {kubectl.place}"
+
+
+def _look_at_stream(kubectl: kubernetes.Kubectl, options: argparse.Namespace) -> str:
+    found = kubernetes.resource(kubectl, options.stream)
+    events, slots = _events(kubectl, options.stream), _slots(kubectl, options.stream)
+    if options.json:
+        return json.dumps({"stream": found, "slots": slots, "events": events})
+    approve = ["spatialstream", "rebalance", *kubectl.flags, "--stream", options.stream, "--approve"]
+    return stream_text(found, events, slots, time.time(), " ".join(approve))
+
+
+def _events(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, Any]]:
+    """The stream's events, the latest last; none where reading them is not allowed."""
+    chosen = f"involvedObject.kind=SpatialStream,involvedObject.name={name}"
+    try:
+        found = (kubectl.read("get", "events", "--field-selector", chosen) or {}).get("items", [])
+    except SettingError:
+        return []
+    return sorted(found, key=_when)
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    return str(
+        (event.get("series") or {}).get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp", "")
+    )
+
+
+def _slots(kubectl: kubernetes.Kubectl, name: str) -> list[dict[str, float]] | str:
+    """What the worker tells about its slots, or why it does not."""
+    arguments = ("exec", f"{name}-worker", "-c", "driver", "--", "python", "-c", _METRICS)
+    try:
+        return slots_of(kubectl.run(*arguments))
+    except SpatialStreamError as error:
+        return str(error)
+
+
+def slots_of(metrics: str) -> list[dict[str, float]]:
+    """The slots in the worker's metrics: ``slot``, ``load``, ``objects`` that it keeps, ``queries`` that stand."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    names = {
+        "spatialstream_slot_load": "load",
+        "spatialstream_slot_held_objects": "objects",
+        "spatialstream_slot_standing_queries": "queries",
+    }
+    slots: dict[int, dict[str, float]] = {}
+    for family in text_string_to_metric_families(metrics):
+        if (name := names.get(family.name)) is not None:
+            for sample in family.samples:
+                number = int(sample.labels["slot"])
+                slot = slots.setdefault(number, {"slot": number, "load": 0.0, "objects": 0.0, "queries": 0.0})
+                slot[name] += sample.value
+    return [slots[number] for number in sorted(slots)]
+
+
+def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
+    """All streams, one a line.
+
+    Args:
+        streams: the resources.
+        now: seconds since 1970 UTC.
+    """
+    rows = []
+    for each in streams:
+        status = each.get("status", {})
+        workers, routing = status.get("workers", {}), status.get("routing", {})
+        conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}
+        rows.append(
+            [
+                each["metadata"]["name"],
+                status.get("phase", "-"),
+                conditions.get("Ready", "-"),
+                f"{workers.get('replicas', 0)}/{workers.get('desired', '-')}",
+                conditions.get("Balanced", "-"),
+                str(routing.get("imbalance", "-")),
+                str(routing.get("version", "-")),
+                status.get("lag", {}).get("delay", "-"),
+                _age(each["metadata"].get("creationTimestamp"), now),
+            ]
+        )
+    head = ["NAME", "PHASE", "READY", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
+    return "\n".join(_columns(head, rows))
+
+
+def stream_text(
+    stream: Mapping[str, Any],
+    events: Sequence[Mapping[str, Any]],
+    slots: Sequence[Mapping[str, float]] | str,
+    now: float,
+    approve: str,
+) -> str:
+    """A stream on Kubernetes.
+
+    Args:
+        stream: the resource.
+        events: its events, the latest last.
+        slots: as :func:`slots_of` gives them, or why they are not known.
+        now: seconds since 1970 UTC.
+        approve: the command that approves a proposal, without the proposal's id.
+    """
+    metadata, status = stream["metadata"], stream.get("status", {})
+    seen, asked = status.get("observedGeneration", 0), metadata.get("generation", 0)
+    lines = [f"{metadata['name']} in {metadata['namespace']}: {status.get('phase', 'not looked at yet')}"]
+    if seen != asked:
+        lines.append(f"generation {asked} of the spec has not been taken up yet; the status is of {seen}")
+    for part in (
+        _conditions(status, now),
+        _jobs(status, now),
+        _workers(stream),
+        _routing(status),
+        [f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots),
+        _rebalancing(stream, now, approve),
+        _events_lines(events, now),
+    ):
+        lines += ["", *part] if part else []
+    return "\n".join(lines)
+
+
+def _conditions(status: Mapping[str, Any], now: float) -> list[str]:
+    said = ("reason", "message")
+    rows = [
+        [each["type"], each["status"], _age(each.get("lastTransitionTime"), now), *map(each.get, said, ("", ""))]
+        for each in status.get("conditions", ())
+    ]
+    return _columns(["condition", "status", "since", "reason", "message"], rows) if rows else []
+
+
+def _jobs(status: Mapping[str, Any], now: float) -> list[str]:
+    rows = []
+    for name, job in (("router", status.get("router")), ("worker", status.get("workers"))):
+        if job is not None:
+            last = job.get("lastFailure") or {}
+            told = (
+                f"{last.get('reason', '')} {_age(last.get('time'), now)} ago: {last.get('message', '')}" if last else ""
+            )
+            restarts, failures = str(job.get("restarts", 0)), str(job.get("failures", 0))
+            rows.append([name, job.get("state", "-"), job.get("pod", "-"), restarts, failures, told])
+    return _columns(["job", "state", "pod", "restarts", "failures in a row", "last failure"], rows) if rows else []
+
+
+def _workers(stream: Mapping[str, Any]) -> list[str]:
+    workers, status = stream["spec"].get("workers", {}), stream.get("status", {}).get("workers", {})
+    low, high = workers.get("min", 1), workers.get("max", "-")
+    return [
+        f"executors  {status.get('replicas', 0)} registered, {status.get('desired', '-')} wanted "
+        f"(min {low}, max {high} = slots)"
+    ]
+
+
+def _routing(status: Mapping[str, Any]) -> list[str]:
+    routing = status.get("routing", {})
+    lines = [
+        f"routing    version {routing.get('version', '-')}, {routing.get('leaves', '-')} leaves, "
+        f"Lmax/Lmin {routing.get('imbalance', '-')}"
+    ]
+    if (pending := routing.get("pendingVersion")) is not None and pending != -1:
+        lines.append(f"           version {pending} is pending (proposal {routing.get('proposal', '-')})")
+    if lag := status.get("lag"):
+        waiting = lag.get("messages", "-")
+        lines.append(f"lag        results after {lag.get('delay', '-')}, {waiting} messages not read by the router")
+    return lines
+
+
+def _rebalancing(stream: Mapping[str, Any], now: float, approve: str) -> list[str]:
+    found = stream.get("status", {}).get("rebalance")
+    mode = stream["spec"].get("rebalance", {}).get("mode", "auto")
+    if not found:
+        return [f"rebalance  mode {mode}"]
+    lines = [f"rebalance  mode {mode}, {found.get('phase', '-')} for {_age(found.get('since'), now)}"]
+    if last := found.get("last"):
+        said = f"{last.get('strategy', '')} {last.get('outcome', '')}".strip()
+        lines.append(f"           the last one: {said}, {_age(last.get('time'), now)} ago")
+    if proposal := found.get("proposal"):
+        lines += ["", *str(proposal.get("text") or f"proposal {proposal['id']}").splitlines()]
+        if mode == "approve":
+            lines += ["", f"approve with: {approve} {proposal['id']}"]
+    return lines
+
+
+def _events_lines(events: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+    rows = [
+        [_age(_when(each), now), each.get("type", ""), each.get("reason", ""), str(each.get("message", ""))]
+        for each in events[-_EVENTS:]
+    ]
+    return _columns(["event", "type", "reason", "message"], rows) if rows else []
+
+
+# ------------------------------------------------------------------------------------------------------- routing store
+
+
+def _look_at_store(store: Any, options: argparse.Namespace) -> str:
+    from spatialstream.store.reports import asked_executors
+
+    state = store.state()
+    slots = _store_slots(store, state.active.number)
+    executors = asked_executors(store)
+    if options.json:
+        return json.dumps(_state_record(state) | {"executors": executors, "slots": slots})
+    return store_text(options.stream, state, slots, executors)
+
+
+def _state_record(state: Any) -> dict[str, Any]:
+    pending = None
+    if state.pending is not None:
+        pending = {"version": state.pending.number, "base": state.pending.base, "proposal": state.pending.proposal}
+        pending |= {"exported": sorted(state.exported), "loaded": sorted(state.loaded)}
+    active = {"version": state.active.number, "epoch": state.active.epoch, "proposal": state.adopted}
+    return {"active": active, "pending": pending}
+
+
+def _store_slots(store: Any, number: int) -> list[dict[str, float]] | str:
+    """Loads of the slots under the active version, or why they are not known."""
+    import numpy as np
+
+    from spatialstream.balance.loads import leaf_loads
+    from spatialstream.store.reports import read_load, read_statistics
+
+    try:
+        report, known = read_load(store), read_statistics(store)
+    except StateError as error:
+        return str(error)
+    if known is None or report.version != number:
+        return f"the worker has not counted under version {number} yet; it does every few seconds while it works"
+    version = store.load(number)
+    of_leaves = (leaf_loads(version, report.counts, known), report.counts.objects, report.counts.standing)
+    columns = [np.bincount(version.mapping, each, version.slots).tolist() for each in of_leaves]
+    names = ("load", "objects", "queries")
+    return [{"slot": slot} | dict(zip(names, row, strict=True)) for slot, row in enumerate(zip(*columns, strict=True))]
+
+
+def store_text(name: str, state: Any, slots: Sequence[Mapping[str, float]] | str, executors: int | None) -> str:
+    """A stream as its routing store knows it.
+
+    Args:
+        name: of the stream.
+        state: a :class:`~spatialstream.store.state.RoutingState`.
+        slots: as :func:`slots_of` gives them, or why they are not known.
+        executors: how many are asked for; None: nobody asks.
+    """
+    by = f" (proposal {state.adopted})" if state.adopted else ""
+    lines = [
+        f"stream     {name}, {state.slots} slots",
+        f"routing    version {state.active.number}, active from epoch {state.active.epoch}{by}",
+    ]
+    if state.pending is not None:
+        lines.append(
+            f"           version {state.pending.number} is pending (proposal {state.pending.proposal}): "
+            f"{len(state.exported)} slots have exported, {len(state.loaded)} have loaded"
+        )
+    if executors is not None:
+        lines.append(f"executors  {executors} asked for")
+    lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------------------- figures
+
+
+def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
+    """The slots with bars of their loads, and Lmax/Lmin below.
+
+    Args:
+        slots: each with ``slot``, ``load``, ``objects`` and ``queries``.
+    """
+    if not slots:
+        return []
+    loads = [each["load"] for each in slots]
+    total, peak = sum(loads) or 1.0, max(loads) or 1.0
+    rows = [
+        [
+            f"{int(each['slot'])}",
+            f"{100 * each['load'] / total:.1f} %",
+            "█" * round(_BAR * each["load"] / peak),
+            f"{each['objects']:,.0f}",
+            f"{each['queries']:,.0f}",
+        ]
+        for each in slots
+    ]
+    ratio = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
+    told = "no load yet" if not any(loads) else f"Lmax/Lmin = {'∞' if math.isinf(ratio) else f'{ratio:.2f}'}"
+    return [*_columns(["slot", "load", "", "objects", "standing queries"], rows, right={0, 1, 3, 4}), told]
+
+
+def _age(then: str | None, now: float) -> str:
+    """How long ago something was, in its largest unit."""
+    if not then:
+        return "-"
+    seconds = max(0, int(now - datetime.fromisoformat(then).timestamp()))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _columns(head: list[str], rows: Sequence[list[str]], right: Collection[int] = ()) -> list[str]:
+    """A table, its columns aligned to the left but for those in ``right``."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+    def line(cells: list[str]) -> str:
+        pairs = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(
+            f"{cell:>{width}}" if i in right else f"{cell:<{width}}" for i, (cell, width) in pairs
+        ).rstrip()
+
+    return [line(head), *map(line, rows)]

@@ -1,0 +1,89 @@
+"""The worker's executors: as many as are asked for in the routing store, while rounds go on.
+
+More executors are requested from the cluster manager; which ones go when fewer are wanted is decided here: those that
+came last. A task that was running on one of them runs again on another: it writes the same files again, under the same
+names. State is not an executor's, so nothing moves.
+
+Only where Spark runs on a cluster manager; a local session has the threads that it has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import asked_executors
+
+__all__ = ["Executors"]
+
+
+@dataclass(slots=True)
+class Executors:
+    """Keeps the number of executors.
+
+    Attributes:
+        session: the Spark session.
+        store: where the number is asked for.
+        cores: of one executor.
+        observe: is told how many executors are registered, and how many cores they have.
+        report: is told of changes.
+        every: seconds between two looks.
+    """
+
+    session: SparkSession
+    store: RoutingStore
+    cores: int
+    observe: Callable[[int, int], object]
+    report: Callable[[str], None]
+    every: float = 2.0
+    _wanted: int | None = None
+    _next: float = field(default=0.0)
+
+    def follow(self) -> None:
+        """Look, if it is time to, and ask the cluster manager for what is wanted."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self.every
+        registered = self._registered()
+        self.observe(len(registered), len(registered) * self.cores)
+        try:
+            wanted = asked_executors(self.store)
+        except (StateError, Unavailable):
+            return
+        if wanted is not None and (wanted != self._wanted or len(registered) > wanted):
+            self._scale(wanted, registered)
+
+    def _scale(self, wanted: int, registered: list[str]) -> None:
+        spark = self._context()
+        if wanted != self._wanted:
+            self.report(f"{wanted} executors are asked for, {len(registered)} are registered")
+        try:
+            spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
+            if surplus := registered[wanted:]:
+                names = self._jvm().java.util.ArrayList()
+                for name in surplus:
+                    names.add(name)
+                spark.killExecutors(self._jvm().scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq())
+                spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
+        except Py4JJavaError as error:
+            self.report(f"the number of executors could not be changed: {error.java_exception.getMessage()}")
+            return
+        self._wanted = wanted
+
+    def _registered(self) -> list[str]:
+        """Ids of the executors, oldest first."""
+        ids = self._context().getExecutorIds()
+        return sorted((ids.apply(i) for i in range(ids.size())), key=int)
+
+    def _context(self) -> Any:
+        return self.session.sparkContext._jsc.sc()
+
+    def _jvm(self) -> Any:
+        return self.session.sparkContext._jvm

@@ -1,0 +1,109 @@
+"""What is told through the routing store besides versions: load statistics, J, and how many executors are wanted.
+
+The router writes J, the worker the load statistics, and who scales a stream the number of executors. The rebalancer and
+the operator read them. Each is small and replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.balance.loads import LeafCounts
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.errors import StateError
+from spatialstream.store.base import RoutingStore
+
+__all__ = [
+    "EXECUTORS",
+    "LOAD",
+    "STATISTICS",
+    "LoadReport",
+    "ask_executors",
+    "asked_executors",
+    "read_load",
+    "read_statistics",
+    "save_load",
+]
+
+LOAD, STATISTICS, EXECUTORS = "load", "J", "executors"
+"""The names under which they are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadReport:
+    """What the worker counted lately.
+
+    Attributes:
+        version: number of the version whose n leaves these are.
+        counts: of each leaf.
+        checked: float64[n], candidates checked.
+        upto: timestamp in ms up to which was counted.
+    """
+
+    version: int
+    counts: LeafCounts
+    checked: npt.NDArray[np.float64]
+    upto: int
+
+
+def save_load(store: RoutingStore, report: LoadReport) -> None:
+    """Keep load statistics in place of those before.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    counts = report.counts
+    arrays = {
+        "objects": counts.objects,
+        "arrivals": counts.arrivals,
+        "standing": counts.standing,
+        "checked": report.checked,
+    }
+    store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
+
+
+def read_load(store: RoutingStore) -> LoadReport:
+    """The load statistics.
+
+    Raises:
+        StateError: there are none yet.
+        Unavailable: the store cannot be reached.
+    """
+    kept = store.load_statistics(LOAD)
+    if kept is None:
+        raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
+    arrays, meta = kept
+    counts = LeafCounts(arrays["objects"], arrays["arrivals"], arrays["standing"], float(meta["span"]))
+    return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]))
+
+
+def read_statistics(store: RoutingStore) -> Statistics | None:
+    """J; None before the router has learned anything.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    known = store.load_statistics(STATISTICS)
+    return None if known is None else Statistics.from_arrays(*known)
+
+
+def ask_executors(store: RoutingStore, count: int) -> None:
+    """Ask the worker to run on so many executors.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    store.save_statistics(EXECUTORS, {}, {"count": count})
+
+
+def asked_executors(store: RoutingStore) -> int | None:
+    """How many executors are asked for; None if nobody has asked.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    kept = store.load_statistics(EXECUTORS)
+    return None if kept is None else int(kept[1]["count"])

@@ -1,0 +1,127 @@
+"""``python -m spatialstream_operator``: the operator, until it is told to stop or has lost its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+
+import kopf
+from prometheus_client import start_http_server
+
+from spatialstream.index.version import prepare
+from spatialstream.model.errors import SettingError
+from spatialstream_operator.cluster import ApiError, Cluster
+from spatialstream_operator.config import OperatorConfig
+from spatialstream_operator.environment import Environment
+from spatialstream_operator.handlers import Handlers
+from spatialstream_operator.health import Health
+from spatialstream_operator.lease import Lease
+from spatialstream_operator.logs import set_up_logging
+from spatialstream_operator.metrics import OperatorMetrics
+from spatialstream_operator.names import KIND
+from spatialstream_operator.stores import Stores
+from spatialstream_operator.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+LEASE = "spatialstream-operator"
+_COMPARE_EVERY = 20.0
+
+
+async def _operate(config: OperatorConfig) -> int:
+    cluster = Cluster()
+    environment = Environment(cluster, Stores(cluster), config, OperatorMetrics())
+    watch = Watch()
+    health = Health(watch)
+    start_http_server(config.metrics_port, registry=environment.metrics.registry)
+    probes = await health.serve(config.health_port)
+    lease = Lease(cluster, LEASE, config.namespace, config.pod)
+    stop = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    try:
+        if not await _until(stop, lease.acquire()):
+            return 0
+        health.ready = True
+        return await _work(environment, watch, health, lease, stop)
+    finally:
+        health.ready = False
+        await environment.stores.close_all()
+        await lease.release()
+        await probes.cleanup()
+        await cluster.close()
+
+
+async def _work(environment: Environment, watch: Watch, health: Health, lease: Lease, stop: asyncio.Event) -> int:
+    """Look after streams while the lease is held; the exit status."""
+    config = environment.config
+    await asyncio.to_thread(prepare)
+    kept = asyncio.create_task(lease.keep())
+    operating = asyncio.create_task(
+        kopf.operator(
+            registry=Handlers(environment, watch).registry(),
+            clusterwide=not config.namespaces,
+            namespaces=config.namespaces,
+            standalone=True,
+            stop_flag=stop,
+        )
+    )
+    comparing = asyncio.create_task(_compare(environment, watch, health))
+    done, _ = await asyncio.wait({kept, operating, comparing}, return_when=asyncio.FIRST_COMPLETED)
+    lost = kept in done
+    stop.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        if not lost:
+            await operating
+    for task in (kept, comparing, operating):
+        task.cancel()
+    if lost:
+        _log.error("another operator may be at work now: this one ends")
+    return 1 if lost or comparing in done else 0
+
+
+async def _compare(environment: Environment, watch: Watch, health: Health) -> None:
+    """Compare lists of streams with what the watch has shown, for as long as the operator runs."""
+    config = environment.config
+    while True:
+        try:
+            for namespace in config.namespaces or (None,):
+                bodies = await environment.cluster.list(KIND, namespace)
+                watch.list(bodies, time.monotonic())
+            health.checked()
+        except (ApiError, OSError, TimeoutError) as error:
+            _log.warning("streams cannot be listed: %s", error)
+        environment.metrics.watch_lag.set(watch.lag(time.monotonic()))
+        await asyncio.sleep(_COMPARE_EVERY)
+
+
+async def _until(stop: asyncio.Event, work: object) -> bool:
+    """Wait for work to be done; False if it was to stop before."""
+    working = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        await working
+        return True
+    working.cancel()
+    return False
+
+
+def main() -> int:
+    """Run the operator; the exit status: 0 stopped, 1 lost its lease, 2 a setting is unusable."""
+    try:
+        config = OperatorConfig.from_environment()
+    except SettingError as error:
+        print(f"spatialstream-operator: {error}", file=sys.stderr)
+        return 2
+    set_up_logging(config)
+    return asyncio.run(_operate(config))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

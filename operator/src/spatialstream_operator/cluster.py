@@ -1,0 +1,126 @@
+"""The Kubernetes API, in the few ways in which the operator uses it. Objects are plain dicts, as in their manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightkube import AsyncClient
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.types import CascadeType, PatchType
+
+__all__ = ["MANAGER", "ApiError", "Cluster", "Object"]
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
+MANAGER = "spatialstream-operator"
+"""Under this name the operator owns fields that it applies."""
+
+_NOT_FOUND, _CONFLICT = 404, 409
+
+_RESOURCES: Mapping[str, Any] = {
+    kind: create_namespaced_resource(group, version, kind, plural, verbs=None)
+    for group, version, kind, plural in (
+        ("", "v1", "Pod", "pods"),
+        ("", "v1", "Service", "services"),
+        ("", "v1", "ConfigMap", "configmaps"),
+        ("", "v1", "Secret", "secrets"),
+        ("", "v1", "ServiceAccount", "serviceaccounts"),
+        ("events.k8s.io", "v1", "Event", "events"),
+        ("coordination.k8s.io", "v1", "Lease", "leases"),
+        ("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+        ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+        ("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
+        ("spatialstream.dev", "v1alpha1", "SpatialStream", "spatialstreams"),
+    )
+}
+
+
+class Cluster:
+    """A client of one cluster, with the credentials of the pod it runs in, or of the user's kubeconfig."""
+
+    def __init__(self) -> None:
+        self._client: Any = AsyncClient(field_manager=MANAGER)  # its overloads do not know resources made at run time
+
+    async def get(self, kind: str, name: str, namespace: str) -> Object | None:
+        """An object; None if there is none."""
+        try:
+            return dict(await self._client.get(_RESOURCES[kind], name, namespace=namespace))
+        except ApiError as error:
+            if error.status.code == _NOT_FOUND:
+                return None
+            raise
+
+    async def list(self, kind: str, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
+        """Objects of a namespace (None: of all) that have these labels."""
+        found = self._client.list(_RESOURCES[kind], namespace=namespace or "*", labels=dict(labels or {}))
+        return [dict(each) async for each in found]
+
+    async def apply(self, wanted: Object) -> Object:
+        """Create an object or make it as it is wanted; fields that others own stay."""
+        kind = _RESOURCES[wanted["kind"]]
+        metadata = wanted["metadata"]
+        done = await self._client.apply(
+            kind(wanted), metadata["name"], namespace=metadata["namespace"], field_manager=MANAGER, force=True
+        )
+        return dict(done)
+
+    async def create(self, wanted: Object) -> Object | None:
+        """Create an object; None if there is one of this name."""
+        kind = _RESOURCES[wanted["kind"]]
+        try:
+            return dict(await self._client.create(kind(wanted), namespace=wanted["metadata"]["namespace"]))
+        except ApiError as error:
+            if error.status.code == _CONFLICT:
+                return None
+            raise
+
+    async def replace(self, wanted: Object) -> bool:
+        """Replace an object by a newer form of itself; False if it has been changed by others meanwhile, or is gone."""
+        kind, metadata = _RESOURCES[wanted["kind"]], wanted["metadata"]
+        try:
+            await self._client.replace(kind(wanted), metadata["name"], namespace=metadata["namespace"])
+        except ApiError as error:
+            if error.status.code in (_CONFLICT, _NOT_FOUND):
+                return False
+            raise
+        return True
+
+    async def delete(self, kind: str, name: str, namespace: str) -> bool:
+        """Ask for an object's end; False if there is none."""
+        try:
+            await self._client.delete(_RESOURCES[kind], name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+        except ApiError as error:
+            if error.status.code == _NOT_FOUND:
+                return False
+            raise
+        return True
+
+    async def patch(self, kind: str, name: str, namespace: str, change: Object, subresource: str = "") -> None:
+        """Merge a change into an object; nothing happens if there is none.
+
+        Args:
+            kind: of the object.
+            name: of the object.
+            namespace: of the object.
+            change: a JSON merge patch.
+            subresource: ``status`` or ``scale``; "" for the object itself.
+        """
+        resource = _RESOURCES[kind]
+        try:
+            await self._client.patch(
+                resource.Status if subresource == "status" else resource.Scale if subresource == "scale" else resource,
+                name,
+                change,
+                namespace=namespace,
+                patch_type=PatchType.MERGE,
+            )
+        except ApiError as error:
+            if error.status.code != _NOT_FOUND:
+                raise
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.aclose()

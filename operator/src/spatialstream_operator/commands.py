@@ -1,0 +1,187 @@
+"""The command lines of a stream's drivers: what ``spatialstream router`` and ``spatialstream worker`` are told.
+
+The router runs its tasks in its own pod. The worker is a Spark driver in client mode: its executors are pods that Spark
+makes from a template, see :mod:`spatialstream_operator.manifests`. Their number follows what the operator writes into
+the routing store, so that it changes without a restart.
+"""
+
+from __future__ import annotations
+
+from spatialstream.model.times import format_duration
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import StreamSpec
+
+__all__ = [
+    "ARCHIVE",
+    "BLOCK_MANAGER_PORT",
+    "CHECKPOINT",
+    "CONFIG",
+    "DRIVER_PORT",
+    "EXECUTOR_CONTAINER",
+    "EXECUTOR_TEMPLATE",
+    "KAFKA_SECRETS",
+    "METRICS_PORT",
+    "STOP_WORDS",
+    "WORK",
+    "ZOOKEEPER_SECRETS",
+    "router_command",
+    "router_properties",
+    "worker_command",
+    "worker_properties",
+]
+
+METRICS_PORT = 9090
+DRIVER_PORT = 7078
+"""Port at which executors reach their driver."""
+BLOCK_MANAGER_PORT = 7079
+"""Port at which drivers and executors hand blocks of data to each other."""
+
+CHECKPOINT = "/checkpoint"
+ARCHIVE = "/archive"
+WORK = "/var/spatialstream"
+"""Folder on the node's disk: compiled kernels, Spark's local files."""
+CONFIG = "/etc/spatialstream/config"
+KAFKA_SECRETS = "/etc/spatialstream/kafka"
+ZOOKEEPER_SECRETS = "/etc/spatialstream/zookeeper"
+EXECUTOR_TEMPLATE = "executor.yaml"
+STOP_WORDS = "stop-words"
+EXECUTOR_CONTAINER = "executor"
+
+_API_SERVER = "k8s://https://kubernetes.default.svc:443"
+
+
+def router_command(spec: StreamSpec, names: StreamNames) -> list[str]:
+    """The router's command line."""
+    return [
+        *("spatialstream", "router"),
+        *_common(spec, names),
+        *("--cores", str(spec.router.cores)),
+        *("--leaves", str(spec.index.leaves)),
+        *("--object-partitions", str(spec.kafka.object_partitions)),
+        *("--replicas", str(spec.kafka.replication)),
+        *("--idle", format_duration(spec.time.idle)),
+        *("--disorder", format_duration(spec.time.disorder)),
+        *("--ahead", format_duration(spec.time.ahead)),
+        *("--longest", str(spec.max_record_bytes)),
+        *_properties(router_properties(spec)),
+    ]
+
+
+def worker_command(spec: StreamSpec, names: StreamNames, executors: int) -> list[str]:
+    """The worker's command line.
+
+    Args:
+        spec: of the stream.
+        names: of the stream.
+        executors: how many to begin with.
+    """
+    return [
+        *("spatialstream", "worker"),
+        *_common(spec, names),
+        *(() if spec.archive is None else ("--archive", ARCHIVE)),
+        *("--master", _API_SERVER),
+        "--executors-from-store",
+        *_properties(worker_properties(spec, names, executors)),
+    ]
+
+
+def router_properties(spec: StreamSpec) -> dict[str, str]:
+    """Spark's properties for the router; those of the spec, and above them those that are the operator's."""
+    return dict(spec.router.options) | {
+        "spark.driver.memory": f"{spec.router.container.heap}m",
+        "spark.local.dir": WORK,
+    }
+
+
+def worker_properties(spec: StreamSpec, names: StreamNames, executors: int) -> dict[str, str]:
+    """Spark's properties for the worker; those of the spec, and above them those that are the operator's.
+
+    Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and asks for the sum as request and as limit.
+    """
+    return (
+        dict(spec.workers.options)
+        | {"spark.driver.memory": f"{spec.workers.driver.heap}m", "spark.local.dir": WORK}
+        | _driver_address(names)
+        | _executors(spec, executors)
+        | _executor_pods(spec, names)
+    )
+
+
+def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
+    security, credentials = spec.kafka.security, spec.zookeeper.credentials
+    command = ["--stream", names.stream, "--bootstrap", spec.kafka.bootstrap]
+    if security is not None:
+        command += ["--kafka-security", f"{KAFKA_SECRETS}/{security.key}"]
+    for kind, topic in spec.kafka.topics.items():
+        command += ["--topic", f"{kind}={topic}"]
+    command += ["--zookeeper", spec.zookeeper.servers]
+    if credentials is not None:
+        command += ["--zookeeper-credentials", f"{ZOOKEEPER_SECRETS}/{credentials.key}"]
+    command += ["--checkpoint", CHECKPOINT, *_identity(spec)]
+    return [*command, "--metrics-address", "0.0.0.0", "--metrics-port", str(METRICS_PORT)]
+
+
+def _identity(spec: StreamSpec) -> list[str]:
+    """What both jobs have to be told alike for the stream's whole life."""
+    command = ["--slots", str(spec.workers.max), "--router-partitions", str(spec.router.partitions)]
+    command += ["--interval", format_duration(spec.interval)]
+    if spec.retention is not None:
+        command += ["--retention", format_duration(spec.retention)]
+    command += [f"--space={spec.space}", "--min-term-length", str(spec.terms.min_length)]
+    if spec.terms.stop_words:
+        command += ["--stop-words", f"{CONFIG}/{STOP_WORDS}"]
+    return command
+
+
+def _properties(properties: dict[str, str]) -> list[str]:
+    return [part for key, value in sorted(properties.items()) for part in ("--conf", f"{key}={value}")]
+
+
+def _driver_address(names: StreamNames) -> dict[str, str]:
+    return {
+        "spark.kubernetes.namespace": names.namespace,
+        "spark.kubernetes.driver.pod.name": names.worker,
+        # the kubelet puts the value of the environment variable here
+        "spark.driver.host": "$(POD_IP)",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.driver.blockManager.port": str(BLOCK_MANAGER_PORT),
+    }
+
+
+def _executors(spec: StreamSpec, executors: int) -> dict[str, str]:
+    container = spec.workers.executor
+    return {
+        "spark.executor.instances": str(executors),
+        "spark.executor.cores": str(spec.workers.cores),
+        "spark.executor.memory": f"{container.heap}m",
+        "spark.executor.memoryOverhead": f"{container.memory - container.heap}m",
+        # Spark ends a driver whose executors have failed too often, ever; of a stream without end only the recent
+        # failures say anything
+        "spark.executor.failuresValidityInterval": "10m",
+        "spark.executor.maxNumFailures": str(max(10, 4 * spec.workers.max)),
+    }
+
+
+def _executor_pods(spec: StreamSpec, names: StreamNames) -> dict[str, str]:
+    container = spec.workers.executor
+    cores = container.requests.get("cpu") or container.limits.get("cpu") or str(spec.workers.cores)
+    properties = {
+        "spark.kubernetes.container.image": spec.image,
+        "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
+        "spark.kubernetes.executor.podNamePrefix": names.worker,
+        "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATE}",
+        "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
+        "spark.kubernetes.executor.request.cores": cores,
+        "spark.kubernetes.executor.deleteOnTermination": "true",
+        # what follows keeps the driver's rights small: it needs pods, and nothing else
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        # an executor that takes one task at a time would serve fewer slots than its cores promise
+        "spark.kubernetes.allocation.recoveryMode.enabled": "false",
+    }
+    if "cpu" in container.limits:
+        properties["spark.kubernetes.executor.limit.cores"] = container.limits["cpu"]
+    return properties

@@ -1,0 +1,108 @@
+"""How the operator itself was installed: what the chart says through the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spatialstream.model.errors import SettingError
+
+__all__ = ["OperatorConfig"]
+
+_LEVELS = ("debug", "info", "warning", "error")
+_FORMATS = ("text", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorConfig:
+    """Settings of one installation.
+
+    Attributes:
+        namespaces: the namespaces whose streams are looked after; empty: all of the cluster.
+        image: image of drivers and executors of streams that name none.
+        image_pull_policy: for that image.
+        prometheus_url: the Prometheus that is asked about streams that name none; "": there is none.
+        monitors: whether to create PodMonitors, for a Prometheus operator.
+        pod: name of the operator's own pod, by which it holds its lease.
+        namespace: the namespace that the operator runs in.
+        log_level: one of debug, info, warning and error.
+        log_format: ``text`` or ``json``.
+        metrics_port: port of the operator's metrics.
+        health_port: port of ``/healthz`` and ``/readyz``.
+        interval: seconds between two looks at a stream at which nothing changes.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    image: str = "spatialstream-spark"
+    image_pull_policy: str = "IfNotPresent"
+    prometheus_url: str = ""
+    monitors: bool = False
+    pod: str = "spatialstream-operator"
+    namespace: str = "default"
+    log_level: str = "info"
+    log_format: str = "text"
+    metrics_port: int = 8080
+    health_port: int = 8081
+    interval: float = 5.0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorConfig:
+        """What the environment says.
+
+        Raises:
+            SettingError: a variable has a value that cannot be used; names it.
+        """
+        said = {name: environment.get(f"SPATIALSTREAM_OPERATOR_{name.upper()}", "") for name in _VARIABLES}
+        plain = {name: said[name] for name in _PLAIN if said[name]}
+        return cls(
+            **plain,
+            namespaces=tuple(name.strip() for name in said["namespaces"].split(",") if name.strip()),
+            monitors=_choice("monitors", said["monitors"] or "false", ("true", "false")) == "true",
+            log_level=_choice("log_level", said["log_level"] or "info", _LEVELS),
+            log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
+            metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
+            health_port=_port("health_port", said["health_port"] or "8081"),
+            interval=_seconds("interval", said["interval"] or "5"),
+            pod=environment.get("POD_NAME", "spatialstream-operator"),
+            namespace=environment.get("POD_NAMESPACE", "default"),
+        )
+
+
+_PLAIN = ("image", "image_pull_policy", "prometheus_url")
+_VARIABLES = (
+    *_PLAIN,
+    "namespaces",
+    "monitors",
+    "log_level",
+    "log_format",
+    "metrics_port",
+    "health_port",
+    "interval",
+)
+
+
+def _variable(name: str) -> str:
+    return f"SPATIALSTREAM_OPERATOR_{name.upper()}"
+
+
+def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
+    if text.lower() not in choices:
+        raise SettingError(_variable(name), f"{text!r} is not one of {', '.join(choices)}")
+    return text.lower()
+
+
+def _port(name: str, text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise SettingError(_variable(name), f"{text!r} is no port; give 1 to 65535")
+    return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600.0:
+        raise SettingError(_variable(name), f"{text!r} is no time in seconds; give 0.1 to 3600")
+    return seconds

@@ -1,0 +1,248 @@
+"""How many executors a stream's worker should have: quick up, slow down, and nothing without figures.
+
+Each look gives a *recommendation*, the number of executors that would bring utilisation to its target:
+``ceil(registered x utilisation x growth / target)``. Growth is what comes over what is done, so a backlog that grows
+counts although utilisation knows only of what is done. Results that are later than allowed ask for one more. Within
+10 % of the target nothing changes.
+
+What is desired goes up to the *lowest* recommendation of the short window: what all of it asked for, so that a spike
+alone starts no executor; at most to twice as many at once, and not while those asked for before are still starting. It
+goes down by one when the *highest* recommendation of the long window is lower, with a pause in between.
+
+More executors help only if the workers are busy. If a backlog grows or results are late while they are not, something
+else is slow (the router, Kafka, one hot slot), and the number stays.
+
+Source of the two windows: the stabilisation windows of the Kubernetes HorizontalPodAutoscaler. Cost: O(1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.windows import EMPTY, Window
+
+__all__ = ["AutoscalingSettings", "Decision", "ScalingState", "Use", "autoscale", "clamp"]
+
+_TOLERANCE = 0.1
+_IDLE = 0.5
+_SETTLE = 60_000
+_FRESH = 90_000
+_GROWTH = 4.0
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalingSettings:
+    """``spec.autoscaling``, and the bounds of ``spec.workers``.
+
+    Attributes:
+        enabled: whether the operator decides; if not, ``replicas`` is what is wanted.
+        minimum, maximum: bounds of the number of executors.
+        target: utilisation to aim at, from 0 to 1.
+        late: delay of results in ms above which there are too few executors (``maxLag``).
+        up: how long more have to be needed, in ms.
+        down: how long fewer have to be needed, in ms.
+        fresh: age in ms to which figures count.
+    """
+
+    enabled: bool
+    minimum: int
+    maximum: int
+    target: float = 0.7
+    late: int = 10_000
+    up: int = 30_000
+    down: int = 600_000
+    fresh: int = _FRESH
+
+    @property
+    def settle(self) -> int:
+        """Time in ms between two steps down."""
+        return max(_SETTLE, self.down // 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of the worker is used.
+
+    Attributes:
+        at: when the figures were scraped, in ms since 1970-01-01 UTC.
+        utilisation: core time that the slots worked over the core time there was, 0 to about 1.
+        delay: ms from when a record was read to when its results are out; None if there are no results.
+        growth: messages or records a second that come in excess of those that are done; None if it is not known.
+        done: messages or records a second that are done, of the same kind; None if it is not known.
+    """
+
+    at: int
+    utilisation: float
+    delay: int | None = None
+    growth: float | None = None
+    done: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingState:
+    """What is remembered, in ``status.autoscaling``.
+
+    Attributes:
+        desired: number of executors; None before the first decision.
+        replicas: ``spec.workers.replicas`` as it was last seen; a change of it is followed at once.
+        changed: when ``desired`` was last changed by recommendation, in ms.
+        short, long: recommendations over the two windows.
+    """
+
+    desired: int | None = None
+    replicas: int | None = None
+    changed: int | None = None
+    short: Window = EMPTY
+    long: Window = EMPTY
+
+    def to_status(self) -> dict[str, Any]:
+        """As it stands in the status; every key is there."""
+        return {
+            "desired": self.desired,
+            "replicas": self.replicas,
+            "since": records.moment_text(self.changed),
+            "shortWindow": self.short.to_status(),
+            "longWindow": self.long.to_status(),
+        }
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any] | None) -> ScalingState:
+        """From the status; what is not there, or not understood, begins anew."""
+        record: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
+        return cls(
+            records.whole(record, "desired"),
+            records.whole(record, "replicas"),
+            records.moment(record, "since"),
+            Window.from_status(records.part(record, "shortWindow")),
+            Window.from_status(records.part(record, "longWindow")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many executors there should be.
+
+    Attributes:
+        desired: the number, within the bounds.
+        state: what to remember.
+        reason: why, CamelCase.
+        message: why, in a sentence.
+    """
+
+    desired: int
+    state: ScalingState
+    reason: str
+    message: str
+
+
+def clamp(replicas: int | None, minimum: int, maximum: int) -> int:
+    """A wish within bounds; without a wish the minimum."""
+    return minimum if replicas is None else max(minimum, min(maximum, replicas))
+
+
+def autoscale(
+    state: ScalingState,
+    now: int,
+    use: Use | None,
+    registered: int | None,
+    replicas: int | None,
+    settings: AutoscalingSettings,
+    adopting: bool = False,
+) -> Decision:
+    """How many executors there should be now.
+
+    Args:
+        state: what was remembered.
+        now: the time, in ms since 1970-01-01 UTC.
+        use: the latest figures; None if there are none.
+        registered: executors that are registered with the worker's driver; None if that is not known.
+        replicas: ``spec.workers.replicas``, which a person, an HPA or KEDA may have set; None if nobody has.
+        settings: what is wanted.
+        adopting: whether a routing version is being adopted; nothing is changed then.
+    """
+    if not settings.enabled:
+        desired = clamp(replicas, settings.minimum, settings.maximum)
+        who = "workers.replicas" if replicas is not None else "workers.min"
+        return Decision(desired, ScalingState(desired, replicas), "Fixed", f"Autoscaling is off; {who} counts.")
+    if state.desired is None or (replicas != state.replicas and replicas is not None):
+        desired = clamp(replicas, settings.minimum, settings.maximum)
+        fresh = ScalingState(desired, replicas, now)
+        return Decision(desired, fresh, "Set", f"Autoscaling goes on from {desired}.")
+    current = clamp(state.desired, settings.minimum, settings.maximum)
+    state = replace(state, desired=current, replicas=replicas)
+    if use is None or registered is None or not math.isfinite(use.utilisation) or use.utilisation < 0.0:
+        return _same(state, "MetricsMissing", "There are no figures of the workers' use.")
+    if now - use.at > settings.fresh:
+        return _same(state, "MetricsStale", "The figures of the workers' use are too old to act on.")
+    if registered == 0:
+        return _same(state, "NoExecutors", "No executor is registered yet.")
+    wanted, why = _recommendation(use, registered, current, settings)
+    bounded = clamp(wanted, settings.minimum, settings.maximum)
+    state = replace(
+        state,
+        short=state.short.add(now, bounded, settings.up, settings.fresh),
+        long=state.long.add(now, bounded, settings.down, settings.fresh),
+    )
+    if adopting:
+        return _same(state, "Rebalancing", "A routing version is being adopted.")
+    return _moved(state, now, registered, settings, why)
+
+
+def _recommendation(use: Use, registered: int, current: int, settings: AutoscalingSettings) -> tuple[int, str]:
+    """How many executors the figures of one look ask for, and why."""
+    growth = _growth(use)
+    pressure = use.utilisation * growth / settings.target
+    needed = math.ceil(registered * pressure - _ROUNDING)
+    late = use.delay is not None and use.delay > settings.late
+    if late or growth > 1.0 + _TOLERANCE:
+        if use.utilisation < _IDLE * settings.target:
+            return current, "NotWorkers"
+        return max(needed, current + 1 if late else current), "Late" if late else "Backlog"
+    if registered == current and abs(pressure - 1.0) <= _TOLERANCE:
+        return current, "OnTarget"
+    return needed, "Busy" if pressure > 1.0 else "Idle"
+
+
+def _growth(use: Use) -> float:
+    """What comes over what is done: 1 while a backlog does not grow, at most 4."""
+    if use.growth is None or use.done is None or not use.growth > 0.0 or not use.done > 0.0:
+        return 1.0
+    return min(1.0 + use.growth / use.done, _GROWTH)
+
+
+def _moved(state: ScalingState, now: int, registered: int, settings: AutoscalingSettings, why: str) -> Decision:
+    """What the two windows make of the recommendations."""
+    current = state.desired or settings.minimum
+    if state.short.covers(now, settings.up) and state.short.lowest > current:
+        if registered < current:
+            return _same(state, "WaitingForExecutors", f"{registered} of {current} executors are registered.")
+        return _changed(state, now, min(state.short.lowest, 2 * current), f"ScaledUp{why}")
+    settled = state.changed is None or now - state.changed >= settings.settle
+    if settled and state.long.covers(now, settings.down) and state.long.highest < current:
+        return _changed(state, now, current - 1, "ScaledDown")
+    return _same(state, why, _WHY[why])
+
+
+_WHY: Mapping[str, str] = {
+    "NotWorkers": "Results are late or a backlog grows, but not because the workers are busy.",
+    "Late": "Results are later than they may be.",
+    "Backlog": "A backlog grows.",
+    "OnTarget": "Utilisation is near its target.",
+    "Busy": "Utilisation is above its target.",
+    "Idle": "Utilisation is below its target.",
+}
+
+
+def _same(state: ScalingState, reason: str, message: str) -> Decision:
+    return Decision(state.desired or 0, state, reason, message)
+
+
+def _changed(state: ScalingState, now: int, desired: int, reason: str) -> Decision:
+    """The number changes; what was needed just now is measured anew with the new number."""
+    message = f"From {state.desired} to {desired} executors."
+    return Decision(desired, replace(state, desired=desired, changed=now, short=EMPTY), reason, message)

@@ -1,0 +1,94 @@
+"""What the ``Balanced`` condition says: the rebalancing machine's state and today's figures, in a sentence.
+
+True or False is what has lasted: load that has been above λ for less than the stabilisation time is not out of balance
+yet, and load that was out of balance is back when it is clearly below λ. Figures that are missing or old make it
+Unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from spatialstream_operator.decisions.rebalancing import Grade, grade
+from spatialstream_operator.decisions.rebalancing_inputs import Observation, RebalanceSettings
+from spatialstream_operator.decisions.rebalancing_state import Phase, State
+
+__all__ = ["Truth", "Verdict", "verdict"]
+
+Truth = Literal["True", "False", "Unknown"]
+"""The status of a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A condition's status and why.
+
+    Attributes:
+        status: True, False or Unknown.
+        reason: CamelCase.
+        message: a sentence.
+    """
+
+    status: Truth
+    reason: str
+    message: str
+
+
+_UNKNOWN: Mapping[Grade, Verdict] = {
+    Grade.MISSING: Verdict("Unknown", "MetricsMissing", "Prometheus has no load metrics of this stream."),
+    Grade.STALE: Verdict("Unknown", "MetricsStale", "The latest load metrics are too old to act on."),
+    Grade.OTHER: Verdict("Unknown", "MetricsOfOtherVersion", "There are no load metrics of the active version yet."),
+}
+
+_UNBALANCED: Mapping[Phase, tuple[str, str]] = {
+    Phase.OFF: ("RebalancingOff", "Load is out of balance, and rebalancing is off."),
+    Phase.WATCHING: ("Imbalanced", "Load was out of balance lately."),
+    Phase.STABILISING: ("Imbalanced", "Load is out of balance; a proposal follows."),
+    Phase.PROPOSING: ("Proposing", "Load is out of balance; a proposal is being made."),
+    Phase.AWAITING_APPROVAL: ("AwaitingApproval", "Load is out of balance; a proposal waits for approval."),
+    Phase.PUBLISHING: ("Rebalancing", "Load is out of balance; a new routing version is being published."),
+    Phase.ADOPTING: ("Rebalancing", "Load is out of balance; the jobs are adopting a new routing version."),
+    Phase.WITHDRAWING: ("Withdrawing", "The jobs did not adopt the new routing version, which is being withdrawn."),
+    Phase.VERIFYING: ("Verifying", "A new routing version is active; whether balance is back is being measured."),
+    Phase.COOLDOWN: ("CoolingDown", "Load is out of balance; the next attempt waits for the cooldown to end."),
+}
+
+_PROBLEMS: Mapping[str, str] = {
+    "AdoptionTimedOut": "Load is out of balance, and the jobs did not adopt the new routing version in time.",
+    "NothingBetter": "Load is out of balance, and no strategy makes it better.",
+    "ProposalUnavailable": "Load is out of balance, and what a proposal is made from cannot be had at the moment.",
+    "StrategiesExhausted": "Load is out of balance, and PM, FM and FG have not brought balance back.",
+}
+
+
+def verdict(state: State, seen: Observation, settings: RebalanceSettings) -> Verdict:
+    """The ``Balanced`` condition.
+
+    Args:
+        state: the machine's, after it was told what was seen.
+        seen: what was seen.
+        settings: as they were then.
+    """
+    if seen.routing is None:
+        return Verdict("Unknown", "RoutingUnknown", "The routing store cannot be read.")
+    found = grade(seen.load, seen.routing, seen.now, settings)
+    if found is Grade.IDLE and state.phase is not Phase.VERIFYING:
+        return Verdict("True", "TooLittleLoad", "So little comes that balance does not matter.")
+    if found in _UNKNOWN:
+        return _UNKNOWN[found]
+    if state.balanced is False:
+        return _unbalanced(state)
+    known: Truth = "Unknown" if state.balanced is None else "True"
+    if state.over is not None:
+        return Verdict(known, "Stabilising", "Load is out of balance, but has not been for long.")
+    if state.balanced is None:
+        return Verdict(known, "Measuring", "Load is being measured.")
+    return Verdict(known, "Balanced", "Load is in balance.")
+
+
+def _unbalanced(state: State) -> Verdict:
+    if state.problem in _PROBLEMS and state.phase in (Phase.COOLDOWN, Phase.PROPOSING, Phase.PUBLISHING):
+        return Verdict("False", state.problem, _PROBLEMS[state.problem])
+    return Verdict("False", *_UNBALANCED[state.phase])

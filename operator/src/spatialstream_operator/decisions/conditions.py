@@ -1,0 +1,242 @@
+"""A stream's conditions, its phase in one word, and the events that a change of them is worth.
+
+``Ready``: the stream answers queries. ``Progressing``: something is on its way to what the spec says. ``Balanced``: see
+:mod:`~spatialstream_operator.decisions.balance`. ``Degraded``: something is wrong that does not end by itself soon.
+
+As Kubernetes wants it, ``lastTransitionTime`` changes only with the status, reasons are CamelCase words for programs,
+messages are sentences for people. Events are made from transitions alone, so they do not repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.balance import Verdict
+from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.rebalancing_state import Phase
+from spatialstream_operator.decisions.restarts import Failure
+
+__all__ = ["TYPES", "Job", "JobState", "StreamPhase", "Summary", "conditions", "phase", "transitions"]
+
+TYPES = ("Ready", "Progressing", "Balanced", "Degraded")
+"""The conditions of a stream, in their order."""
+
+JobState = Literal["absent", "pending", "stuck", "starting", "running", "backoff", "terminating"]
+"""Where a job is: no pod; a pod that is on its way, or cannot start; a driver that runs but is not ready, or is; a pod
+that has failed and is made again later; one that ends."""
+
+StreamPhase = Literal["Pending", "Starting", "Running", "Rebalancing", "Suspended", "Degraded", "Deleting"]
+"""A stream in one word."""
+
+_REBALANCING = frozenset({Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING, Phase.VERIFYING})
+_COMING = frozenset({"absent", "pending", "starting", "terminating"})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The router or the worker.
+
+    Attributes:
+        name: ``router`` or ``worker``.
+        state: where it is.
+        degraded: whether it has failed too often in a row.
+        failures: failures in a row.
+        failure: the last failure, or what keeps it from starting.
+    """
+
+    name: str
+    state: JobState
+    degraded: bool = False
+    failures: int = 0
+    failure: Failure | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its driver runs and is ready."""
+        return self.state == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that the conditions depend on.
+
+    Attributes:
+        now: the time, in ms since 1970-01-01 UTC.
+        generation: of the spec that was acted on.
+        router: the router.
+        worker: the worker.
+        balance: what is said about balance.
+        rebalance: the rebalancing machine's phase.
+        registered: executors that are registered with the worker's driver; None if that is not known.
+        desired: executors that there should be.
+        suspended: whether the spec says so.
+        deleting: whether the stream is on its way out.
+        problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
+    """
+
+    now: int
+    generation: int
+    router: Job
+    worker: Job
+    balance: Verdict
+    rebalance: Phase
+    registered: int | None
+    desired: int
+    suspended: bool = False
+    deleting: bool = False
+    problem: Failure | None = None
+
+    @property
+    def jobs(self) -> tuple[Job, Job]:
+        """Both jobs."""
+        return self.router, self.worker
+
+
+# ---------------------------------------------------------------------------------------------------------- conditions
+
+
+def conditions(summary: Summary, before: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The conditions as they stand in ``status.conditions``.
+
+    Args:
+        summary: how things are.
+        before: the conditions so far. Those of other types are kept.
+    """
+    known = {records.text(each, "type"): each for each in before}
+    verdicts = (_ready(summary), _progressing(summary), _balance(summary), _degraded(summary))
+    ours = [_condition(name, each, summary, known.get(name, {})) for name, each in zip(TYPES, verdicts, strict=True)]
+    return ours + [dict(each) for name, each in known.items() if name not in TYPES]
+
+
+def _condition(name: str, found: Verdict, summary: Summary, before: Mapping[str, Any]) -> dict[str, Any]:
+    since = before.get("lastTransitionTime") if before.get("status") == found.status else None
+    return {
+        "type": name,
+        "status": found.status,
+        "reason": found.reason,
+        "message": found.message,
+        "lastTransitionTime": since or records.moment_text(summary.now // 1000 * 1000),
+        "observedGeneration": summary.generation,
+    }
+
+
+def _ready(summary: Summary) -> Verdict:
+    if summary.deleting:
+        return Verdict("False", "Deleting", "The stream is being deleted.")
+    if summary.suspended:
+        return Verdict("False", "Suspended", "The stream is suspended.")
+    for job in summary.jobs:
+        if not job.is_ready:
+            reason = f"{job.name.capitalize()}NotReady"
+            return Verdict("False", reason, f"The {job.name} is not ready: {_state(job)}")
+    if summary.registered == 0:
+        return Verdict("False", "NoExecutors", "The worker has no executor.")
+    return Verdict("True", "Running", "The stream answers queries.")
+
+
+def _state(job: Job) -> str:
+    if job.failure is not None and job.state in ("stuck", "backoff"):
+        return f"{job.failure.reason}: {job.failure.message}"
+    return _STATES[job.state]
+
+
+_STATES: Mapping[JobState, str] = {
+    "absent": "it has no pod yet.",
+    "pending": "its pod is being started.",
+    "stuck": "its pod cannot start.",
+    "starting": "its driver is starting.",
+    "running": "it runs.",
+    "backoff": "it has failed, and is started again soon.",
+    "terminating": "its pod is ending.",
+}
+
+
+def _progressing(summary: Summary) -> Verdict:
+    if summary.deleting:
+        return Verdict("True", "Deleting", "The stream is being deleted.")
+    if summary.problem is not None:
+        return Verdict("False", summary.problem.reason, summary.problem.message)
+    if summary.suspended:
+        leaving = [job.name for job in summary.jobs if job.state != "absent"]
+        text = f"The {' and the '.join(leaving)} {'is' if len(leaving) == 1 else 'are'} ending."
+        return Verdict("True", "Suspending", text) if leaving else Verdict("False", "Suspended", "Nothing runs.")
+    for job in summary.jobs:
+        if job.state in _COMING:
+            return Verdict("True", "Starting", f"The {job.name}: {_state(job)}")
+        if not job.is_ready:
+            return Verdict("False", "Waiting", f"The {job.name}: {_state(job)}")
+    if summary.registered is not None and summary.registered != summary.desired:
+        text = f"{summary.registered} executors are registered, and {summary.desired} are to be."
+        return Verdict("True", "Scaling", text)
+    if summary.rebalance in _REBALANCING:
+        return Verdict("True", "Rebalancing", "A routing version is being put into force.")
+    return Verdict("False", "AsWanted", "Everything is as the spec says.")
+
+
+def _balance(summary: Summary) -> Verdict:
+    if summary.deleting or summary.suspended:
+        word = "deleted" if summary.deleting else "suspended"
+        return Verdict("Unknown", "NotRunning", f"The stream is {word}, and has no load.")
+    return summary.balance
+
+
+def _degraded(summary: Summary) -> Verdict:
+    if summary.problem is not None and summary.problem.retry == "slow":
+        return Verdict("True", summary.problem.reason, summary.problem.message)
+    for job in () if summary.deleting else summary.jobs:
+        name = job.name.capitalize()
+        if job.degraded:
+            why = "" if job.failure is None else f" The last: {job.failure.reason}: {job.failure.message}"
+            return Verdict("True", f"{name}Failing", f"The {job.name} has failed {job.failures} times in a row.{why}")
+        if job.failure is not None and (
+            job.state == "stuck" or (job.state == "backoff" and job.failure.retry == "slow")
+        ):
+            return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job)}")
+    return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")
+
+
+# --------------------------------------------------------------------------------------------------------------- phase
+
+
+def phase(summary: Summary) -> StreamPhase:
+    """The stream in one word."""
+    if summary.deleting:
+        return "Deleting"
+    if _degraded(summary).status == "True":
+        return "Degraded"
+    if summary.suspended:
+        return "Suspended"
+    if _ready(summary).status == "True":
+        return "Rebalancing" if summary.rebalance in _REBALANCING else "Running"
+    return "Pending" if all(job.state == "absent" for job in summary.jobs) else "Starting"
+
+
+# -------------------------------------------------------------------------------------------------------------- events
+
+
+def transitions(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[Note]:
+    """The events that a change of the conditions is worth: one for each condition whose status has changed.
+
+    The first status of a condition is worth one only if something is wrong already. Progress comes and goes with what
+    else is told. Unknown is not news, nor is what follows it.
+    """
+    known = {records.text(each, "type"): each for each in before}
+    notes = []
+    for condition in after:
+        name, status = records.text(condition, "type"), records.text(condition, "status")
+        last = records.text(known.get(name, {}), "status")
+        if name in _NEWS and status != last and status in _NEWS[name]:
+            event, warning = _NEWS[name][status]
+            if last in ("True", "False") or (warning and name == "Degraded"):
+                notes.append(Note(event, f"{condition['reason']}: {condition['message']}", warning))
+    return notes
+
+
+_NEWS: Mapping[str, Mapping[str, tuple[str, bool]]] = {
+    "Ready": {"True": ("Ready", False), "False": ("NotReady", True)},
+    "Balanced": {"True": ("Balanced", False), "False": ("Imbalanced", True)},
+    "Degraded": {"True": ("Degraded", True), "False": ("Recovered", False)},
+}

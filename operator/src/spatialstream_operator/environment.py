@@ -1,0 +1,44 @@
+"""What the operator works with: the cluster, the routing stores, its settings, its metrics, the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spatialstream_operator.cluster import Cluster
+from spatialstream_operator.config import OperatorConfig
+from spatialstream_operator.metrics import OperatorMetrics
+from spatialstream_operator.spec import OperatorDefaults
+from spatialstream_operator.stores import Stores
+
+__all__ = ["Environment", "wall_clock"]
+
+
+def wall_clock() -> int:
+    """The time, in ms since 1970-01-01 UTC."""
+    return int(time.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What all streams share.
+
+    Attributes:
+        cluster: the Kubernetes API.
+        stores: connections to ZooKeeper.
+        config: settings of this installation.
+        metrics: what Prometheus is told.
+        now: the time, in ms since 1970-01-01 UTC.
+    """
+
+    cluster: Cluster
+    stores: Stores
+    config: OperatorConfig
+    metrics: OperatorMetrics
+    now: Callable[[], int] = wall_clock
+
+    @property
+    def defaults(self) -> OperatorDefaults:
+        """What holds for streams that do not say otherwise."""
+        return OperatorDefaults(self.config.image, self.config.image_pull_policy, self.config.prometheus_url)

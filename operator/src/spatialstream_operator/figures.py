@@ -1,0 +1,95 @@
+"""What Prometheus says about a stream: how load is spread over the slots, and how much of the workers is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spatialstream.model.errors import Unavailable
+from spatialstream_operator.decisions.autoscaling import Use
+from spatialstream_operator.decisions.rebalancing_inputs import Load
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.prometheus import Prometheus, Sample
+
+__all__ = ["Figures", "read_figures"]
+
+_NEWEST = "__name__"
+_SERIES = (
+    "spatialstream_imbalance_ratio",
+    "spatialstream_slot_load",
+    "spatialstream_worker_active_version",
+    "spatialstream_worker_last_round_timestamp_seconds",
+    "spatialstream_worker_cores",
+)
+_WINDOW = "2m"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was read.
+
+    Attributes:
+        at: when it was asked for, in ms since 1970-01-01 UTC; 0 before the first time.
+        load: how load is spread; None if that is not known.
+        use: how much of the workers is used; None likewise.
+        delay: 95th percentile, in ms, of the time from the decision about an epoch to its results; None likewise.
+        leaves: of the active version; None likewise.
+        lag: messages that no epoch has read; None likewise.
+        problem: why nothing could be read; "" if it could.
+    """
+
+    at: int = 0
+    load: Load | None = None
+    use: Use | None = None
+    delay: int | None = None
+    leaves: int | None = None
+    lag: int | None = None
+    problem: str = ""
+
+
+async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> Figures:
+    """Ask Prometheus about a stream; what it cannot answer is missing from the figures."""
+    worker = f'namespace="{names.namespace}",pod="{names.worker}"'
+    router = f'namespace="{names.namespace}",pod="{names.router}"'
+    try:
+        known = await prometheus.query(f'{{__name__=~"{"|".join(_SERIES)}",{worker}}}')
+        at = await prometheus.value(f"timestamp(spatialstream_imbalance_ratio{{{worker}}})")
+        arrivals = await prometheus.value(f"sum(rate(spatialstream_slot_objects_total{{{worker}}}[{_WINDOW}]))")
+        busy = await prometheus.value(f"sum(rate(spatialstream_slot_busy_seconds_total{{{worker}}}[{_WINDOW}]))")
+        delay = await prometheus.value(
+            "histogram_quantile(0.95, sum by (le) "
+            f"(rate(spatialstream_worker_epoch_delay_seconds_bucket{{{worker}}}[{_WINDOW}])))"
+        )
+        leaves = await prometheus.value(f"count(spatialstream_leaf_objects{{{worker}}})")
+        lag = await prometheus.value(f"sum(spatialstream_router_lag_messages{{{router}}})")
+    except Unavailable as error:
+        return Figures(now, problem=str(error))
+    single = {each.labels[_NEWEST]: each.value for each in known if "slot" not in each.labels}
+    late = None if delay is None or math.isinf(delay) else round(delay * 1000)
+    scraped = None if at is None else round(at * 1000)
+    return Figures(
+        now,
+        _load(single, known, scraped, arrivals),
+        _use(single, scraped, busy, late),
+        late,
+        None if leaves is None else int(leaves),
+        None if lag is None else round(lag),
+    )
+
+
+def _load(single: Mapping[str, float], known: list[Sample], scraped: int | None, arrivals: float | None) -> Load | None:
+    ratio, version = single.get("spatialstream_imbalance_ratio"), single.get("spatialstream_worker_active_version")
+    worked = single.get("spatialstream_worker_last_round_timestamp_seconds")
+    if scraped is None or ratio is None or version is None or worked is None or arrivals is None:
+        return None
+    slots = {int(each.labels["slot"]): each.value for each in known if "slot" in each.labels}
+    loads = tuple(slots[slot] for slot in sorted(slots))
+    return Load(scraped, round(worked * 1000), int(version), ratio, arrivals, loads)
+
+
+def _use(single: Mapping[str, float], scraped: int | None, busy: float | None, delay: int | None) -> Use | None:
+    cores = single.get("spatialstream_worker_cores")
+    if scraped is None or busy is None or not cores:
+        return None
+    return Use(scraped, busy / cores, delay)

@@ -1,0 +1,111 @@
+"""What Kopf is told: which resources to watch, and what to do with what it brings.
+
+Kopf watches, keeps the finalizer, and runs one daemon for each stream: its :class:`Controller`. Nothing is decided
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+
+from spatialstream_operator.cluster import Object
+from spatialstream_operator.controller import Controller
+from spatialstream_operator.environment import Environment
+from spatialstream_operator.names import GROUP, PLURAL, VERSION
+from spatialstream_operator.steps.removing import remove
+from spatialstream_operator.watch import Watch
+
+__all__ = ["FINALIZER", "Handlers"]
+
+FINALIZER = f"{GROUP}/cleanup"
+
+_RESOURCE = (GROUP, VERSION, PLURAL)
+_REMOVE_EVERY = 2.0
+
+
+@dataclass(slots=True)
+class Handlers:
+    """Connects Kopf with the controllers.
+
+    Attributes:
+        environment: what the operator works with.
+        watch: is told what the watch brings.
+    """
+
+    environment: Environment
+    watch: Watch
+    _controllers: dict[str, Controller] = field(default_factory=dict)
+    _wishes: dict[str, Any] = field(default_factory=dict)
+
+    def registry(self) -> kopf.OperatorRegistry:
+        """The handlers, as Kopf takes them."""
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(_log_in)
+        kopf.on.startup(registry=registry)(self.configure)
+        kopf.on.event(*_RESOURCE, registry=registry)(self.seen)
+        daemon: Any = self.look_after
+        kopf.daemon(*_RESOURCE, registry=registry, cancellation_timeout=10.0)(daemon)
+        kopf.on.delete(*_RESOURCE, registry=registry)(self.remove)
+        return registry
+
+    async def configure(self, settings: kopf.OperatorSettings, **_: Any) -> None:
+        """Before anything else."""
+        _configure(settings, bool(self.environment.config.namespaces))
+
+    async def seen(self, type: str | None, body: kopf.Body, uid: str, **_: Any) -> None:
+        """The watch has brought something; a controller is woken if it is about what people wish."""
+        record: Object = dict(body)
+        self.watch.show(record, deleted=type == "DELETED")
+        metadata = record["metadata"]
+        wishes = metadata.get("generation"), metadata.get("annotations"), metadata.get("deletionTimestamp")
+        if type == "DELETED":
+            self._wishes.pop(uid, None)
+        elif self._wishes.get(uid) != wishes:
+            self._wishes[uid] = wishes
+            if uid in self._controllers:
+                self._controllers[uid].wake()
+
+    async def look_after(self, stopped: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
+        """Run the controller of a stream until it is stopped."""
+        controller = Controller(self.environment, namespace, name)
+        self._controllers[uid] = controller
+        running = asyncio.create_task(controller.run())
+        stopping = asyncio.ensure_future(stopped.wait())
+        try:
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._controllers.pop(uid, None)
+            stopping.cancel()
+            running.cancel()
+            await asyncio.wait({running})
+        if running.done() and not running.cancelled() and (error := running.exception()):
+            raise error
+
+    async def remove(self, body: kopf.Body, **_: Any) -> None:
+        """Remove a stream; asked again until that is done."""
+        metadata = body["metadata"]
+        record = await self.environment.cluster.get("SpatialStream", metadata["name"], metadata["namespace"])
+        if record is not None and not await remove(self.environment, record):
+            raise kopf.TemporaryError("what the stream has left behind is being removed", delay=_REMOVE_EVERY)
+
+
+def _log_in(**given: Any) -> Any:
+    """With the pod's service account, else with the user's kubeconfig."""
+    return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
+
+def _configure(settings: kopf.OperatorSettings, namespaced: bool) -> None:
+    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation."""
+    settings.scanning.disabled = namespaced  # the resource is known, and there is no right to look for others
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="seen")
+    settings.posting.enabled = False
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 30
+    settings.networking.request_timeout = 60

@@ -1,0 +1,60 @@
+"""``/healthz``: whether the operator should live on; ``/readyz``: whether it looks after streams."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from spatialstream_operator.watch import Watch
+
+__all__ = ["Health"]
+
+_DEAD = 120.0
+_STALLED = 180.0
+
+
+class Health:
+    """What the probes are told.
+
+    Args:
+        watch: the watch that has to be alive.
+        clock: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
+        self._watch, self._clock = watch, clock
+        self._checked: float | None = None
+        self.ready = False
+
+    def checked(self) -> None:
+        """Streams have been listed just now, and compared with what the watch has shown."""
+        self._checked = self._clock()
+
+    def problem(self) -> str:
+        """Why the operator had better be started again; "" if there is no reason."""
+        lag = self._watch.lag(self._clock())
+        if lag > _DEAD:
+            return f"the watch has not shown for {lag:.0f} s what a list shows"
+        if self._checked is not None and self._clock() - self._checked > _STALLED:
+            return f"streams have not been listed for {self._clock() - self._checked:.0f} s"
+        return ""
+
+    async def serve(self, port: int) -> web.AppRunner:
+        """Serve both paths until the runner is cleaned up."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, None, port).start()
+        return runner
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        problem = self.problem()
+        return web.Response(status=503 if problem else 200, text=f"{problem or 'ok'}\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        problem = self.problem() or ("" if self.ready else "waiting for the lease")
+        return web.Response(status=503 if problem else 200, text=f"{problem or 'ok'}\n")

@@ -1,0 +1,127 @@
+"""The lease that lets one operator of an installation act at a time.
+
+Whoever holds the Lease renews it every few seconds. Another operator waits until it is released, or has not been
+renewed for its duration. The holder that could not renew for that long ends at once: it can not know that it is still
+alone. Nothing is lost if two should ever overlap, for every change that the operator makes is checked where it is made:
+pods have fixed names, routing versions are published by compare-and-set. The lease saves them from working against each
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from spatialstream_operator.cluster import ApiError, Cluster, Object
+
+__all__ = ["Lease"]
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """A claim on the right to act.
+
+    Args:
+        cluster: the cluster.
+        name: of the Lease object.
+        namespace: of the Lease object.
+        holder: who claims it: the pod's name.
+        duration: seconds after which a lease that is not renewed is free.
+        clock: seconds of this machine's clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        namespace: str,
+        holder: str,
+        duration: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster, self._name, self._namespace, self._holder = cluster, name, namespace, holder
+        self._duration, self._clock = duration, clock
+        self._seen: tuple[str, float] | None = None
+        self._renewed = 0.0
+
+    async def acquire(self) -> None:
+        """Wait until the lease is ours."""
+        said = ""
+        while True:
+            holder = await self._attempt()
+            if holder == self._holder:
+                _log.info("holding the lease %s/%s", self._namespace, self._name)
+                return
+            if holder != said:
+                said = holder
+                _log.info(
+                    "waiting for the lease %s/%s, which %s holds", self._namespace, self._name, holder or "nobody"
+                )
+            await asyncio.sleep(self._duration / 10)
+
+    async def keep(self) -> None:
+        """Renew the lease for as long as that succeeds; returns when it is lost."""
+        while self._clock() - self._renewed < self._duration * 2 / 3:
+            await asyncio.sleep(self._duration / 6)
+            holder = await self._attempt()
+            if holder not in (self._holder, ""):
+                _log.error("the lease has been taken by %s", holder)
+                return
+        _log.error("the lease could not be renewed for %.0f s", self._clock() - self._renewed)
+
+    async def release(self) -> None:
+        """Let another one have it at once."""
+        try:
+            lease = await self._cluster.get("Lease", self._name, self._namespace)
+            if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
+                lease["spec"]["holderIdentity"] = ""
+                await self._cluster.replace(lease)
+        except (ApiError, OSError) as error:
+            _log.warning("the lease could not be released: %s", error)
+
+    async def _attempt(self) -> str:
+        """Take or renew the lease if it may be; who holds it then, "" if that is unknown."""
+        began = self._clock()
+        try:
+            lease = await self._cluster.get("Lease", self._name, self._namespace)
+            if lease is None:
+                taken = await self._cluster.create(self._record(None)) is not None
+            elif not self._is_free(lease):
+                return str(lease["spec"]["holderIdentity"])
+            else:
+                taken = await self._cluster.replace(self._record(lease))
+        except Exception as error:  # noqa: BLE001 (an API that fails in any way is one more attempt that failed)
+            _log.warning("the lease cannot be looked at: %s", error)
+            return ""
+        if not taken:
+            return ""
+        self._renewed = began
+        return self._holder
+
+    def _is_free(self, lease: Object) -> bool:
+        """Whether it is ours, nobody's, or has not been renewed for its duration as seen by our own clock."""
+        spec = lease["spec"]
+        if spec.get("holderIdentity") in (self._holder, "", None):
+            return True
+        version = lease["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, self._clock()
+        return self._clock() - self._seen[1] > self._duration
+
+    def _record(self, lease: Object | None) -> Object:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = {} if lease is None else lease["spec"]
+        ours = before.get("holderIdentity") == self._holder
+        spec = {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": int(self._duration),
+            "renewTime": now,
+            "acquireTime": before["acquireTime"] if ours else now,
+            "leaseTransitions": before.get("leaseTransitions", 0) + (0 if ours else 1),
+        }
+        metadata = {"name": self._name, "namespace": self._namespace} if lease is None else lease["metadata"]
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -1,0 +1,136 @@
+"""One look at a stream: the resource as it is, what is learned on the way, and what the status says in the end.
+
+A look goes through the steps of :mod:`spatialstream_operator.steps` in their order. Each step finds here what those
+before it have learned. What has to be remembered is written to the status at once, before it is acted on; so an
+operator that dies at any moment goes on from what it had decided.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from spatialstream.store.base import RoutingState, RoutingStore
+from spatialstream_operator.cluster import MANAGER, ApiError, Object
+from spatialstream_operator.decisions.conditions import Job
+from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.restarts import Failure
+from spatialstream_operator.environment import Environment
+from spatialstream_operator.figures import Figures
+from spatialstream_operator.memory import Memory
+from spatialstream_operator.names import GROUP, KIND, VERSION, StreamNames
+from spatialstream_operator.spec import StreamSpec
+
+__all__ = ["Look", "emit"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_NOTE = 1000
+
+
+@dataclass(slots=True)
+class Look:
+    """A look that is under way.
+
+    Attributes:
+        environment: what the operator works with.
+        names: of the stream.
+        body: the resource.
+        spec: its spec.
+        status: its status, with what has been remembered so far.
+        memory: what this operator knows of the stream from earlier looks, without which it could go on.
+        now: when the look began, in ms since 1970-01-01 UTC.
+        jobs: router and worker, once they have been looked at.
+        registered: executors that are ready; None if that is not known.
+        desired: executors that there should be.
+        store: the routing store; None if it cannot be used.
+        routing: its state; None if it cannot be read.
+        figures: what Prometheus says.
+        problem: what keeps the stream from being as it is wanted; None if nothing.
+    """
+
+    environment: Environment
+    names: StreamNames
+    body: Object
+    spec: StreamSpec
+    status: Object
+    memory: Memory
+    now: int
+    jobs: dict[str, Job] = field(default_factory=dict)
+    registered: int | None = None
+    desired: int = 0
+    store: RoutingStore | None = None
+    routing: RoutingState | None = None
+    figures: Figures = field(default_factory=Figures)
+    problem: Failure | None = None
+
+    @property
+    def generation(self) -> int:
+        """Of the spec."""
+        return int(self.body["metadata"].get("generation", 0))
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of the resource."""
+        return self.body["metadata"].get("annotations") or {}
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """A part of the status; an empty one if it is not there."""
+        found = self.status.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    async def remember(self, **parts: Any) -> None:
+        """Write parts of the status, if they say anything new. Mappings are merged, everything else is replaced."""
+        change: Object = {}
+        for name, value in parts.items():
+            before = self.status.get(name)
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                news = {key: each for key, each in value.items() if before.get(key) != each}
+                if news:
+                    change[name] = news
+                    self.status[name] = {**before, **copy.deepcopy(news)}
+            elif before != value:
+                change[name] = value
+                self.status[name] = copy.deepcopy(value)
+        if change:
+            names = self.names
+            await self.environment.cluster.patch(KIND, names.name, names.namespace, {"status": change}, "status")
+
+    async def tell(self, note: Note) -> None:
+        """Say something as an event of the stream."""
+        await emit(self.environment, self.body, note)
+
+
+async def emit(environment: Environment, body: Object, note: Note) -> None:
+    """Make an event about a SpatialStream. That it cannot be made is logged, and no reason to stop."""
+    metadata = body["metadata"]
+    level = logging.WARNING if note.warning else logging.INFO
+    _log.log(level, "%s/%s: %s: %s", metadata["namespace"], metadata["name"], note.reason, note.message)
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": MANAGER,
+        "reportingInstance": environment.config.pod[:128],
+        "action": "Reconcile",
+        "reason": note.reason,
+        "note": note.message[:_LONGEST_NOTE],
+        "type": "Warning" if note.warning else "Normal",
+        "regarding": {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+    }
+    try:
+        await environment.cluster.create(event)
+    except (ApiError, OSError) as error:
+        _log.warning("%s/%s: the event cannot be made: %s", metadata["namespace"], metadata["name"], error)

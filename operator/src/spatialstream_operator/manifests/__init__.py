@@ -1,0 +1,25 @@
+"""What a stream is in Kubernetes: its objects as plain dictionaries, made from names and spec alone.
+
+Nothing here talks to a cluster. The same spec gives the same objects, so whoever applies them can compare.
+"""
+
+from spatialstream_operator.manifests.access import role, role_binding, service_account
+from spatialstream_operator.manifests.config import config_map
+from spatialstream_operator.manifests.metadata import Manifest, owner_reference
+from spatialstream_operator.manifests.network import pod_monitor, service
+from spatialstream_operator.manifests.pods import executor_template, router_pod, template_hash, worker_pod
+
+__all__ = [
+    "Manifest",
+    "config_map",
+    "executor_template",
+    "owner_reference",
+    "pod_monitor",
+    "role",
+    "role_binding",
+    "router_pod",
+    "service",
+    "service_account",
+    "template_hash",
+    "worker_pod",
+]

@@ -1,0 +1,27 @@
+"""The ConfigMap: files that the drivers read."""
+
+from __future__ import annotations
+
+import yaml
+
+from spatialstream_operator.commands import EXECUTOR_TEMPLATE, STOP_WORDS
+from spatialstream_operator.manifests.metadata import Manifest, metadata
+from spatialstream_operator.manifests.pods import executor_template
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import StreamSpec
+
+__all__ = ["config_map"]
+
+
+def config_map(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
+    """The pod template of the executors, and the stop words."""
+    template = executor_template(spec, names)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(names, names.config, uid),
+        "data": {
+            EXECUTOR_TEMPLATE: yaml.safe_dump(template, sort_keys=True),
+            STOP_WORDS: "".join(f"{word}\n" for word in spec.terms.stop_words),
+        },
+    }

@@ -1,0 +1,244 @@
+"""The pods of a stream: the two drivers, and the template of the executors.
+
+A driver's pod is never changed: when the spec asks for another one, it is made anew. The annotation with the template's
+hash tells when. It covers everything that the pod is made of, but for what matters only when the stream begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from spatialstream_operator.commands import (
+    BLOCK_MANAGER_PORT,
+    DRIVER_PORT,
+    EXECUTOR_CONTAINER,
+    KAFKA_SECRETS,
+    METRICS_PORT,
+    WORK,
+    ZOOKEEPER_SECRETS,
+    router_command,
+    worker_command,
+)
+from spatialstream_operator.manifests import volumes
+from spatialstream_operator.manifests.merge import add_template
+from spatialstream_operator.manifests.metadata import Manifest, metadata
+from spatialstream_operator.manifests.network import METRICS_PATH, METRICS_PORT_NAME
+from spatialstream_operator.manifests.restricted import restrict
+from spatialstream_operator.names import HASH_ANNOTATION, TOPIC_KINDS, StreamNames
+from spatialstream_operator.spec import Container, StreamSpec
+
+__all__ = ["DRIVER_CONTAINER", "executor_template", "router_pod", "template_hash", "worker_pod"]
+
+DRIVER_CONTAINER = "driver"
+
+READY_PATH = "/ready"
+"""Answers with 200 while the job's streaming query runs."""
+
+_GRACE = 60
+"""Seconds that a driver has to finish its micro-batch."""
+
+
+def router_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
+    """The router's pod.
+
+    Args:
+        spec: of the stream.
+        names: of the stream.
+        uid: of the SpatialStream, which owns the pod.
+    """
+    return _hashed(_router(spec, names, uid), template_hash("router", spec, names))
+
+
+def worker_pod(spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
+    """The pod of the worker's driver.
+
+    Args:
+        spec: of the stream.
+        names: of the stream.
+        uid: of the SpatialStream, which owns the pod.
+        executors: how many the driver begins with; later it follows the routing store, so it is not in the hash.
+    """
+    return _hashed(_worker(spec, names, uid, executors), template_hash("worker", spec, names))
+
+
+def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
+    """A hash of what a driver is made of: while it stays the same, its pod need not be made anew.
+
+    Args:
+        component: ``router`` or ``worker``.
+        spec: of the stream.
+        names: of the stream.
+    """
+    spec = _lasting(spec)
+    parts: list[Any] = [spec.restart_nonce, list(spec.terms.stop_words)]
+    if component == "router":
+        parts += [_router(spec, names, "")]
+    else:
+        parts += [_worker(spec, names, "", 1), executor_template(spec, names)]
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def executor_template(spec: StreamSpec, names: StreamNames) -> Manifest:
+    """The template from which Spark makes executors; it adds name, owner, image, processor time and memory."""
+    storage = (
+        volumes.local(volumes.EXECUTOR_WORK)
+        + volumes.checkpoint(spec, names)
+        + volumes.archive(spec, names)
+        + volumes.secrets(spec, zookeeper=False)
+    )
+    given = spec.workers.executor
+    disk = {"requests": _disk(given.requests), "limits": _disk(given.limits)}
+    container = {
+        "name": EXECUTOR_CONTAINER,
+        "workingDir": WORK,
+        "env": [_variable("SPATIALSTREAM_CACHE", f"{WORK}/cache"), _variable("HOME", WORK)],
+        "resources": {kind: amounts for kind, amounts in disk.items() if amounts},
+        "volumeMounts": list(storage.mounts),
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": names.labels("executor"), "annotations": {}},
+        "spec": {**_common(spec), "containers": [container], "volumes": list(storage.volumes)},
+    }
+    return restrict(add_template(pod, given.template, volumes.REPLACEABLE))
+
+
+def _lasting(spec: StreamSpec) -> StreamSpec:
+    """The spec without what matters only when the stream begins: the first tree, and topics that are created."""
+    return replace(
+        spec, index=replace(spec.index, leaves=1), kafka=replace(spec.kafka, object_partitions=1, replication=1)
+    )
+
+
+def _hashed(pod: Manifest, value: str) -> Manifest:
+    annotations = {**pod["metadata"]["annotations"], HASH_ANNOTATION: value}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def _router(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
+    storage = _driver_storage(spec, names)
+    container = _driver(spec, names, spec.router.container, router_command(spec, names), storage)
+    container["ports"] = [_port(METRICS_PORT_NAME, METRICS_PORT)]
+    base = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(names, names.router, uid, "router"),
+        "spec": {**_driver_spec(spec, names), "containers": [container], "volumes": list(storage.volumes)},
+    }
+    return restrict(add_template(base, spec.router.container.template, volumes.REPLACEABLE))
+
+
+def _worker(spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
+    storage = _driver_storage(spec, names) + volumes.archive(spec, names)
+    container = _driver(spec, names, spec.workers.driver, worker_command(spec, names, executors), storage)
+    ports = {METRICS_PORT_NAME: METRICS_PORT, "driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT}
+    container["ports"] = [_port(name, number) for name, number in ports.items()]
+    base = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(names, names.worker, uid, "worker"),
+        # the one pod that talks to the API server: it makes the executors
+        "spec": {
+            **_driver_spec(spec, names),
+            "automountServiceAccountToken": True,
+            "containers": [container],
+            "volumes": list(storage.volumes),
+        },
+    }
+    return restrict(add_template(base, spec.workers.driver.template, volumes.REPLACEABLE))
+
+
+def _metadata(names: StreamNames, name: str, uid: str, component: str) -> Manifest:
+    scrape = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(METRICS_PORT),
+        "prometheus.io/path": METRICS_PATH,
+    }
+    return {**metadata(names, name, uid, component), "annotations": scrape}
+
+
+def _common(spec: StreamSpec) -> Manifest:
+    secrets = [{"name": name} for name in spec.image_pull_secrets]
+    common = {"automountServiceAccountToken": False, "enableServiceLinks": False, "restartPolicy": "Never"}
+    return {**common, **({"imagePullSecrets": secrets} if secrets else {})}
+
+
+def _driver_spec(spec: StreamSpec, names: StreamNames) -> Manifest:
+    return {**_common(spec), "serviceAccountName": names.account, "terminationGracePeriodSeconds": _GRACE}
+
+
+def _driver_storage(spec: StreamSpec, names: StreamNames) -> volumes.Storage:
+    return (
+        volumes.local(volumes.DRIVER_WORK)
+        + volumes.config(names)
+        + volumes.checkpoint(spec, names)
+        + volumes.secrets(spec, zookeeper=True)
+    )
+
+
+def _driver(
+    spec: StreamSpec, names: StreamNames, container: Container, command: list[str], storage: volumes.Storage
+) -> Manifest:
+    return {
+        "name": DRIVER_CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": command,
+        "workingDir": WORK,
+        "env": _environment(spec, names),
+        "resources": {"requests": dict(container.requests), "limits": dict(container.limits)},
+        "volumeMounts": list(storage.mounts),
+        # compiled kernels and the topics come first, on a machine that may be busy
+        "startupProbe": _probe(METRICS_PATH, period=2, failures=300),
+        "readinessProbe": _probe(READY_PATH, period=5, failures=3),
+        # a driver that cannot answer for five minutes will not recover
+        "livenessProbe": _probe(METRICS_PATH, period=30, failures=10),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _environment(spec: StreamSpec, names: StreamNames) -> list[Manifest]:
+    """Where the stream is, so that ``spatialstream`` needs no arguments in the pod; POD_IP before what refers to it."""
+    topics = names.topics(spec.kafka.topics)
+    variables = {
+        "SPATIALSTREAM_STREAM": names.stream,
+        "SPATIALSTREAM_BOOTSTRAP": spec.kafka.bootstrap,
+        "SPATIALSTREAM_TOPICS": ",".join(f"{kind}={topics[kind]}" for kind in TOPIC_KINDS),
+        "SPATIALSTREAM_ZOOKEEPER": spec.zookeeper.servers,
+        "SPATIALSTREAM_CACHE": f"{WORK}/cache",
+        "HOME": WORK,
+    }
+    if spec.kafka.security is not None:
+        variables["SPATIALSTREAM_KAFKA_SECURITY"] = f"{KAFKA_SECRETS}/{spec.kafka.security.key}"
+    if spec.zookeeper.credentials is not None:
+        variables["SPATIALSTREAM_ZOOKEEPER_CREDENTIALS"] = f"{ZOOKEEPER_SECRETS}/{spec.zookeeper.credentials.key}"
+    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
+    return [address, *(_variable(name, value) for name, value in variables.items())]
+
+
+def _disk(amounts: Mapping[str, str]) -> dict[str, str]:
+    """Of an executor's resources those that Spark leaves to the template."""
+    return {name: value for name, value in amounts.items() if name not in ("cpu", "memory")}
+
+
+def _variable(name: str, value: str) -> Manifest:
+    return {"name": name, "value": value}
+
+
+def _port(name: str, number: int) -> Manifest:
+    return {"name": name, "containerPort": number}
+
+
+def _probe(path: str, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": METRICS_PORT_NAME},
+        "periodSeconds": period,
+        "timeoutSeconds": 10,
+        "failureThreshold": failures,
+    }

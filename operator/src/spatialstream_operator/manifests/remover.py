@@ -1,0 +1,33 @@
+"""The pod that removes what a stream has left behind: the router's, with another command."""
+
+from __future__ import annotations
+
+from spatialstream_operator.commands import CHECKPOINT
+from spatialstream_operator.manifests.metadata import Manifest
+from spatialstream_operator.manifests.pods import router_pod
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import StreamSpec
+
+__all__ = ["remover_pod"]
+
+_FOR_A_SERVICE = ("startupProbe", "readinessProbe", "livenessProbe", "ports")
+_COMPONENT = "app.kubernetes.io/component"
+
+
+def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
+    """The pod; where the stream is, it knows from the environment, as the router does.
+
+    Args:
+        spec: of the stream.
+        names: of the stream.
+        uid: of the SpatialStream, which owns the pod.
+    """
+    pod = router_pod(spec, names, uid)
+    container = pod["spec"]["containers"][0]
+    command = ["spatialstream", "remove", "--yes", "--checkpoint", CHECKPOINT]
+    command += ["--topics", "all" if spec.deletion.topics else "internal"]
+    changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}
+    labels = {**pod["metadata"]["labels"], _COMPONENT: "remover"}
+    metadata = {**pod["metadata"], "name": names.remover, "labels": labels, "annotations": {}}
+    containers = [changed, *pod["spec"]["containers"][1:]]
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "containers": containers}}

@@ -1,0 +1,90 @@
+"""Volumes of a stream's pods, and where they are mounted.
+
+The root file system is read-only. What is written goes to the stream's own volume claims, or to the node's disk (the
+work folder and ``/tmp``), which is lost with the pod: nothing there is needed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spatialstream_operator.commands import ARCHIVE, CHECKPOINT, CONFIG, KAFKA_SECRETS, WORK, ZOOKEEPER_SECRETS
+from spatialstream_operator.manifests.metadata import Manifest
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import Claim, SecretKey, StreamSpec
+
+__all__ = [
+    "DRIVER_WORK",
+    "EXECUTOR_WORK",
+    "REPLACEABLE",
+    "Storage",
+    "archive",
+    "checkpoint",
+    "config",
+    "local",
+    "secrets",
+]
+
+DRIVER_WORK = "scratch"
+EXECUTOR_WORK = "spark-local-dir-1"
+"""Name of the executors' work volume: by this name Spark knows it for its local folder, and adds none of its own."""
+REPLACEABLE = frozenset({DRIVER_WORK, EXECUTOR_WORK, "tmp"})
+"""Volumes that a pod template may replace by others of the same name."""
+
+_READABLE_BY_GROUP = 0o440
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Volumes, and their mounts in the pod's container."""
+
+    volumes: tuple[Manifest, ...]
+    mounts: tuple[Manifest, ...]
+
+    def __add__(self, other: Storage) -> Storage:
+        """Both."""
+        return Storage(self.volumes + other.volumes, self.mounts + other.mounts)
+
+
+def local(work: str) -> Storage:
+    """The node's disk: the work folder, in a volume of the name ``work``, and ``/tmp``."""
+    return _volume(work, {"emptyDir": {}}, WORK) + _volume("tmp", {"emptyDir": {}}, "/tmp")
+
+
+def config(names: StreamNames) -> Storage:
+    """The ConfigMap."""
+    return _volume("config", {"configMap": {"name": names.config}}, CONFIG, readOnly=True)
+
+
+def checkpoint(spec: StreamSpec, names: StreamNames) -> Storage:
+    """The stream's state."""
+    return _claim("checkpoint", spec.checkpoint, names.checkpoint_path, CHECKPOINT)
+
+
+def archive(spec: StreamSpec, names: StreamNames) -> Storage:
+    """Where dropped objects are written, if anywhere."""
+    if spec.archive is None:
+        return Storage((), ())
+    return _claim("archive", spec.archive, names.archive_path, ARCHIVE)
+
+
+def secrets(spec: StreamSpec, *, zookeeper: bool) -> Storage:
+    """What logs in to Kafka and, if asked for, to ZooKeeper."""
+    storage = _secret("kafka", spec.kafka.security, KAFKA_SECRETS)
+    return storage + _secret("zookeeper", spec.zookeeper.credentials, ZOOKEEPER_SECRETS) if zookeeper else storage
+
+
+def _secret(name: str, secret: SecretKey | None, path: str) -> Storage:
+    if secret is None:
+        return Storage((), ())
+    source = {"secret": {"secretName": secret.name, "defaultMode": _READABLE_BY_GROUP}}
+    return _volume(name, source, path, readOnly=True)
+
+
+def _claim(name: str, claim: Claim, default: str, path: str) -> Storage:
+    source = {"persistentVolumeClaim": {"claimName": claim.name}}
+    return _volume(name, source, path, subPath=claim.path or default)
+
+
+def _volume(name: str, source: Manifest, path: str, **mount: object) -> Storage:
+    return Storage(({"name": name, **source},), ({"name": name, "mountPath": path, **mount},))

@@ -1,0 +1,32 @@
+"""What the operator knows of a stream from one look to the next, and could do without: after a restart it is empty."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from spatialstream.balance.proposal import Proposal
+from spatialstream_operator.figures import Figures
+
+__all__ = ["Memory"]
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one stream.
+
+    Attributes:
+        wake: set when there is a reason to look at once.
+        applied: digest of the objects that were last applied.
+        applied_at: when that was, in ms.
+        figures: what Prometheus said last.
+        asked: executors that the routing store was last told of.
+        proposal: the proposal at hand, with its arrays.
+    """
+
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    applied: str = ""
+    applied_at: int = 0
+    figures: Figures = field(default_factory=Figures)
+    asked: int | None = None
+    proposal: Proposal | None = None

@@ -1,0 +1,114 @@
+"""What the operator tells Prometheus about itself and the streams that it looks after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+__all__ = ["CONDITIONS", "OUTCOMES", "OperatorMetrics"]
+
+CONDITIONS = ("Ready", "Progressing", "Balanced", "Degraded")
+OUTCOMES = ("done", "waiting", "failed")
+JOBS = ("router", "worker")
+
+_STREAM = ("namespace", "stream")
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"spatialstream_operator_{name}", text, labels, registry=None)
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(f"spatialstream_operator_{name}", text, labels, registry=None)
+
+
+@dataclass(slots=True)
+class OperatorMetrics:
+    """The operator's metrics; series of a stream are there while the stream is."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    reconciles: Counter = field(
+        default_factory=lambda: _counter("reconciles", "Looks at a stream, by how they ended.", *_STREAM, "outcome")
+    )
+    seconds: Histogram = field(
+        default_factory=lambda: Histogram(
+            "spatialstream_operator_reconcile_seconds",
+            "Time that a look at a stream takes.",
+            buckets=_SECONDS,
+            registry=None,
+        )
+    )
+    restarts: Counter = field(
+        default_factory=lambda: _counter("driver_restarts", "Drivers started again after a failure.", *_STREAM, "job")
+    )
+    failures: Gauge = field(
+        default_factory=lambda: _gauge("driver_consecutive_failures", "Failures in a row.", *_STREAM, "job")
+    )
+    condition: Gauge = field(
+        default_factory=lambda: _gauge(
+            "stream_condition", "Whether a condition of a stream is True.", *_STREAM, "condition"
+        )
+    )
+    rebalances: Counter = field(
+        default_factory=lambda: _counter(
+            "rebalances", "Rebalances, by how they ended.", *_STREAM, "strategy", "outcome"
+        )
+    )
+    phase: Gauge = field(
+        default_factory=lambda: _gauge("rebalance_phase", "1 for the phase of rebalancing.", *_STREAM, "phase")
+    )
+    phase_since: Gauge = field(
+        default_factory=lambda: _gauge(
+            "rebalance_phase_since_timestamp_seconds", "When the phase of rebalancing began.", *_STREAM
+        )
+    )
+    desired: Gauge = field(
+        default_factory=lambda: _gauge("desired_workers", "Executors that a stream is to have.", *_STREAM)
+    )
+    watch_lag: Gauge = field(
+        default_factory=lambda: _gauge(
+            "watch_lag_seconds", "For how long something that is listed has not been seen by the watch."
+        )
+    )
+
+    def __post_init__(self) -> None:
+        """Put all of them into the registry."""
+        for each in self._all():
+            self.registry.register(each)
+
+    def _all(self) -> list[Counter | Gauge | Histogram]:
+        return [
+            self.reconciles,
+            self.seconds,
+            self.restarts,
+            self.failures,
+            self.condition,
+            self.rebalances,
+            self.phase,
+            self.phase_since,
+            self.desired,
+            self.watch_lag,
+        ]
+
+    def begin(self, namespace: str, stream: str, phases: Iterable[str]) -> None:
+        """A stream is looked after from now on: its series are there from the first scrape."""
+        for outcome in OUTCOMES:
+            self.reconciles.labels(namespace, stream, outcome)
+        for job in JOBS:
+            self.restarts.labels(namespace, stream, job)
+            self.failures.labels(namespace, stream, job)
+        for condition in CONDITIONS:
+            self.condition.labels(namespace, stream, condition)
+        for phase in phases:
+            self.phase.labels(namespace, stream, phase)
+        self.phase_since.labels(namespace, stream)
+        self.desired.labels(namespace, stream)
+
+    def end(self, namespace: str, stream: str) -> None:
+        """A stream is gone, and its series go with it."""
+        for each in self._all():
+            if each is not self.seconds and each is not self.watch_lag:
+                each.remove_by_labels({"namespace": namespace, "stream": stream})

@@ -1,0 +1,150 @@
+"""What everything that belongs to a stream is called: pods, accounts, topics, labels.
+
+All names derive from the namespace and the name of the SpatialStream, so that whoever knows these two finds the rest,
+and two streams never meet. The length of a stream's name is bounded so that ``NAME-worker-exec-N`` is a host name (63
+characters at most) for every N that Spark counts to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from spatialstream.model.errors import SettingError
+
+__all__ = [
+    "APPROVE_ANNOTATION",
+    "COMPONENTS",
+    "GROUP",
+    "HASH_ANNOTATION",
+    "INTERNAL_KINDS",
+    "KIND",
+    "PLURAL",
+    "STREAM_LABEL",
+    "TOPIC_KINDS",
+    "VERSION",
+    "StreamNames",
+]
+
+GROUP = "spatialstream.dev"
+VERSION = "v1alpha1"
+KIND = "SpatialStream"
+PLURAL = "spatialstreams"
+
+STREAM_LABEL = f"{GROUP}/stream"
+"""Label with the stream's name, on all that belongs to it."""
+HASH_ANNOTATION = f"{GROUP}/template-hash"
+"""Annotation of a driver's pod: another value in what the spec asks for means that the pod has to be made anew."""
+APPROVE_ANNOTATION = f"{GROUP}/approve"
+"""Annotation of a SpatialStream in mode ``approve``: the id of the proposal that may be carried out."""
+
+COMPONENTS = ("router", "worker", "executor")
+TOPIC_KINDS = ("objects", "queries", "results", "rejected")
+"""Topics that producers and consumers see; the spec may name them."""
+INTERNAL_KINDS = ("blocks", "epochs", "control")
+"""Topics between router and worker."""
+
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNames:
+    """The names of one stream.
+
+    Attributes:
+        namespace: of the SpatialStream, and of all that is made for it.
+        name: of the SpatialStream; at most 40 characters.
+
+    Raises:
+        SettingError: the name is too long.
+    """
+
+    namespace: str
+    name: str
+
+    def __post_init__(self) -> None:
+        """Refuse a name from which no legal names can be made."""
+        if not 1 <= len(self.name) <= _LONGEST_NAME:
+            raise SettingError("metadata.name", f"{self.name!r} must have 1 to {_LONGEST_NAME} characters")
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream in ZooKeeper and Kafka. No namespace has a dot, so it stands for one stream alone."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def router(self) -> str:
+        """Name of the router's driver pod and of its service."""
+        return f"{self.name}-router"
+
+    @property
+    def worker(self) -> str:
+        """Name of the worker's driver pod and of its service; its executors are called ``WORKER-exec-N``."""
+        return f"{self.name}-worker"
+
+    @property
+    def remover(self) -> str:
+        """Name of the pod that removes what the stream has left behind."""
+        return f"{self.name}-remover"
+
+    @property
+    def account(self) -> str:
+        """Name of the drivers' service account, of its role, and of the binding of the two."""
+        return f"{self.name}-driver"
+
+    @property
+    def config(self) -> str:
+        """Name of the ConfigMap."""
+        return f"{self.name}-config"
+
+    @property
+    def monitor(self) -> str:
+        """Name of the PodMonitor."""
+        return self.name
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Folder of the stream in the volume of checkpoints, where the spec names none."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def archive_path(self) -> str:
+        """Folder in the volume of archives, where the spec names none. No name has a dot, so it is no checkpoint's."""
+        return f"{self.namespace}/{self.name}.archive"
+
+    def labels(self, component: str | None = None) -> dict[str, str]:
+        """Labels of what belongs to the stream, or to one of its :data:`COMPONENTS`."""
+        labels = {
+            "app.kubernetes.io/name": "spatialstream",
+            "app.kubernetes.io/managed-by": "spatialstream-operator",
+            "app.kubernetes.io/instance": self.name,
+            STREAM_LABEL: self.name,
+        }
+        return labels | ({} if component is None else {"app.kubernetes.io/component": component})
+
+    def selected(self, component: str) -> dict[str, str]:
+        """The labels that select the pods of a component of this stream."""
+        return {STREAM_LABEL: self.name, "app.kubernetes.io/component": component}
+
+    def selector(self, component: str) -> str:
+        """The same as text, as the API server takes it."""
+        return ",".join(f"{key}={value}" for key, value in self.selected(component).items())
+
+    def topics(self, given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """Names of all topics by kind: :data:`TOPIC_KINDS`, then :data:`INTERNAL_KINDS`.
+
+        Args:
+            given: names by kind that take the place of ``STREAM.KIND``.
+
+        Raises:
+            SettingError: two kinds would share a topic.
+        """
+        topics = {kind: given.get(kind) or f"{self.stream}.{kind}" for kind in TOPIC_KINDS}
+        topics |= {kind: f"{self.stream}.{kind}" for kind in INTERNAL_KINDS}
+        kinds: dict[str, str] = {}
+        for kind, topic in topics.items():
+            if topic in kinds:
+                raise SettingError(f"kafka.topics.{kind}", f"{topic} is the topic of {kinds[topic]}; name another one")
+            kinds[topic] = kind
+        return topics

@@ -1,0 +1,560 @@
+"""The spec of a SpatialStream in typed form.
+
+:meth:`StreamSpec.parse` reads what the API server hands out. The schema of the custom resource has checked it and
+filled in the defaults; the same defaults stand here, so that a spec which has not been through the API server (a test,
+a file) reads the same. Durations are milliseconds, memory is MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.model.errors import SettingError
+from spatialstream.model.space import Space
+from spatialstream_operator.fields import Fields
+from spatialstream_operator.names import TOPIC_KINDS
+from spatialstream_operator.quantity import MEBIBYTE, parse_heap, parse_quantity
+
+__all__ = [
+    "Autoscaling",
+    "Claim",
+    "Container",
+    "Deletion",
+    "Index",
+    "Kafka",
+    "OperatorDefaults",
+    "Rebalance",
+    "Restart",
+    "Router",
+    "SecretKey",
+    "StreamSpec",
+    "Terms",
+    "Time",
+    "Workers",
+    "ZooKeeper",
+]
+
+_MEMORY = "2Gi"
+_RESOURCES = {"requests": {"cpu": "500m", "memory": _MEMORY}, "limits": {"memory": _MEMORY}}
+_LEAST_HEAP, _LARGEST_HEAP = 512, 4096
+_LEAST_PYTHON = 256
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDefaults:
+    """What holds for streams that do not say otherwise.
+
+    Attributes:
+        image: of drivers and executors.
+        image_pull_policy: for it.
+        prometheus_url: the Prometheus with the load metrics; "": there is none.
+    """
+
+    image: str
+    image_pull_policy: str = "IfNotPresent"
+    prometheus_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """A key of a Secret in the stream's namespace."""
+
+    name: str
+    key: str
+
+    @classmethod
+    def parse(cls, fields: Fields, name: str, key: str) -> SecretKey | None:
+        """The field ``name``, with ``key`` as the default key; None if it is absent."""
+        if not fields.has(name):
+            return None
+        part = fields.part(name)
+        return cls(part.text("name"), part.text("key", key))
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """The broker and the stream's topics.
+
+    Attributes:
+        bootstrap: ``host:port,...``.
+        security: file of librdkafka's properties; None: no security.
+        topics: names by kind, of topics that are not called ``STREAM.KIND``.
+        object_partitions: partitions of the topic of objects, when it is created.
+        replication: copies of topics that are created.
+    """
+
+    bootstrap: str
+    security: SecretKey | None
+    topics: Mapping[str, str]
+    object_partitions: int
+    replication: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Kafka:
+        """``spec.kafka``."""
+        topics = fields.part("topics").texts_of(TOPIC_KINDS)
+        return cls(
+            bootstrap=fields.text("bootstrapServers"),
+            security=SecretKey.parse(fields, "securitySecret", "kafka.properties"),
+            topics=topics,
+            object_partitions=fields.whole("objectPartitions", 2, 1),
+            replication=fields.whole("replicationFactor", 1, 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeper:
+    """The routing store.
+
+    Attributes:
+        servers: ``host:port,...``, with a path at the end if everything is below one.
+        credentials: file with ``user:password``; None: open to everybody.
+    """
+
+    servers: str
+    credentials: SecretKey | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> ZooKeeper:
+        """``spec.zookeeper``."""
+        return cls(fields.text("servers"), SecretKey.parse(fields, "credentialsSecret", "credentials"))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How texts become terms.
+
+    Attributes:
+        stop_words: terms that are left out.
+        min_length: terms with fewer characters are left out.
+    """
+
+    stop_words: tuple[str, ...]
+    min_length: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Terms:
+        """``spec.terms``."""
+        words = fields.items("stopWords")
+        for number, word in enumerate(words):
+            if not isinstance(word, str):
+                raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a text")
+        return cls(tuple(words), fields.whole("minLength", 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The global index.
+
+    Attributes:
+        leaves: of the first tree.
+        balance: λ, ε and the most leaves.
+    """
+
+    leaves: int
+    balance: BalanceSettings
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Index:
+        """``spec.index``."""
+        try:
+            balance = BalanceSettings(
+                imbalance=fields.number("imbalance", 6.0),
+                similarity=fields.number("similarity", 0.5),
+                leaves=fields.whole("maxLeaves", 1024, 1),
+            )
+        except SettingError as error:
+            name = {"leaves": "maxLeaves"}.get(error.setting, error.setting)
+            path = name if name.startswith(fields.path) else fields.at(name)
+            raise SettingError(path, error.problem) from None
+        return cls(fields.whole("leaves", 64, 1), balance)
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """How the router follows the time of records; all in ms.
+
+    Attributes:
+        idle: when a silent partition does not hold the others back any more.
+        disorder: by how much records of a partition may be out of order.
+        ahead: by how much a record's time may be ahead of the router's clock.
+    """
+
+    idle: int
+    disorder: int
+    ahead: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Time:
+        """``spec.time``."""
+        return cls(fields.duration("idle", "500ms"), fields.duration("disorder", "0s"), fields.duration("ahead", "1h"))
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What the container of a driver or an executor gets.
+
+    Attributes:
+        requests: what is reserved, by resource, as Kubernetes writes it.
+        limits: what it may use at most.
+        memory: of the container, in MiB: its limit, else its request.
+        heap: the part of it that is Java's, in MiB; the rest is Python's.
+        template: what its pod has beside what the operator gives it, in the form of a PodTemplateSpec.
+    """
+
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    memory: int
+    heap: int
+    template: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Container:
+        """The fields ``resources``, ``jvmHeap`` and ``podTemplate``.
+
+        Raises:
+            SettingError: Java would leave no memory to Python.
+        """
+        given = fields.part("resources") if fields.has("resources") else Fields(_RESOURCES, fields.at("resources"))
+        requests, limits = (_amounts(given.part(name)) for name in ("requests", "limits"))
+        if "memory" not in requests | limits:
+            limits["memory"] = _MEMORY
+        text, place = (limits, "limits") if "memory" in limits else (requests, "requests")
+        memory = parse_quantity(text["memory"], f"{given.at(place)}.memory") // MEBIBYTE
+        heap = min(max(memory // 2, _LEAST_HEAP), _LARGEST_HEAP)
+        if fields.has("jvmHeap"):
+            heap = parse_heap(fields.text("jvmHeap"), fields.at("jvmHeap"))
+        if heap + _LEAST_PYTHON > memory:
+            problem = f"Java's {heap} MiB leave less than {_LEAST_PYTHON} MiB of the container's {memory} MiB to Python"
+            raise SettingError(fields.at("jvmHeap"), problem)
+        return cls(requests, limits, memory, heap, fields.mapping("podTemplate"))
+
+
+def _amounts(fields: Fields) -> dict[str, str]:
+    for name, value in fields.content.items():
+        parse_quantity(value, fields.at(name))
+    return {name: str(value) for name, value in fields.content.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """The router job.
+
+    Attributes:
+        partitions: tasks of an epoch.
+        cores: tasks at once.
+        container: of the driver, in which the tasks run.
+        options: properties of Spark.
+    """
+
+    partitions: int
+    cores: int
+    container: Container
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Router:
+        """``spec.router``."""
+        return cls(
+            partitions=fields.whole("partitions", 2, 1),
+            cores=fields.whole("cores", 1, 1),
+            container=Container.parse(fields),
+            options=fields.texts("options"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The worker job.
+
+    Attributes:
+        min: executors at least.
+        max: executors at most; also the number of slots.
+        replicas: executors that the scale subresource asks for; None: it does not say.
+        cores: tasks at once in an executor.
+        executor: container of an executor.
+        driver: container of the driver.
+        options: properties of Spark.
+    """
+
+    min: int
+    max: int
+    replicas: int | None
+    cores: int
+    executor: Container
+    driver: Container
+    options: Mapping[str, str]
+
+    @property
+    def wanted(self) -> int:
+        """Executors that the spec asks for: ``replicas``, else ``min``, within the bounds."""
+        return self.clamp(self.min if self.replicas is None else self.replicas)
+
+    def clamp(self, executors: int) -> int:
+        """The number within the bounds that is nearest."""
+        return min(max(executors, self.min), self.max)
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Workers:
+        """``spec.workers``.
+
+        Raises:
+            SettingError: min is more than max.
+        """
+        least, most = fields.whole("min", 1, 1), fields.whole("max", 4, 1)
+        if least > most:
+            raise SettingError(fields.at("min"), f"{least} is more than max, {most}")
+        return cls(
+            min=least,
+            max=most,
+            replicas=fields.whole("replicas") if fields.has("replicas") else None,
+            cores=fields.whole("cores", 1, 1),
+            executor=Container.parse(fields),
+            driver=Container.parse(fields.part("driver")),
+            options=fields.texts("options"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A folder of a PersistentVolumeClaim.
+
+    Attributes:
+        name: of the claim.
+        path: of the folder in the volume; None: the stream's own (:class:`~spatialstream_operator.names.StreamNames`).
+    """
+
+    name: str
+    path: str | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Claim:
+        """``spec.checkpoint`` or ``spec.archive``."""
+        return cls(fields.text("claimName"), fields.text("subPath") if fields.has("subPath") else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """When load is moved; times in ms.
+
+    Attributes:
+        mode: ``auto``, ``approve`` or ``off``.
+        interval: between two looks at the load.
+        stabilisation: how long there has to be imbalance first.
+        cooldown: between one change and the next.
+        timeout: a version that is not taken over in this time is withdrawn.
+    """
+
+    mode: str
+    interval: int
+    stabilisation: int
+    cooldown: int
+    timeout: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Rebalance:
+        """``spec.rebalance``."""
+        return cls(
+            mode=fields.one_of("mode", ("auto", "approve", "off"), "auto"),
+            interval=fields.duration("interval", "30s"),
+            stabilisation=fields.duration("stabilisation", "2m"),
+            cooldown=fields.duration("cooldown", "10m"),
+            timeout=fields.duration("timeout", "5m"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """How the number of executors follows the load; times in ms.
+
+    Attributes:
+        enabled: whether it does.
+        utilisation: per cent of the cores that are to be busy.
+        lag: delay of results above which executors are added.
+        up: how long there has to be a reason to add executors.
+        down: how long there has to be a reason to take some away.
+    """
+
+    enabled: bool
+    utilisation: int
+    lag: int
+    up: int
+    down: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Autoscaling:
+        """``spec.autoscaling``."""
+        return cls(
+            enabled=fields.flag("enabled", False),
+            utilisation=fields.whole("targetUtilisation", 70, 1),
+            lag=fields.duration("maxLag", "10s"),
+            up=fields.duration("scaleUpStabilisation", "30s"),
+            down=fields.duration("scaleDownStabilisation", "10m"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """How drivers that have ended are started again; times in ms.
+
+    Attributes:
+        backoff: before the first restart; doubled with every failure in a row.
+        max_backoff: at most.
+        max_failures: after so many in a row the stream counts as degraded.
+        healthy_after: a driver that has been ready for so long begins to count failures anew.
+    """
+
+    backoff: int
+    max_backoff: int
+    max_failures: int
+    healthy_after: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Restart:
+        """``spec.restart``."""
+        return cls(
+            backoff=fields.duration("backoff", "5s"),
+            max_backoff=fields.duration("maxBackoff", "5m"),
+            max_failures=fields.whole("maxFailures", 10, 1),
+            healthy_after=fields.duration("healthyAfter", "2m"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What is deleted with the SpatialStream.
+
+    Attributes:
+        topics: whether the topics objects, queries, results and rejected are; the internal ones always are.
+        state: whether the routing state and the checkpoint are.
+    """
+
+    topics: bool
+    state: bool
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Deletion:
+        """``spec.deletion``."""
+        choices = ("Keep", "Delete")
+        return cls(
+            topics=fields.one_of("topics", choices, "Keep") == "Delete",
+            state=fields.one_of("state", choices, "Delete") == "Delete",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """The spec of a SpatialStream; times in ms.
+
+    Attributes:
+        image: of drivers and executors.
+        image_pull_policy: for it.
+        image_pull_secrets: names of the Secrets with which it is pulled.
+        kafka: the broker and the topics.
+        zookeeper: the routing store.
+        prometheus_url: where the load metrics are; "": nowhere.
+        space: WGS84 or planar.
+        terms: how texts become terms.
+        index: the global index.
+        time: how the router follows the time of records.
+        router: the router job.
+        workers: the worker job.
+        interval: Δ.
+        retention: how far back snapshot queries see; None: everything is kept.
+        max_record_bytes: longer records are rejected.
+        checkpoint: where the stream's state is.
+        archive: where dropped objects are written; None: nowhere.
+        rebalance: when load is moved.
+        autoscaling: how the number of executors follows the load.
+        restart: how drivers are started again.
+        deletion: what goes with the resource.
+        suspend: whether the jobs are to be stopped.
+        restart_nonce: another text restarts the jobs.
+    """
+
+    image: str
+    image_pull_policy: str
+    image_pull_secrets: tuple[str, ...]
+    kafka: Kafka
+    zookeeper: ZooKeeper
+    prometheus_url: str
+    space: Space
+    terms: Terms
+    index: Index
+    time: Time
+    router: Router
+    workers: Workers
+    interval: int
+    retention: int | None
+    max_record_bytes: int
+    checkpoint: Claim
+    archive: Claim | None
+    rebalance: Rebalance
+    autoscaling: Autoscaling
+    restart: Restart
+    deletion: Deletion
+    suspend: bool
+    restart_nonce: str
+
+    @classmethod
+    def parse(cls, spec: Mapping[str, Any], defaults: OperatorDefaults) -> StreamSpec:
+        """Read a spec.
+
+        Args:
+            spec: the field ``spec`` of the resource.
+            defaults: what holds where it says nothing.
+
+        Raises:
+            SettingError: something is missing or cannot be used; names the field's path.
+        """
+        fields = Fields(spec, "spec")
+        return cls(
+            image=fields.text("image", "") or defaults.image,
+            image_pull_policy=fields.text("imagePullPolicy", "") or defaults.image_pull_policy,
+            image_pull_secrets=_pull_secrets(fields),
+            kafka=Kafka.parse(fields.required("kafka")),
+            zookeeper=ZooKeeper.parse(fields.required("zookeeper")),
+            prometheus_url=fields.part("prometheus").text("url", "") or defaults.prometheus_url,
+            space=_space(fields),
+            terms=Terms.parse(fields.part("terms")),
+            index=Index.parse(fields.part("index")),
+            time=Time.parse(fields.part("time")),
+            router=Router.parse(fields.part("router")),
+            workers=Workers.parse(fields.part("workers")),
+            interval=fields.duration("interval", "5m"),
+            retention=_retention(fields),
+            max_record_bytes=fields.whole("maxRecordBytes", 1 << 20, 1),
+            checkpoint=Claim.parse(fields.required("checkpoint")),
+            archive=Claim.parse(fields.part("archive")) if fields.has("archive") else None,
+            rebalance=Rebalance.parse(fields.part("rebalance")),
+            autoscaling=Autoscaling.parse(fields.part("autoscaling")),
+            restart=Restart.parse(fields.part("restart")),
+            deletion=Deletion.parse(fields.part("deletion")),
+            suspend=fields.flag("suspend", False),
+            restart_nonce=fields.text("restartNonce", ""),
+        )
+
+
+def _pull_secrets(fields: Fields) -> tuple[str, ...]:
+    path = fields.at("imagePullSecrets")
+    parts = [Fields({"item": item}, path).part("item") for item in fields.items("imagePullSecrets")]
+    return tuple(part.text("name") for part in parts)
+
+
+def _space(fields: Fields) -> Space:
+    try:
+        return Space.parse(fields.text("space", "wgs84"))
+    except SettingError as error:
+        raise SettingError(fields.at("space"), error.problem) from None
+
+
+def _retention(fields: Fields) -> int | None:
+    if not fields.has("retention"):
+        return None
+    retention, interval = fields.duration("retention", ""), fields.duration("interval", "5m")
+    if retention < interval:
+        raise SettingError(fields.at("retention"), "is shorter than interval; objects are dropped in units of interval")
+    return retention

@@ -1,0 +1,13 @@
+"""What the operator does in one look at a stream, step by step.
+
+- :mod:`~spatialstream_operator.steps.belongings`: account, rights, configuration, services, monitor;
+- :mod:`~spatialstream_operator.steps.drivers`: the pods of router and worker;
+- :mod:`~spatialstream_operator.steps.routing`: what the routing store says;
+- :mod:`~spatialstream_operator.steps.measuring`: what Prometheus says;
+- :mod:`~spatialstream_operator.steps.scaling`: how many executors there should be;
+- :mod:`~spatialstream_operator.steps.rebalancing`: moving load;
+- :mod:`~spatialstream_operator.steps.telling`: status, conditions, events, metrics;
+- :mod:`~spatialstream_operator.steps.removing`: what is done when the stream is deleted.
+
+The order matters little: a step whose needs are not met yet does nothing, and the next look comes soon.
+"""

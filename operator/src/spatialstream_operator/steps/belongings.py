@@ -1,0 +1,41 @@
+"""What a stream has besides pods: account, rights, configuration, services, and a monitor if there is who reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from spatialstream_operator import manifests
+from spatialstream_operator.look import Look
+
+__all__ = ["apply_belongings"]
+
+_AGAIN = 300_000
+"""ms after which everything is applied once more, in case somebody has changed it."""
+
+
+async def apply_belongings(look: Look) -> None:
+    """Apply what has changed since the last time; all of it now and then."""
+    wanted = _wanted(look)
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    memory = look.memory
+    if memory.applied == digest and look.now - memory.applied_at < _AGAIN:
+        return
+    for each in wanted:
+        await look.environment.cluster.apply(each)
+    memory.applied, memory.applied_at = digest, look.now
+
+
+def _wanted(look: Look) -> list[manifests.Manifest]:
+    names, uid = look.names, look.body["metadata"]["uid"]
+    wanted = [
+        manifests.service_account(names, uid),
+        manifests.role(names, uid),
+        manifests.role_binding(names, uid),
+        manifests.config_map(look.spec, names, uid),
+        manifests.service(names, "router", uid),
+        manifests.service(names, "worker", uid),
+    ]
+    if look.environment.config.monitors:
+        wanted.append(manifests.pod_monitor(names, uid))
+    return wanted

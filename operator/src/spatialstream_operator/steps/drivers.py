@@ -1,0 +1,108 @@
+"""The pods of router and worker: made, made anew when the spec asks for another one, made again after a failure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from spatialstream_operator import manifests
+from spatialstream_operator.cluster import Object
+from spatialstream_operator.decisions.conditions import Job, JobState
+from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.restarts import (
+    PodReport,
+    RestartDecision,
+    RestartSettings,
+    RestartState,
+    decide,
+    is_degraded,
+    report,
+)
+from spatialstream_operator.look import Look
+
+__all__ = ["count_executors", "keep_drivers"]
+
+_PARTS = {"router": "router", "worker": "workers"}
+"""Where the status has what is remembered of a job."""
+
+
+async def keep_drivers(look: Look) -> None:
+    """Router first: it makes the topics and the first routing version, which the worker waits for."""
+    await _keep(look, "router")
+    await _keep(look, "worker")
+
+
+async def count_executors(look: Look) -> int | None:
+    """Executors that are ready; None if there is no driver that could have any."""
+    if look.jobs["worker"].state not in ("starting", "running"):
+        return None
+    pods = await look.environment.cluster.list("Pod", look.names.namespace, look.names.selected("executor"))
+    return sum(_is_ready(pod) for pod in pods)
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
+    names, cluster = look.names, look.environment.cluster
+    name = getattr(names, job)
+    restart = look.spec.restart
+    settings = RestartSettings(restart.backoff, restart.max_backoff, restart.max_failures, restart.healthy_after)
+    before = RestartState.from_status(look.part(_PARTS[job]))
+    pod = await cluster.get("Pod", name, names.namespace)
+    seen = None if pod is None else report(pod, look.now)
+    wanted = _wanted(look, job, before, seen)
+    decision = decide(before, seen, wanted, look.now, settings)
+    state = _state(seen, decision)
+    remembered = {"pod": name, "state": state, **decision.state.to_status()}
+    await look.remember(**{_PARTS[job]: remembered})
+    if decision.action == "create":
+        await cluster.create(_manifest(look, job))
+        state = "pending"
+    elif decision.action == "delete":
+        await cluster.delete("Pod", name, names.namespace)
+        state = "terminating"
+    await _tell(look, job, decision)
+    failure = decision.state.last if state == "backoff" else None if seen is None else seen.failure
+    degraded = is_degraded(decision.state, settings)
+    look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure)
+
+
+def _wanted(look: Look, job: Literal["router", "worker"], before: RestartState, seen: PodReport | None) -> str | None:
+    """Hash of the pod that there should be; None if there should be none, or not yet."""
+    if look.spec.suspend:
+        return None
+    router = look.jobs.get("router")
+    begun = bool(before.template) or seen is not None
+    if job == "worker" and not begun and (router is None or not router.is_ready):
+        return None
+    return manifests.template_hash(job, look.spec, look.names)
+
+
+def _state(seen: PodReport | None, decision: RestartDecision) -> JobState:
+    if seen is None:
+        return "backoff" if decision.state.attempt is not None else "absent"
+    if seen.state == "running":
+        return "running" if seen.ready else "starting"
+    return "backoff" if seen.state == "failed" else seen.state
+
+
+def _manifest(look: Look, job: Literal["router", "worker"]) -> Object:
+    uid = look.body["metadata"]["uid"]
+    if job == "router":
+        return manifests.router_pod(look.spec, look.names, uid)
+    executors = look.spec.workers.clamp(look.status.get("autoscaling", {}).get("desired") or look.spec.workers.wanted)
+    return manifests.worker_pod(look.spec, look.names, uid, executors)
+
+
+async def _tell(look: Look, job: str, decision: RestartDecision) -> None:
+    labels = look.names.namespace, look.names.name, job
+    metrics = look.environment.metrics
+    metrics.failures.labels(*labels).set(decision.state.failures)
+    if decision.restarted:
+        metrics.restarts.labels(*labels).inc()
+    if decision.failure is not None:
+        text = f"the {job} has failed: {decision.failure.reason}: {decision.failure.message}"
+        await look.tell(Note("DriverFailed", text, warning=True))

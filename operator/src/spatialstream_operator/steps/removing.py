@@ -1,0 +1,117 @@
+"""What is done when a stream is deleted: its jobs end, then a pod removes what they have left behind.
+
+Topics, routing state and checkpoint are removed by a pod with the stream's image, volumes and secrets, which runs
+``spatialstream remove``; the operator itself has no access to them. What Kubernetes holds of the stream goes with the
+resource that owns it. This always ends: when the pod cannot do its work for a few times, or not be made at all (the
+namespace is on its way out, a secret is gone), that is told, and the rest stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spatialstream.model.errors import SettingError
+from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.restarts import report
+from spatialstream_operator.environment import Environment
+from spatialstream_operator.look import emit
+from spatialstream_operator.manifests.remover import remover_pod
+from spatialstream_operator.names import KIND, StreamNames
+from spatialstream_operator.spec import StreamSpec
+
+__all__ = ["SKIP_ANNOTATION", "remove"]
+
+SKIP_ANNOTATION = "spatialstream.dev/skip-cleanup"
+"""Annotation of a SpatialStream with which nothing is removed but what Kubernetes holds."""
+
+_TRIES = 3
+_PATIENCE = 180_000
+"""ms for one try."""
+
+
+async def remove(environment: Environment, body: Object) -> bool:
+    """Go on with the removal of a stream; True when there is nothing left to do.
+
+    Args:
+        environment: what the operator works with.
+        body: the resource, which is being deleted.
+    """
+    metadata = body["metadata"]
+    names = StreamNames(metadata["namespace"], metadata["name"])
+    if body.get("status", {}).get("phase") != "Deleting":
+        change = {"status": {"phase": "Deleting"}}
+        await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+    if not await _ended(environment, names):
+        return False
+    if not await _cleaned(environment, names, body):
+        return False
+    await environment.stores.close(names.stream)
+    environment.metrics.end(names.namespace, names.name)
+    return True
+
+
+async def _ended(environment: Environment, names: StreamNames) -> bool:
+    """Whether the jobs have ended; they are asked to."""
+    gone = True
+    for name in (names.router, names.worker):
+        pod = await environment.cluster.get("Pod", name, names.namespace)
+        if pod is not None:
+            gone = False
+            if "deletionTimestamp" not in pod["metadata"]:
+                await environment.cluster.delete("Pod", name, names.namespace)
+    return gone
+
+
+async def _cleaned(environment: Environment, names: StreamNames, body: Object) -> bool:
+    """Whether the pod that removes everything has done so, or need not, or has been given up."""
+    status = body.get("status", {})
+    begun = bool(status.get("router", {}).get("templateHash"))
+    annotations = body["metadata"].get("annotations") or {}
+    try:
+        spec = StreamSpec.parse(body["spec"], environment.defaults)
+    except SettingError:
+        return True
+    if not begun or not spec.deletion.state or annotations.get(SKIP_ANNOTATION) == "true":
+        return True
+    failed = int(status.get("removal", {}).get("failures", 0))
+    pod = await environment.cluster.get("Pod", names.remover, names.namespace)
+    if pod is None:
+        return failed >= _TRIES or await _begin(environment, names, spec, body)
+    phase = pod.get("status", {}).get("phase")
+    if phase == "Succeeded":
+        return True
+    if phase == "Failed" or _is_overdue(pod, environment.now()):
+        return await _again(environment, names, body, pod, failed + 1)
+    return False
+
+
+async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
+    """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
+    try:
+        await environment.cluster.create(remover_pod(spec, names, body["metadata"]["uid"]))
+    except ApiError as error:
+        await emit(environment, body, Note("CleanupSkipped", f"nothing can be removed: {error}", warning=True))
+        return True
+    return False
+
+
+async def _again(environment: Environment, names: StreamNames, body: Object, pod: Object, failures: int) -> bool:
+    """A try has failed: remember it, and make room for the next one."""
+    failure = report(pod, environment.now()).failure
+    text = "the pod did not end in time" if failure is None else f"{failure.reason}: {failure.message}"
+    last = failures >= _TRIES
+    note = f"removal has failed {failures} times{', and is given up' if last else ''}: {text}"
+    if pod["metadata"].get("deletionTimestamp") is None:
+        await environment.cluster.delete("Pod", pod["metadata"]["name"], names.namespace)
+        change = {"status": {"removal": {"failures": failures, "message": text}}}
+        await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+        await emit(environment, body, Note("CleanupFailed", note, warning=True))
+    return last
+
+
+def _is_overdue(pod: Mapping[str, Any], now: int) -> bool:
+    begun = records.moment(pod["metadata"], "creationTimestamp")
+    return begun is not None and now - begun > _PATIENCE

@@ -1,0 +1,25 @@
+"""What the routing store says: the active version, and the one that is pending."""
+
+from __future__ import annotations
+
+import asyncio
+
+from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream_operator.decisions.restarts import Failure
+from spatialstream_operator.look import Look
+
+__all__ = ["read_routing"]
+
+
+async def read_routing(look: Look) -> None:
+    """Connect to ZooKeeper, and read the stream's state. That it cannot be read is no reason to stop anything."""
+    zookeeper = look.spec.zookeeper
+    secret = None if zookeeper.credentials is None else (zookeeper.credentials.name, zookeeper.credentials.key)
+    try:
+        stores, names = look.environment.stores, look.names
+        look.store = store = await stores.of(names.stream, zookeeper.servers, names.namespace, secret)
+        look.routing = await asyncio.to_thread(store.state)
+    except SettingError as error:
+        look.problem = Failure("SettingsRefused", str(error), "slow")
+    except (StateError, Unavailable):
+        return

@@ -1,0 +1,104 @@
+"""What people and machines are told in the end: status, conditions, events, metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spatialstream_operator.cluster import Object
+from spatialstream_operator.decisions.balance import Verdict, verdict
+from spatialstream_operator.decisions.conditions import Summary, conditions, phase, transitions
+from spatialstream_operator.decisions.rebalancing_state import Phase, State
+from spatialstream_operator.look import Look
+from spatialstream_operator.metrics import CONDITIONS
+from spatialstream_operator.steps.rebalancing import observe, settings
+
+__all__ = ["tell"]
+
+
+async def tell(look: Look) -> None:
+    """Write the status, make events of what has changed, and set the metrics."""
+    state = State.from_status(look.part("rebalance"))
+    summary = Summary(
+        look.now,
+        look.generation,
+        look.jobs["router"],
+        look.jobs["worker"],
+        _balance(look, state),
+        state.phase,
+        look.registered,
+        look.desired,
+        look.spec.suspend,
+        problem=look.problem,
+    )
+    before: list[Object] = list(look.status.get("conditions") or [])
+    after = conditions(summary, before)
+    word = phase(summary)
+    await look.remember(
+        observedGeneration=look.generation,
+        phase=word,
+        conditions=after,
+        workers=_workers(look),
+        routing=_routing(look),
+        lag=_lag(look),
+    )
+    for note in transitions(before, after):
+        await look.tell(note)
+    _measure(look, after, state)
+
+
+def _balance(look: Look, state: State) -> Verdict:
+    if look.figures.problem:
+        return Verdict("Unknown", "MetricsMissing", f"{look.figures.problem[0].upper()}{look.figures.problem[1:]}.")
+    return verdict(state, observe(look), settings(look))
+
+
+def _workers(look: Look) -> dict[str, Any]:
+    return {
+        "replicas": look.registered or 0,
+        "desired": look.desired,
+        "selector": look.names.selector("executor"),
+        "ready": f"{look.registered or 0}/{look.desired}",
+    }
+
+
+def _routing(look: Look) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if look.routing is not None:
+        pending = look.routing.pending
+        told = {
+            "version": look.routing.active.number,
+            "pendingVersion": None if pending is None else pending.number,
+            "proposal": look.routing.adopted or None,
+        }
+    load = look.figures.load
+    if load is not None:
+        told["imbalance"] = _ratio(load.ratio)
+        told["leaves"] = look.figures.leaves
+        told["slotLoads"] = [float(f"{each:.4g}") for each in load.slots]
+    return told
+
+
+def _ratio(ratio: float) -> str:
+    return "inf" if math.isinf(ratio) else f"{ratio:.2f}"
+
+
+def _lag(look: Look) -> dict[str, Any]:
+    figures = look.figures
+    told: dict[str, Any] = {}
+    if figures.lag is not None:
+        told["messages"] = max(0, figures.lag)
+    if figures.delay is not None:
+        told["delay"] = f"{figures.delay / 1000:.1f}s"
+    return told
+
+
+def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:
+    metrics, labels = look.environment.metrics, (look.names.namespace, look.names.name)
+    for condition in after:
+        if condition["type"] in CONDITIONS:
+            metrics.condition.labels(*labels, condition["type"]).set(condition["status"] == "True")
+    for each in Phase:
+        metrics.phase.labels(*labels, each.value).set(each is state.phase)
+    metrics.phase_since.labels(*labels).set(state.since / 1000)
+    metrics.desired.labels(*labels).set(0 if look.spec.suspend else look.desired)

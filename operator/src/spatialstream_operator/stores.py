@@ -1,0 +1,87 @@
+"""The routing stores of the streams: one connection to ZooKeeper a stream, made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from spatialstream.model.errors import SettingError
+from spatialstream.store.base import RoutingStore
+from spatialstream.store.zookeeper import ZooKeeperStore
+from spatialstream_operator.cluster import Cluster
+
+__all__ = ["Stores"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Open:
+    key: str
+    store: RoutingStore
+
+
+@dataclass(slots=True)
+class Stores:
+    """Connections by stream.
+
+    Attributes:
+        cluster: where secrets with credentials are.
+    """
+
+    cluster: Cluster
+    _open: dict[str, _Open] = field(default_factory=dict)
+
+    async def of(self, stream: str, servers: str, namespace: str, secret: tuple[str, str] | None) -> RoutingStore:
+        """The store of a stream.
+
+        Args:
+            stream: its name in ZooKeeper.
+            servers: ``host:port,...``.
+            namespace: where the secret is.
+            secret: name and key of the secret that holds ``user:password``; None: no credentials.
+
+        Raises:
+            SettingError: the secret is not as it should be.
+        """
+        credentials = None if secret is None else await self._credentials(namespace, *secret)
+        key = hashlib.sha256(repr((servers, credentials)).encode()).hexdigest()
+        known = self._open.get(stream)
+        if known is not None and known.key == key:
+            return known.store
+        await self.close(stream)
+        store = ZooKeeperStore(servers, stream, credentials=credentials)
+        self._open[stream] = _Open(key, store)
+        return store
+
+    async def close(self, stream: str) -> None:
+        """Let go of a stream's connection."""
+        known = self._open.pop(stream, None)
+        if known is not None:
+            await asyncio.to_thread(known.store.close)
+
+    async def close_all(self) -> None:
+        """Let go of all connections."""
+        for stream in list(self._open):
+            await self.close(stream)
+
+    async def _credentials(self, namespace: str, name: str, key: str) -> tuple[str, str]:
+        secret = await self.cluster.get("Secret", name, namespace)
+        where = "spec.zookeeper.credentialsSecret"
+        if secret is None:
+            raise SettingError(where, f"there is no Secret {name} in the namespace {namespace}")
+        if key not in (secret.get("data") or {}):
+            raise SettingError(where, f"the Secret {name} has no key {key}")
+        user, colon, password = base64.b64decode(secret["data"][key]).decode().strip().partition(":")
+        if not (user and colon and password):
+            raise SettingError(where, f"the key {key} of the Secret {name} has to hold user:password")
+        return user, password
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do what waits for ZooKeeper, or computes, beside the event loop."""
+    return await asyncio.to_thread(work)

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds the images of this repository, named NAME:VERSION: spatialstream-spark, spatialstream-operator and, for development,
+# spatialstream-services. Arguments are the names without the prefix (all if there are none).
+#
+# IMAGE_COMMAND is how an image is made, and brought to where the cluster finds it: a shell command in which {tag}, {file} and
+# {context} are replaced. By default docker, podman or buildah, whichever is there, and nothing is brought anywhere. For kind:
+#
+#   IMAGE_COMMAND='docker build --tag {tag} --file {file} {context} && kind load docker-image {tag}' make images
+#
+# IMAGE_PREFIX goes before the names, such as a registry with its folder and a slash at the end.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
+names=("$@")
+((${#names[@]})) || names=(operator spark services)
+
+default_command() {
+    local tool
+    for tool in docker podman; do
+        if command -v "$tool" >/dev/null; then
+            echo "$tool build --tag {tag} --file {file} {context}"
+            return
+        fi
+    done
+    command -v buildah >/dev/null || die "docker, podman or buildah is needed to build images; or set IMAGE_COMMAND."
+    echo "buildah bud --layers --tag {tag} --file {file} {context}"
+}
+
+command=${IMAGE_COMMAND:-$(default_command)}
+scripts/jars.sh >/dev/null
+for name in "${names[@]}"; do
+    tag=${IMAGE_PREFIX:-}spatialstream-$name:$version file=images/$name/Dockerfile
+    [ -e "$file" ] || die "there is no image $name; there are: $(cd images && echo *)"
+    line=${command//\{tag\}/$tag}
+    line=${line//\{file\}/$file}
+    line=${line//\{context\}/.}
+    step "building $tag" bash -euo pipefail -c "$line"
+done

@@ -1,0 +1,163 @@
+"""Write the reference of every field of a SpatialStream from its CustomResourceDefinition.
+
+Usage: python scripts/reference.py [CRD [PAGE]], by default charts/spatialstream/files/crd.yaml and
+docs/spatialstream-resource.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "charts/spatialstream/files/crd.yaml"
+TARGET = ROOT / "docs/spatialstream-resource.md"
+
+Schema = dict[str, Any]
+
+HEAD = """# The resource SpatialStream
+
+<!-- Made from charts/spatialstream/files/crd.yaml by scripts/reference.py; change that. -->
+
+Every field of `{kind}` (`{group}/{version}`; short name `{short}`). The API server checks a spec against this
+schema and its rules, and fills in the defaults. Durations are a whole number and a unit: `500ms`, `30s`, `5m`,
+`2h`, `7d`.
+
+The smallest one:
+
+```yaml
+apiVersion: {group}/{version}
+kind: {kind}
+metadata:
+  name: quakes
+spec:
+  kafka:
+    bootstrapServers: kafka:9092
+  zookeeper:
+    servers: zookeeper:2181
+  checkpoint:
+    claimName: checkpoints
+```
+"""
+
+
+def fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
+    """Path, schema and whether it is required, of all fields within; those of list items have ``[]`` in their path."""
+    required = schema.get("required", [])
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, field, name in required
+        yield from fields(field, here)
+        if isinstance(field.get("items"), dict):
+            yield from fields(field["items"], f"{here}[]")
+
+
+def kind_of(schema: Schema) -> str:
+    """The type of a field, for people."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    if "properties" not in schema and isinstance(schema.get("additionalProperties"), dict):
+        return f"map of {kind_of(schema['additionalProperties'])}s"
+    if schema.get("type") == "array":
+        return f"list of {kind_of(schema['items'])}s"
+    bounds = (schema.get("minimum"), schema.get("maximum"))
+    if schema.get("type") == "integer" and None not in bounds:
+        return f"integer, {bounds[0]} to {bounds[1]}"
+    return "time" if schema.get("format") == "date-time" else str(schema.get("type", "any"))
+
+
+def default_of(schema: Schema, required: bool) -> str:
+    """What holds when the field is absent; objects have their fields' defaults."""
+    if required:
+        return "required"
+    value = schema.get("default")
+    if value is None or value == {}:
+        return ""
+    plain = isinstance(value, str) and value
+    return f"`{value if plain else json.dumps(value)}`"
+
+
+def cell(text: str) -> str:
+    """Text that stands in one cell of a table."""
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;").strip()
+
+
+def table(schema: Schema, path: str, *, defaults: bool = True) -> Iterator[str]:
+    """The fields of an object, a row each."""
+    columns = ["field", "type", *(["default"] if defaults else []), "meaning"]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for name, field, required in fields(schema, path):
+        cells = [f"`{name}`", kind_of(field), *([default_of(field, required)] if defaults else [])]
+        yield f"| {' | '.join([*cells, cell(field.get('description', ''))])} |"
+
+
+def rules(schema: Schema, path: str) -> Iterator[str]:
+    """What the rules of a schema say, with the field that each is about."""
+    seen = set()
+    for name, field, _ in [(path, schema, False), *fields(schema, path)]:
+        for rule in field.get("x-kubernetes-validations", []):
+            about = f"{name}{rule.get('fieldPath', '')}"
+            line = f"- `{about}`: {rule['message']}"
+            if line not in seen:
+                seen.add(line)
+                yield line
+
+
+def sections(spec: Schema) -> Iterator[str]:
+    """A section for each object of the spec, and one for the fields beside them."""
+    parts = spec["properties"]
+    plain = {name: field for name, field in parts.items() if not field.get("properties")}
+    yield from ("## spec", "", "Fields of `spec` that have no fields of their own; the others follow.", "")
+    yield from table({"properties": plain, "required": spec.get("required", [])}, "")
+    for name, field in parts.items():
+        if name not in plain:
+            needed = " Required." if name in spec.get("required", []) else ""
+            yield from ("", f"## spec.{name}", "", cell(field["description"]) + needed, "")
+            yield from table(field, name)
+
+
+def columns(version: Schema) -> Iterator[str]:
+    """What ``kubectl get`` shows."""
+    yield from ("| column | shown | meaning |", "|---|---|---|")
+    for column in version["additionalPrinterColumns"]:
+        shown = "with `-o wide`" if column.get("priority") else "always"
+        yield f"| {column['name']} | {shown} | {cell(column['description'])} |"
+
+
+def render(definition: Schema) -> str:
+    """The page."""
+    version, names = definition["spec"]["versions"][0], definition["spec"]["names"]
+    schema = version["schema"]["openAPIV3Schema"]
+    spec, status = schema["properties"]["spec"], schema["properties"]["status"]
+    head = HEAD.format(
+        kind=names["kind"], group=definition["spec"]["group"], version=version["name"], short=names["shortNames"][0]
+    )
+    lines = [
+        *sections(spec),
+        *("", "## Rules", "", "What the API server refuses, and what it says then:", ""),
+        *rules({key: value for key, value in schema.items() if key != "properties"}, "metadata.name"),
+        *rules(spec, "spec"),
+        *("", "## status", "", cell(status["description"]), ""),
+        *table(status, "", defaults=False),
+        *("", "## kubectl get", ""),
+        *columns(version),
+    ]
+    return head + "\n" + "\n".join(lines) + "\n"
+
+
+def main(source: Path = SOURCE, target: Path = TARGET) -> None:
+    """Write the page."""
+    target.write_text(render(yaml.safe_load(source.read_text("utf-8"))), "utf-8")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Prints the paths of the tools with which charts are tested and installed, one a line, in the order asked for:
+#
+#   scripts/tools.sh [helm|helm-unittest|kubectl|promtool]...     (without arguments: all of them)
+#
+# Takes each from the PATH, or else from .tools/bin of this repository. What is in neither is put there: Go builds helm,
+# helm-unittest and kubectl from their modules, at the versions below, which it checks; promtool is in the distribution's
+# package `prometheus` (Debian, Ubuntu), which is unpacked, not installed, so this needs no rights.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+HELM=v3.22.0
+HELM_UNITTEST=v1.1.2 # made for Helm 3
+KUBECTL=v1.36.3
+tools=$PWD/.tools
+bin=$tools/bin
+
+need_go() {
+    command -v go >/dev/null || die "there is no $1 on the PATH, and no go to build it with." \
+        "Install $1 or Go 1.26, and run this again."
+}
+
+build() { CGO_ENABLED=0 go build -ldflags "-s -w" "$@"; }
+
+get_helm() {
+    need_go helm
+    CGO_ENABLED=0 GOBIN=$bin step "building helm $HELM" go install -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+}
+
+# Built in its module's own folder: it replaces a module, which `go install` refuses to do.
+get_helm-unittest() {
+    local module=github.com/helm-unittest/helm-unittest folder
+    need_go helm-unittest
+    go mod download "$module@$HELM_UNITTEST" >&2
+    folder=$(go mod download -json "$module@$HELM_UNITTEST" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    (cd "$folder" && step "building helm-unittest $HELM_UNITTEST" build -o "$bin/helm-unittest" ./cmd/helm-unittest)
+}
+
+# Built in a module made for it: Kubernetes keeps the modules that it consists of beside it, under version v0.0.0.
+get_kubectl() {
+    local module=k8s.io/kubernetes folder=$tools/kubectl staged mod
+    need_go kubectl
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (
+        cd "$folder"
+        go mod init kubectl
+        mod=$(go mod download -json "$module@$KUBECTL" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
+        for staged in $(sed -En 's/^\t(k8s\.io\/[^ ]+) v0\.0\.0( .*)?$/\1/p' "$mod"); do
+            go mod edit -replace "$staged=$staged@v0${KUBECTL#v1}"
+        done
+        go get "$module/cmd/kubectl@$KUBECTL"
+    ) >&2
+    (cd "$folder" && step "building kubectl $KUBECTL" build -o "$bin/kubectl" "$module/cmd/kubectl")
+    rm -rf "$folder"
+}
+
+get_promtool() {
+    local work
+    command -v apt-get >/dev/null || die "there is no promtool on the PATH, and no apt-get to get it with." \
+        "Install Prometheus and run this again."
+    work=$(mktemp -d)
+    # A list of packages of its own: the system's may be absent, and only root can renew it.
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true" -o "APT::Sandbox::User=")
+    step "looking for the package prometheus" apt "${own[@]}" update
+    (cd "$work" && step "downloading it" apt "${own[@]}" download prometheus)
+    dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$bin/promtool.new"
+    chmod +x "$bin/promtool.new"
+    mv "$bin/promtool.new" "$bin/promtool"
+    rm -rf "$work"
+}
+
+[ $# -gt 0 ] || set -- helm helm-unittest kubectl promtool
+for tool in "$@"; do
+    case $tool in helm | helm-unittest | kubectl | promtool) ;; *) die "no such tool: $tool" ;; esac
+    if ! command -v "$tool"; then
+        if [ ! -x "$bin/$tool" ]; then
+            mkdir -p "$bin"
+            printf '*\n' >"$tools/.gitignore"
+            "get_$tool"
+        fi
+        printf '%s\n' "$bin/$tool"
+    fi
+done

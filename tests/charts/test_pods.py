@@ -1,0 +1,224 @@
+"""Every pod and every object of the charts, in every configuration."""
+
+import re
+
+import pytest
+
+from tests.charts.configurations import CONFIGURATIONS, EVERYTHING
+from tests.charts.render import OPERATOR, SERVICES, helm, named, of_kind, pods, render
+
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PersistentVolume"}
+VOLUMES = {
+    "configMap",
+    "emptyDir",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}  # what the restricted profile allows
+
+
+@pytest.fixture(scope="module", params=CONFIGURATIONS)
+def objects(request):
+    chart, values = CONFIGURATIONS[request.param]
+    return render(chart, values)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_lint_finds_nothing(configuration):
+    chart, values = CONFIGURATIONS[configuration]
+
+    assert "0 chart(s) failed" in helm("lint", "--strict", chart, values=values)
+
+
+def test_pods_are_within_the_restricted_profile(objects):
+    for name, pod in pods(objects):
+        spec = pod["spec"]
+        security = spec["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] == security["fsGroup"] == 10001, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"} & spec.keys(), name
+        assert all(volume.keys() - {"name"} <= VOLUMES for volume in spec.get("volumes", [])), name
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert not any("hostPort" in port for port in container.get("ports", [])), name
+
+
+def test_containers_say_what_they_need(objects):
+    for name, pod in pods(objects):
+        for container in pod["spec"]["containers"]:
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}, name
+            assert "memory" in container["resources"]["limits"], name
+
+
+def test_images_are_pinned(objects):
+    for name, pod in pods(objects):
+        for container in pod["spec"]["containers"]:
+            assert re.fullmatch(r"[^:@]+(:(?!latest$)[\w.-]+|@sha256:[0-9a-f]{64})", container["image"]), name
+            assert container["imagePullPolicy"], name
+
+
+def test_lasting_pods_have_probes_of_ports_that_they_have(objects):
+    for each in of_kind(objects, "Deployment", "StatefulSet"):
+        for container in each["spec"]["template"]["spec"]["containers"]:
+            ports = {port["name"] for port in container.get("ports", [])}
+            if not ports:  # serves nobody
+                continue
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                (how,) = [container[probe][key] for key in ("httpGet", "tcpSocket") if key in container[probe]]
+                assert how["port"] in ports, (each["metadata"]["name"], probe)
+
+
+def test_tokens_are_mounted_only_where_they_are_used(objects):
+    with_token = {name for name, pod in pods(objects) if pod["spec"]["automountServiceAccountToken"]}
+    everyone = {name for name, _ in pods(objects)}
+
+    assert with_token == everyone & {"spatialstream", "spatialstream-test", "spatialstream-prometheus"}
+    assert all(account["automountServiceAccountToken"] is False for account in of_kind(objects, "ServiceAccount"))
+
+
+def test_objects_have_the_usual_labels_and_a_namespace(objects):
+    for each in objects:
+        if each["kind"] != "CustomResourceDefinition":
+            labels = each["metadata"]["labels"]
+            usual = {f"app.kubernetes.io/{label}" for label in ("name", "instance", "managed-by")}
+            assert usual <= labels.keys(), each["metadata"]["name"]
+        assert ("namespace" in each["metadata"]) is (each["kind"] not in CLUSTER_WIDE), each["metadata"]["name"]
+
+
+def test_no_object_is_there_twice(objects):
+    keys = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
+
+    assert len(keys) == len(set(keys))
+
+
+def test_services_and_budgets_and_policies_select_the_pods_that_they_are_for(objects):
+    for each in of_kind(objects, "Deployment", "StatefulSet"):
+        labels = each["spec"]["template"]["metadata"]["labels"]
+        assert each["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        assert (
+            each["spec"]["selector"]["matchLabels"].items()
+            <= named(objects, "Service", each["metadata"]["name"])["spec"]["selector"].items()
+        )
+    for each in of_kind(objects, "PodDisruptionBudget", "PodMonitor"):
+        operator = named(objects, "Deployment", "spatialstream")["spec"]["selector"]
+        assert each["spec"]["selector"] == operator
+
+
+def test_roles_are_bound_to_accounts_of_the_release(objects):
+    for each in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        assert named(
+            [role for role in objects if role["metadata"].get("namespace") == each["metadata"].get("namespace")],
+            each["roleRef"]["kind"],
+            each["roleRef"]["name"],
+        )
+        (subject,) = each["subjects"]
+        assert subject["namespace"] == "spatialstream-system"
+        assert named(objects, "ServiceAccount", subject["name"])
+
+
+def test_values_reach_the_operator():
+    objects = render(OPERATOR, EVERYTHING)
+    spec = named(objects, "Deployment", "spatialstream")["spec"]["template"]["spec"]
+    environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+
+    assert environment == {
+        "POD_NAME": None,
+        "POD_NAMESPACE": None,
+        "SPATIALSTREAM_OPERATOR_NAMESPACES": "geo,weather",
+        "SPATIALSTREAM_OPERATOR_IMAGE": "registry.example/geo/spark:9.9.9",
+        "SPATIALSTREAM_OPERATOR_IMAGE_PULL_POLICY": "IfNotPresent",
+        "SPATIALSTREAM_OPERATOR_PROMETHEUS_URL": "http://prometheus.monitoring:9090",
+        "SPATIALSTREAM_OPERATOR_MONITORS": "true",
+        "SPATIALSTREAM_OPERATOR_LOG_LEVEL": "debug",
+        "SPATIALSTREAM_OPERATOR_LOG_FORMAT": "text",
+        "HTTPS_PROXY": "http://proxy:3128",
+    }
+    for field in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert spec[field] == EVERYTHING[field]
+    assert spec["serviceAccountName"] == "operator"
+
+
+def test_names_follow_the_release():
+    def names(release, **values):
+        return named_deployments(render(OPERATOR, {"crds": {"install": False}, **values}, release))
+
+    def named_deployments(objects):
+        return [each["metadata"]["name"] for each in of_kind(objects, "Deployment")]
+
+    assert names("spatialstream") == ["spatialstream"]
+    assert names("geo") == ["geo-spatialstream"]
+    assert names("geo", nameOverride="operator") == ["geo-operator"]
+    assert names("geo", fullnameOverride="sps") == ["sps"]
+    (long,) = names("g" * 53)
+    assert len(long) <= 53
+
+
+def test_scrape_annotations_stand_in_for_the_prometheus_operator():
+    def annotations(values):
+        return named(render(OPERATOR, values), "Deployment", "spatialstream")["spec"]["template"]["metadata"][
+            "annotations"
+        ]
+
+    assert annotations({}) == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "8080",
+        "prometheus.io/path": "/metrics",
+    }
+    assert not annotations({"monitoring": {"prometheusOperator": True}})
+
+
+def test_custom_resource_is_the_file_and_stays_if_told_to():
+    def resource(values):
+        (found,) = of_kind(render(OPERATOR, values), "CustomResourceDefinition")
+        return found
+
+    kept, loose = resource({}), resource({"crds": {"keep": False}})
+
+    assert kept["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
+    if not kept["metadata"]["annotations"]:
+        del kept["metadata"]["annotations"]
+    assert kept == loose
+    assert loose["metadata"]["name"] == "spatialstreams.spatialstream.dev"
+
+
+def test_services_keep_their_data_only_when_told_to():
+    def volumes(values):
+        objects = render(SERVICES, values)
+        return {
+            name: next(each for each in pod["spec"]["volumes"] if each["name"] == "data").keys() - {"name"}
+            for name, pod in pods(objects)
+        }
+
+    everyone = ["spatialstream-kafka", "spatialstream-prometheus", "spatialstream-zookeeper"]
+    assert volumes({}) == {name: {"emptyDir"} for name in everyone}
+    assert volumes({"storage": {"services": True}}) == {
+        "spatialstream-kafka": {"persistentVolumeClaim"},
+        "spatialstream-prometheus": {"emptyDir"},
+        "spatialstream-zookeeper": {"persistentVolumeClaim"},
+    }
+
+
+def test_a_folder_of_the_node_is_bound_to_the_claim_and_to_nothing_else():
+    objects = render(SERVICES, {"storage": {"hostPath": "/var/tmp"}}, "dev", "geo")
+    (volume,) = of_kind(objects, "PersistentVolume")
+    claim = named(objects, "PersistentVolumeClaim", "dev-checkpoints")
+
+    assert volume["spec"]["hostPath"] == {"path": "/var/tmp", "type": "Directory"}
+    assert volume["spec"]["claimRef"] == {"namespace": "geo", "name": "dev-checkpoints"}
+    assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
+    assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
+    assert claim["spec"]["accessModes"] == volume["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+def test_kafka_tells_an_address_that_resolves_in_every_namespace():
+    (container,) = named(render(SERVICES, {}, "dev", "geo"), "StatefulSet", "dev-kafka")["spec"]["template"]["spec"][
+        "containers"
+    ]
+
+    assert {"name": "KAFKA_ADVERTISED", "value": "dev-kafka.geo.svc:9092"} in container["env"]

@@ -1,0 +1,135 @@
+"""The operator's rights are these, and no others."""
+
+import pytest
+
+from spatialstream_operator.manifests.access import DRIVER_VERBS
+from tests.charts.configurations import EVERYTHING
+from tests.charts.render import OPERATOR, SERVICES, of_kind, render
+
+OWN = "spatialstream.dev"
+RBAC = "rbac.authorization.k8s.io"
+CHANGE = {"get", "list", "create", "patch", "delete"}
+# (group, resource) -> verbs: why
+STREAMS = {
+    (OWN, "spatialstreams"): {"get", "list", "watch", "patch"},  # patch: finalizer, annotations
+    (OWN, "spatialstreams/status"): {"patch"},
+    (OWN, "spatialstreams/scale"): {"patch"},  # autoscaling
+    (OWN, "spatialstreams/finalizers"): {"update"},  # to own objects with blockOwnerDeletion
+    ("", "pods"): {"get", "list", "watch", "create", "delete", "deletecollection"},
+    ("", "services"): CHANGE,
+    ("", "configmaps"): CHANGE,
+    ("", "serviceaccounts"): CHANGE,
+    (RBAC, "roles"): CHANGE,
+    (RBAC, "rolebindings"): CHANGE,
+    ("", "events"): {"create"},  # Kopf's
+    ("events.k8s.io", "events"): {"create"},  # the operator's own
+}
+SECRETS = {("", "secrets"): {"get"}}  # credentials of Kafka and ZooKeeper
+MONITORS = {("monitoring.coreos.com", "podmonitors"): CHANGE}
+DEFINITIONS = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+LEASE = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}
+
+
+def rights(role):
+    """(group, resource) -> verbs of a role."""
+    found = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                assert (group, resource) not in found
+                found[group, resource] = set(rule["verbs"])
+    return found
+
+
+def granted(values, account="spatialstream"):
+    """What the operator may do: namespace (None: everywhere) -> rights."""
+    objects = render(OPERATOR, values)
+    roles = {
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each
+        for each in of_kind(objects, "Role", "ClusterRole")
+    }
+    found = {}
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        assert [each["name"] for each in binding["subjects"]] == [account]
+        namespace = binding["metadata"].get("namespace")
+        reference = binding["roleRef"]
+        role = roles[reference["kind"], namespace if reference["kind"] == "Role" else None, reference["name"]]
+        found.setdefault(namespace, {}).update(rights(role))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {None: STREAMS | SECRETS | DEFINITIONS, "spatialstream-system": LEASE}),
+        ({"rbac": {"secrets": {"get": False}}}, {None: STREAMS | DEFINITIONS, "spatialstream-system": LEASE}),
+        (
+            {"monitoring": {"prometheusOperator": True}},
+            {None: STREAMS | SECRETS | DEFINITIONS | MONITORS, "spatialstream-system": LEASE},
+        ),
+        (
+            {"watch": {"namespaces": ["geo", "weather"]}},
+            {"geo": STREAMS | SECRETS, "weather": STREAMS | SECRETS, "spatialstream-system": LEASE},
+        ),
+        (
+            {"watch": {"namespaces": ["spatialstream-system"]}},
+            {"spatialstream-system": STREAMS | SECRETS | LEASE},
+        ),
+        ({"rbac": {"create": False}}, {}),
+    ],
+    ids=["everywhere", "without-secrets", "monitored", "namespaces", "own-namespace", "none"],
+)
+def test_operator_has_these_rights_and_no_more(values, expected):
+    assert granted(values) == expected
+
+
+def test_operator_holds_exactly_the_rights_to_pods_that_it_gives_to_drivers():
+    assert set(DRIVER_VERBS) == STREAMS["", "pods"]
+
+
+def test_no_wildcards():
+    for values in ({}, EVERYTHING):
+        for role in of_kind(render(OPERATOR, values), "Role", "ClusterRole"):
+            for rule in role["rules"]:
+                assert not any("*" in entry for entries in rule.values() for entry in entries)
+                assert not {"bind", "escalate", "impersonate"} & set(rule["verbs"])
+
+
+def test_secrets_can_be_named():
+    for role in of_kind(render(OPERATOR, EVERYTHING), "Role"):
+        for rule in role["rules"]:
+            if "secrets" in rule["resources"]:
+                assert rule["resourceNames"] == ["kafka", "zookeeper"]
+            else:
+                assert "resourceNames" not in rule
+
+
+def test_an_installation_for_namespaces_needs_no_rights_in_the_cluster():
+    values = {"watch": {"namespaces": ["geo"]}, "crds": {"install": False}, "rbac": {"aggregate": False}}
+
+    assert not of_kind(render(OPERATOR, values), "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
+
+
+def test_users_see_and_change_streams_by_the_roles_that_they_have():
+    objects = {each["metadata"]["name"]: each for each in of_kind(render(OPERATOR, {}), "ClusterRole")}
+    view, edit = objects["spatialstream-view"], objects["spatialstream-edit"]
+
+    assert rights(view) == {
+        (OWN, "spatialstreams"): {"get", "list", "watch"},
+        (OWN, "spatialstreams/status"): {"get"},
+        (OWN, "spatialstreams/scale"): {"get"},
+    }
+    change = {"create", "update", "patch", "delete", "deletecollection"}
+    assert rights(edit) == {(OWN, "spatialstreams"): change, (OWN, "spatialstreams/scale"): {"update", "patch"}}
+    aggregate = f"{RBAC}/aggregate-to-"
+    for role, into in ((view, {"view", "edit", "admin"}), (edit, {"edit", "admin"})):
+        labels = role["metadata"]["labels"]
+        assert {label.removeprefix(aggregate) for label in labels if label.startswith(aggregate)} == into
+
+
+def test_the_prometheus_of_the_services_may_list_pods_and_nothing_else():
+    objects = render(SERVICES, {"prometheus": {"namespaces": ["geo", "weather"]}})
+
+    roles = of_kind(objects, "Role", "ClusterRole")
+    assert {role["metadata"]["namespace"] for role in roles} == {"geo", "weather"}
+    assert [rights(role) for role in roles] == [{("", "pods"): {"list"}}] * 2

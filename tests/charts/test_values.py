@@ -1,0 +1,64 @@
+"""Values: what the schema refuses, and that each has its comment."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.charts.render import OPERATOR, SERVICES, ChartError, render
+
+WRONG = [
+    (OPERATOR, {"replicas": 2}, "replicas"),
+    (OPERATOR, {"image": {"tag": "latest"}}, "tag"),
+    (OPERATOR, {"image": {"tag": 1.5}}, "tag"),
+    (OPERATOR, {"image": {"digest": "abc"}}, "digest"),
+    (OPERATOR, {"image": {"repository": ""}}, "repository"),
+    (OPERATOR, {"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    (OPERATOR, {"imagePullSecrets": ["pull"]}, "imagePullSecrets"),
+    (OPERATOR, {"watch": {"namespaces": "geo"}}, "namespaces"),
+    (OPERATOR, {"watch": {"namespaces": ["geo", "geo"]}}, "namespaces"),
+    (OPERATOR, {"watch": {"namespaces": ["Geo"]}}, "namespaces"),
+    (OPERATOR, {"watch": {"namespace": "geo"}}, "namespace"),
+    (OPERATOR, {"prometheus": {"url": "prometheus:9090"}}, "url"),
+    (OPERATOR, {"log": {"level": "loud"}}, "level"),
+    (OPERATOR, {"rbac": {"secrets": True}}, "secrets"),
+    (OPERATOR, {"resources": {"requests": {"memory": "lots"}}}, "memory"),
+    (OPERATOR, {"resources": {"request": {"cpu": 1}}}, "request"),
+    (OPERATOR, {"podLabels": {"a": 1}}, "podLabels"),
+    (OPERATOR, {"extraEnv": [{"name": "SPATIALSTREAM_OPERATOR_IMAGE", "value": "x"}]}, "extraEnv"),
+    (OPERATOR, {"podDisruptionBudget": {"maxUnavailable": 2}}, "maxUnavailable"),
+    (OPERATOR, {"monitoring": {"prometheusOperator": "yes"}}, "prometheusOperator"),
+    (OPERATOR, {"alerts": {"rules": {"SpatialStreamLaging": {"above": 1}}}}, "SpatialStreamLaging"),
+    (OPERATOR, {"alerts": {"rules": {"SpatialStreamLagging": {"over": 1}}}}, "over"),
+    (OPERATOR, {"alerts": {"rules": {"SpatialStreamLagging": {"for": "soon"}}}}, "for"),
+    (OPERATOR, {"alerts": {"rules": {"SpatialStreamNotReady": {"above": 1}}}}, "no threshold"),
+    (OPERATOR, {"alerts": {"runbookUrl": "https://example.com/"}}, "runbookUrl"),
+    (OPERATOR, {"networkPolicy": {"egressPorts": [0]}}, "egressPorts"),
+    (SERVICES, {"image": {"tag": "latest"}}, "tag"),
+    (SERVICES, {"prometheus": {"scrapeInterval": 5}}, "scrapeInterval"),
+    (SERVICES, {"storage": {"hostPath": "var/tmp"}}, "hostPath"),
+    (SERVICES, {"storage": {"accessMode": "ReadOnlyMany"}}, "accessMode"),
+    (SERVICES, {"storage": {"size": "big"}}, "size"),
+    (SERVICES, {"redis": {}}, "redis"),
+]
+
+
+@pytest.mark.parametrize(("chart", "values", "about"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+def test_wrong_values_are_refused_by_name(chart, values, about):
+    with pytest.raises(ChartError, match=about):
+        render(chart, values)
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, SERVICES], ids=lambda chart: chart.name)
+def test_the_schema_has_the_values_that_there_are(chart):
+    schema = json.loads((chart / "values.schema.json").read_text("utf-8"))
+    values = yaml.safe_load((chart / "values.yaml").read_text("utf-8"))
+
+    assert schema["properties"].keys() - {"global"} == values.keys()
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, SERVICES], ids=lambda chart: chart.name)
+def test_every_paragraph_of_values_has_a_comment(chart):
+    paragraphs = (chart / "values.yaml").read_text("utf-8").split("\n\n")
+
+    assert [paragraph for paragraph in paragraphs if "#" not in paragraph] == []

@@ -1,0 +1,176 @@
+"""``spatialstream query``, ``status`` and ``tree`` with a real broker, ZooKeeper and both jobs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.cli import main
+from spatialstream.model.space import Space
+from spatialstream.servers.job import JobServer
+from spatialstream.servers.process import await_condition
+from tests.cluster.stream import PARTITIONS, LiveStream, Servers
+
+PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)
+EVERYWHERE = ["--box", "0,0,100,100"]
+
+
+class Asked(LiveStream):
+    """A stream whose router does not wait for marks, as most have it."""
+
+    def __init__(self, servers: Servers, name: str, folder: Path, slots: int = 3, *more: str) -> None:
+        super().__init__(servers, name, folder, PLANE, slots, *more)
+        arguments = [
+            *("--stream", self.name, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts),
+            *("--checkpoint", str(self.checkpoint), "--slots", str(self.slots), f"--space={PLANE}"),
+        ]
+        arguments += ["--leaves", "16", "--object-partitions", str(PARTITIONS), *more]
+        self.router = JobServer(folder / "router", "router", arguments)
+
+    def put(self, x: float, text: str) -> dict[str, Any]:
+        """Send an object of now."""
+        record = {"id": f"o{x:g}", "t": time.time_ns() // 1_000_000, "x": x, "y": 50.0, "text": text}
+        producer = self.connection.producer()
+        producer.produce(self.connection.topics(self.name).objects, json.dumps(record).encode())
+        assert producer.flush(30.0) == 0
+        return record
+
+    def queries(self) -> list[dict[str, Any]]:
+        """All records of the topic of queries."""
+        from confluent_kafka import TopicPartition
+
+        consumer = self.connection.consumer("test-queries")
+        place = TopicPartition(self.connection.topics(self.name).queries, 0, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        values = []
+        while len(values) < end:
+            message = consumer.poll(10.0)
+            assert message is not None
+            if message.error() is None:
+                values.append(json.loads(message.value()))
+        consumer.close()
+        return values
+
+
+@pytest.fixture(scope="module")
+def stream(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    with Asked(servers, "asked", tmp_path_factory.mktemp("asked")) as made:
+        for x, text in ((10.0, "flood in town"), (20.0, "Flood warning"), (30.0, "fire")):
+            made.put(x, text)
+        yield made
+
+
+def ask(stream: Asked, *words: str) -> int:
+    where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, f"--space={PLANE}"]
+    patient = [] if "--timeout" in words else ["--timeout", "4m"]  # a first round takes long on a busy machine
+    return main(["query", *where, *words, *patient])
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.timeout(600)
+def test_snapshot_queries_are_answered(stream: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(stream, "--type", "SRQ", *EVERYWHERE, "--keywords", "FLOOD", "--duration", "1h") == 0
+    (row,) = rows(capsys)
+    assert [each["id"] for each in row["objects"]] == ["o10", "o20"]
+
+    file = tmp_path / "queries.jsonl"
+    near = {"id": "near", "type": "SKQ", "at": [29, 50], "k": 2, "duration": "1h"}
+    terms = {"id": "terms", "type": "STQ", "region": {"box": [0, 0, 100, 100]}, "k": 1, "duration": "1h"}
+    file.write_text(json.dumps(near) + "\n" + json.dumps(terms) + "\n")
+    assert ask(stream, "--file", str(file)) == 0
+    found = {row["query"]: row for row in rows(capsys)}
+    assert [each["id"] for each in found["near"]["objects"]] == ["o30", "o20"]
+    assert found["terms"]["terms"] == [{"term": "flood", "count": 2}]
+
+
+@pytest.mark.timeout(600)
+def test_a_continuous_query_prints_rows_as_they_come_and_is_cancelled(
+    stream: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def send() -> None:
+        assert await_condition(lambda: any(each["id"] == "storms" for each in stream.queries()), 60.0)
+        for x in (41.0, 42.0):
+            stream.put(x, "storm")
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    words = ["--type", "CRQ", *EVERYWHERE, "--keywords", "storm", "--duration", "1h", "--id", "storms"]
+    assert ask(stream, *words, "--count", "2") == 0
+    sending.join()
+
+    assert [row["object"]["id"] for row in rows(capsys)] == ["o41", "o42"]
+    assert [each["type"] for each in stream.queries() if each["id"] == "storms"] == ["CRQ", "CANCEL"]
+
+
+@pytest.mark.timeout(600)
+def test_a_query_that_is_kept_stands_until_it_is_cancelled(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--type", "CRQ", *EVERYWHERE, "--keywords", "quake", "--duration", "1h", "--id", "kept"]
+    assert ask(stream, *words, "--keep", "--patience", "5s") == 0
+
+    # the id is in use, which the worker tells, and this command says with its status
+    assert ask(stream, *words) == 2
+    assert "rejected: query 'kept': id: " in capsys.readouterr().err
+
+    assert ask(stream, "--type", "CANCEL", "--id", "kept") == 0
+    assert ask(stream, *words, "--patience", "5s") == 0
+    assert rows(capsys) == []
+
+
+@pytest.mark.timeout(600)
+def test_no_answer_in_time_is_told(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    stream.worker.stop(60.0)
+    try:
+        assert ask(stream, "--type", "SRQ", *EVERYWHERE, "--duration", "1h", "--id", "lost", "--timeout", "2s") == 3
+        assert "no answer to lost in time" in capsys.readouterr().err
+    finally:
+        stream.worker.start(timeout=240.0)
+
+
+@pytest.mark.timeout(600)
+def test_status_and_tree_of_a_running_stream(stream: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--zookeeper", stream.servers.zookeeper.hosts]
+    assert main(["status", stream.name, *where]) == 0
+    assert f"{stream.name}, {stream.slots} slots" in capsys.readouterr().out
+
+    picture = tmp_path / "tree.svg"
+    assert main(["tree", "--stream", stream.name, *where, "--svg", str(picture)]) == 0
+    assert f"16 leaves, on {stream.slots} slots" in capsys.readouterr().out
+    assert picture.read_text().startswith("<svg")
+
+
+def test_a_stream_that_is_not_there_is_told(servers: Servers, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--stream", "nowhere", "--bootstrap", servers.kafka.bootstrap, "--type", "SRQ", "--box=0,0,1,1"]
+
+    assert main(["query", *words, "--duration", "1h"]) == 2
+
+    assert "no topic nowhere.results" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(900)
+def test_a_new_stream_over_the_same_topics_gives_the_same_answers(
+    stream: Asked, servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["SRQ", *EVERYWHERE, "--id", "all"], ["SKQ", "--point", "0", "50", "--k", "2", "--id", "two"]):
+        assert ask(stream, "--duration", "1h", "--type", *words) == 0
+    assert [len(row["objects"]) >= 2 for row in rows(capsys)] == [True, True]
+    known = {"all", "two", "near", "terms", "storms"}
+    before = [row for row in stream.rows() if row["query"] in known]
+    stream.worker.stop(60.0)
+    stream.router.stop(60.0)
+
+    topics = [f"--topic={kind}={stream.name}.{kind}" for kind in ("objects", "queries")]
+    with Asked(servers, "again", tmp_path, 2, *topics) as again:
+        await_condition(lambda: len([row for row in again.rows() if row["query"] in known]) >= len(before), 240.0)
+        after = [row for row in again.rows() if row["query"] in known]
+
+    assert sorted(after, key=json.dumps) == sorted(before, key=json.dumps)

@@ -1,0 +1,50 @@
+"""One installation of the platform for all tests of this folder, which follow one another.
+
+Settings, by environment variables:
+
+- ``KUBECONFIG``: the cluster;
+- ``IMAGE_PREFIX``: goes before the images' names, as for ``make images``;
+- ``E2E_STORAGE_CLASS``: of volumes; without it, and without a default class, a folder of the only node is used;
+- ``E2E_KEEP``: leave everything standing at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import spatialstream
+from tests.e2e.kube import Kube
+from tests.e2e.platform import Platform
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests tell one story: they run in the order in which they are written, and each may take long."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """Both charts, installed as a user would install them."""
+    Kube.check()
+    installed = Platform(
+        ROOT,
+        tmp_path_factory.mktemp("e2e"),
+        spatialstream.__version__,
+        os.environ.get("IMAGE_PREFIX", ""),
+        os.environ.get("E2E_STORAGE_CLASS", ""),
+    )
+    installed.remove()
+    try:
+        installed.install()
+        yield installed
+    finally:
+        if not os.environ.get("E2E_KEEP"):
+            installed.remove()

@@ -1,0 +1,128 @@
+"""kubectl and Helm as a person uses them, with waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["CommandError", "Kube", "wait_for"]
+
+_EVERY = 1.0
+
+
+class CommandError(AssertionError):
+    """A command has failed."""
+
+
+def wait_for(what: str, condition: Callable[[], Any], timeout: float, state: Callable[[], object] = lambda: "") -> Any:
+    """Wait until a condition holds; what it gave.
+
+    Args:
+        what: is waited for, in words.
+        condition: something true once it holds. A command that fails meanwhile counts as not yet.
+        timeout: in seconds.
+        state: is shown if it never does.
+    """
+    ends = time.monotonic() + timeout
+    failure = ""
+    while time.monotonic() < ends:
+        try:
+            if found := condition():
+                return found
+            failure = ""
+        except CommandError as error:
+            failure = str(error)
+        time.sleep(_EVERY)
+    raise AssertionError(f"waited {timeout:.0f} s for {what}: {failure}\n{state()}")
+
+
+def run(command: Sequence[str], data: bytes | None = None, timeout: float = 180.0) -> str:
+    """Run a command to its end; what it printed."""
+    done = subprocess.run(list(command), input=data, capture_output=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise CommandError(
+            f"{' '.join(command)[:300]}: exit status {done.returncode}\n{done.stderr.decode()}{done.stdout.decode()}"
+        )
+    return done.stdout.decode()
+
+
+@dataclass(frozen=True)
+class Kube:
+    """A cluster: the one that ``KUBECONFIG`` points at.
+
+    Attributes:
+        namespace: where commands work that do not say otherwise.
+    """
+
+    namespace: str
+
+    @staticmethod
+    def check() -> None:
+        """Fail with what is missing."""
+        for tool in ("kubectl", "helm"):
+            assert shutil.which(tool), f"{tool} is not on the PATH"
+        assert os.environ.get("KUBECONFIG"), "KUBECONFIG does not say which cluster to use"
+        run(["kubectl", "get", "--raw", "/readyz"], timeout=30.0)
+
+    def kubectl(self, *arguments: str, data: bytes | None = None, timeout: float = 180.0) -> str:
+        """Run kubectl in the namespace."""
+        return run(["kubectl", "-n", self.namespace, *arguments], data, timeout)
+
+    def helm(self, *arguments: str, timeout: float = 600.0) -> str:
+        """Run Helm in the namespace."""
+        return run(["helm", "-n", self.namespace, *arguments], timeout=timeout)
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """Apply manifests."""
+        text = "\n---\n".join(json.dumps(each) for each in manifests)
+        self.kubectl("apply", "-f", "-", data=text.encode())
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        """An object; None if there is none."""
+        text = self.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
+        return json.loads(text) if text.strip() else None
+
+    def list(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+        """Objects with these labels."""
+        chosen = ["-l", selector] if selector else []
+        return list(json.loads(self.kubectl("get", kind, *chosen, "-o", "json"))["items"])
+
+    def exec(self, pod: str, *command: str, data: bytes | None = None, timeout: float = 180.0) -> str:
+        """Run a command in a pod."""
+        flags = ["-i"] if data is not None else []
+        return self.kubectl("exec", *flags, pod, "--", *command, data=data, timeout=timeout)
+
+    def kill(self, pod: str) -> None:
+        """End a pod without giving it time for anything."""
+        self.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    def uid(self, pod: str) -> str:
+        """Which pod this is; "" if there is none."""
+        found = self.get("pod", pod)
+        return "" if found is None else str(found["metadata"]["uid"])
+
+    def ready(self, pod: str, other_than: str = "") -> bool:
+        """Whether a pod is ready, and is not the one of this uid."""
+        found = self.get("pod", pod)
+        if found is None or found["metadata"]["uid"] == other_than or "deletionTimestamp" in found["metadata"]:
+            return False
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def can(self, account: str, verb: str, resource: str, namespace: str | None = None) -> bool:
+        """Whether a service account (``namespace:name``) may do something; in all namespaces if none is named."""
+        where = ["--all-namespaces"] if namespace is None else ["-n", namespace]
+        done = subprocess.run(
+            ["kubectl", "auth", "can-i", verb, resource, *where, "--as", f"system:serviceaccount:{account}"],
+            capture_output=True,
+            text=True,
+            timeout=60.0,
+            check=False,
+        )
+        return done.stdout.strip() == "yes"

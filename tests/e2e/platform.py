@@ -1,0 +1,328 @@
+"""The platform as the tests install it, and streams on it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.data import Part, Story
+from tests.e2e.kube import CommandError, Kube, run, wait_for
+
+__all__ = ["NAMESPACE", "SYSTEM", "Platform", "Stream"]
+
+SYSTEM, NAMESPACE = "e2e-system", "e2e"
+TOOLBOX = "toolbox"
+
+_OPERATOR = "app.kubernetes.io/name=spatialstream-operator,pod-template-hash"
+_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+_RESOURCES = {"requests": {"cpu": "50m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+_EXECUTOR = {"requests": {"cpu": "50m", "memory": "1400Mi"}, "limits": {"memory": "1400Mi"}}
+
+
+@dataclass
+class Platform:
+    """Both charts.
+
+    Attributes:
+        root: of the repository.
+        folder: for files of the tests.
+        version: of the images.
+        prefix: of the images' names.
+        storage_class: of volumes; "": see :meth:`_storage`.
+    """
+
+    root: Path
+    folder: Path
+    version: str
+    prefix: str
+    storage_class: str
+    system: Kube = field(default_factory=lambda: Kube(SYSTEM))
+    kube: Kube = field(default_factory=lambda: Kube(NAMESPACE))
+
+    def image(self, name: str) -> str:
+        """The name of an image, without its tag."""
+        return f"{self.prefix}spatialstream-{name}"
+
+    # ---------------------------------------------------------------------------------------------------- installing
+
+    def install(self) -> None:
+        """Make the namespaces, install both charts, and wait until everything runs."""
+        for namespace in (SYSTEM, NAMESPACE):
+            run(["kubectl", "create", "namespace", namespace])
+            run(["kubectl", "label", "namespace", namespace, *(f"{k}={v}" for k, v in _RESTRICTED.items())])
+        self.kube.helm("install", "dev", str(self.root / "charts/spatialstream-dev"), *self._values(self._dev()))
+        self.upgrade("install")
+        self.kube.apply(self._toolbox())
+        for pod in ("dev-kafka-0", "dev-zookeeper-0", "dev-prometheus-0", TOOLBOX):
+            wait_for(f"{pod} to be ready", lambda pod=pod: self.kube.ready(pod), 300.0, self.state)  # type: ignore[misc]
+
+    def upgrade(self, verb: str = "upgrade", **more: Any) -> None:
+        """Install the operator's chart, or upgrade it."""
+        values = self._values(self._operator() | more)
+        self.system.helm(
+            verb, "spatialstream", str(self.root / "charts/spatialstream"), *values, "--wait", "--timeout", "5m"
+        )
+
+    def remove(self) -> None:
+        """Remove everything that the tests have installed; nothing happens if there is nothing."""
+        for namespace in (NAMESPACE, SYSTEM):
+            if run(["kubectl", "get", "namespace", namespace, "--ignore-not-found"]).strip():
+                self._end_streams(namespace)
+        for kube, release in ((self.system, "spatialstream"), (self.kube, "dev")):
+            if release in run(["helm", "-n", kube.namespace, "list", "-q"]).split():
+                kube.helm("uninstall", release, "--wait")
+        for kind, name in (
+            ("namespace", NAMESPACE),
+            ("namespace", SYSTEM),
+            ("crd", "spatialstreams.spatialstream.dev"),
+        ):
+            run(["kubectl", "delete", kind, name, "--ignore-not-found", "--timeout=180s"], timeout=200.0)
+
+    def _end_streams(self, namespace: str) -> None:
+        """Delete the streams, with or without an operator that looks after them."""
+        kube = Kube(namespace)
+        try:
+            streams = [each["metadata"]["name"] for each in kube.list("spatialstreams")]
+        except CommandError:
+            return
+        for name in streams:
+            kube.kubectl("annotate", "sps", name, "spatialstream.dev/skip-cleanup=true", "--overwrite")
+            kube.kubectl("delete", "sps", name, "--wait=false")
+        for name in streams:
+            try:
+                wait_for(f"{name} to be gone", lambda name=name: kube.get("sps", name) is None, 60.0)  # type: ignore[misc]
+            except AssertionError:
+                kube.kubectl("patch", "sps", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+
+    def _values(self, values: Mapping[str, Any]) -> list[str]:
+        path = self.folder / f"values-{time.monotonic_ns()}.json"
+        path.write_text(json.dumps(values))
+        return ["--values", str(path)]
+
+    def _operator(self) -> dict[str, Any]:
+        return {
+            "image": {"repository": self.image("operator")},
+            "streamImage": {"repository": self.image("spark")},
+            "prometheus": {"url": f"http://dev-prometheus.{NAMESPACE}.svc:9090"},
+        }
+
+    def _dev(self) -> dict[str, Any]:
+        return {
+            "image": {"repository": self.image("services")},
+            "storage": {**self._storage(), "services": True, "size": "5Gi"},
+            "prometheus": {"namespaces": [NAMESPACE, SYSTEM], "scrapeInterval": "3s"},
+            "alerts": {"rules": {"SpatialStreamImbalanced": {"for": "5s", "above": 3}}},
+        }
+
+    def _storage(self) -> dict[str, Any]:
+        """Volumes of a class, or a folder of the only node where there is none."""
+        if self.storage_class:
+            return {"storageClass": self.storage_class}
+        classes = json.loads(run(["kubectl", "get", "storageclass", "-o", "json"]))["items"]
+        mark = "storageclass.kubernetes.io/is-default-class"
+        if any(each["metadata"].get("annotations", {}).get(mark) == "true" for each in classes):
+            return {"accessMode": "ReadWriteOnce"}
+        return {"hostPath": "/var/tmp"}
+
+    def _toolbox(self) -> dict[str, Any]:
+        """A pod in which commands of the project can be run."""
+        rights = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        ids = {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
+        variables = {
+            "SPATIALSTREAM_BOOTSTRAP": "dev-kafka:9092",
+            "SPATIALSTREAM_ZOOKEEPER": "dev-zookeeper:2181",
+            "HOME": "/tmp",
+        }
+        container = {
+            "name": TOOLBOX,
+            "image": f"{self.image('spark')}:{self.version}",
+            "args": ["sleep", "infinity"],
+            "env": [{"name": name, "value": value} for name, value in variables.items()],
+            "resources": {"requests": {"cpu": "20m", "memory": "200Mi"}, "limits": {"memory": "1Gi"}},
+            "securityContext": rights,
+            "volumeMounts": [
+                {"name": "tmp", "mountPath": "/tmp"},
+                {"name": "work", "mountPath": "/var/spatialstream"},
+                {"name": "checkpoints", "mountPath": "/checkpoints", "subPath": "e2e"},
+            ],
+        }
+        volumes = [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "work", "emptyDir": {}},
+            {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "dev-checkpoints"}},
+        ]
+        pod = {
+            "securityContext": ids,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": volumes,
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TOOLBOX}, "spec": pod}
+
+    # ----------------------------------------------------------------------------------------------------- looking at
+
+    @property
+    def operator(self) -> str:
+        """Name of the operator's pod."""
+        pods = self.system.list("pods", _OPERATOR)
+        living = [each["metadata"]["name"] for each in pods if "deletionTimestamp" not in each["metadata"]]
+        assert len(living) == 1, living
+        return str(living[0])
+
+    def prometheus(self, expression: str) -> list[dict[str, Any]]:
+        """The answer of the cluster's Prometheus."""
+        script = (
+            "import sys, urllib.parse, urllib.request as r; "
+            "print(r.urlopen('http://dev-prometheus:9090/api/v1/query?' + "
+            "urllib.parse.urlencode({'query': sys.argv[1]}), timeout=20).read().decode())"
+        )
+        answer = json.loads(self.kube.exec(TOOLBOX, "python", "-c", script, expression))
+        return list(answer["data"]["result"])
+
+    def state(self) -> str:
+        """What a person would look at if something does not come about."""
+        told = []
+        for kube, arguments in (
+            (self.kube, ("get", "pods,sps", "-o", "wide")),
+            (self.kube, ("get", "sps", "-o", "yaml")),
+            (self.kube, ("get", "events", "--sort-by=.metadata.creationTimestamp")),
+            (self.system, ("get", "pods")),
+            (self.system, ("logs", "deployment/spatialstream", "--tail=60")),
+        ):
+            try:
+                told.append(kube.kubectl(*arguments)[-6000:])
+            except CommandError as error:
+                told.append(str(error))
+        return "\n".join(told)
+
+
+@dataclass
+class Stream:
+    """A SpatialStream, with what has been sent and answered.
+
+    Attributes:
+        platform: where it is.
+        name: of the resource.
+        story: what was sent.
+    """
+
+    platform: Platform
+    name: str
+    story: Story
+
+    @property
+    def kube(self) -> Kube:
+        """The stream's namespace."""
+        return self.platform.kube
+
+    @property
+    def id(self) -> str:
+        """The stream's name in Kafka and ZooKeeper."""
+        return f"{NAMESPACE}.{self.name}"
+
+    def manifest(self, **more: Any) -> dict[str, Any]:
+        """The resource: small, and quick to act."""
+        spec: dict[str, Any] = {
+            "kafka": {"bootstrapServers": "dev-kafka:9092"},
+            "zookeeper": {"servers": "dev-zookeeper:2181"},
+            "checkpoint": {"claimName": "dev-checkpoints", "subPath": f"e2e/{self.name}"},
+            "space": str(self.story.space),
+            # answers are then a function of the input alone
+            "time": {"idle": "10m"},
+            "router": {"resources": _RESOURCES},
+            "workers": {"min": 1, "max": 2, "resources": _EXECUTOR, "driver": {"resources": _RESOURCES}},
+            "restart": {"backoff": "1s", "maxBackoff": "30s"},
+        }
+        for name, value in more.items():
+            spec[name] = {**spec.get(name, {}), **value} if isinstance(value, dict) else value
+        return {
+            "apiVersion": "spatialstream.dev/v1alpha1",
+            "kind": "SpatialStream",
+            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+
+    # ------------------------------------------------------------------------------------------------------- status
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The resource as it is."""
+        found = self.kube.get("sps", self.name)
+        assert found is not None
+        return found
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Its status."""
+        return dict(self.body.get("status", {}))
+
+    def condition(self, name: str) -> str:
+        """The status of a condition; "" if it is not there."""
+        return next((each["status"] for each in self.status.get("conditions", []) if each["type"] == name), "")
+
+    def wait_ready(self, timeout: float = 300.0) -> None:
+        """Wait until it answers queries."""
+        wait_for(f"{self.name} to be ready", lambda: self.condition("Ready") == "True", timeout, self.platform.state)
+
+    def patch(self, **spec: Any) -> None:
+        """Change the spec."""
+        self.kube.kubectl("patch", "sps", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    # --------------------------------------------------------------------------------------------- sending and reading
+
+    def send(self, part: Part, rate: float) -> None:
+        """Send a part through Kafka."""
+        for kind, content in (("objects", part.objects), ("queries", part.queries)):
+            path = f"/tmp/{self.name}-{kind}.jsonl"
+            self.kube.exec(TOOLBOX, "sh", "-c", f"cat > {path}", data=content)
+        files = [f"/tmp/{self.name}-{kind}.jsonl" for kind in ("objects", "queries")]
+        command = ["spatialstream", "load", "--stream", self.id, f"--space={self.story.space}", "--rate", str(rate)]
+        options = ["--objects", files[0], "--queries", files[1], "--settle", "0", "--quiet"]
+        self.kube.exec(TOOLBOX, *command, *options, timeout=600.0)
+
+    @contextmanager
+    def sending(self, part: Part, rate: float) -> Iterator[None]:
+        """Send a part while something else is done."""
+        failures: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                self.send(part, rate)
+            except (AssertionError, OSError) as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        yield
+        thread.join(600.0)
+        assert not thread.is_alive()
+        assert not failures, failures
+
+    def read(self) -> int:
+        """Read what has been answered since the last time; how many rows there are now."""
+        command = ["spatialstream", "results", "--stream", self.id, "--patience", "1s", "--quiet"]
+        text = self.kube.exec(TOOLBOX, *command, "--position", f"/tmp/{self.name}-position.json")
+        self.story.rows += [json.loads(line) for line in text.splitlines()]
+        return len(self.story.rows)
+
+    def assert_exact(self, timeout: float = 300.0) -> None:
+        """Wait for all rows, and compare them with the oracle's."""
+        expected = len(self.story.expected)
+        wait_for(
+            f"{expected} rows of {self.name}",
+            lambda: self.read() >= expected,
+            timeout,
+            lambda: f"{len(self.story.rows)} rows have come\n{self.platform.state()}",
+        )
+        assert self.story.differences() == []
+
+    def wait(self, what: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 180.0) -> Any:
+        """Wait until something holds of the status."""
+        return wait_for(f"{self.name}: {what}", lambda: condition(self.status), timeout, self.platform.state)

@@ -1,0 +1,277 @@
+"""The platform's whole life on a real cluster, told in the order of these tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from spatialstream.model.space import Space
+from tests.e2e.data import Bounds, Story
+from tests.e2e.kube import run, wait_for
+from tests.e2e.platform import NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+
+WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
+EUROPE: Bounds = (5.0, 35.0, 30.0, 55.0)
+BRAZIL: Bounds = (-60.0, -25.0, -40.0, -5.0)
+
+RATE = 150.0
+
+
+@pytest.fixture(scope="module")
+def quakes(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """The stream that the story is about."""
+    return Stream(platform, "quakes", Story(1, tmp_path_factory.mktemp("quakes")))
+
+
+def rebalanced(stream: Stream, bounds: Bounds, before: int, kill: str = "") -> None:
+    """Send objects and queries of one region until the operator has moved load, and says that balance is back.
+
+    Args:
+        stream: the stream.
+        bounds: the region.
+        before: the version that is active before.
+        kill: phase of rebalancing in which the operator is killed.
+    """
+    killed = not kill
+
+    def done() -> bool:
+        status = stream.status
+        return int(status["routing"]["version"]) > before and stream.condition("Balanced") == "True"
+
+    for number in range(16):
+        part = stream.story.draw(1500, bounds, hot=150 if number == 0 else 0)
+        with stream.sending(part, RATE):
+            if not killed:
+                killed = _killed_in(stream, kill)
+        if killed and done():
+            return
+    raise AssertionError(f"load was not balanced\n{stream.platform.state()}")
+
+
+def _killed_in(stream: Stream, phase: str) -> bool:
+    """Kill the operator if rebalancing gets as far as a phase while the part is being sent."""
+    try:
+        stream.wait(f"rebalancing to be {phase}", lambda status: status["rebalance"]["phase"] == phase, 8.0)
+    except AssertionError:
+        return False
+    stream.platform.system.kill(stream.platform.operator)
+    return True
+
+
+# --------------------------------------------------------------------------------------------------------- beginning
+
+
+def test_the_chart_tests_itself(platform: Platform) -> None:
+    output = platform.system.helm("test", "spatialstream", "--logs")
+    assert "Phase:          Succeeded" in output
+
+
+def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
+    quakes.kube.apply(
+        quakes.manifest(
+            index={"leaves": 16, "imbalance": 3.0},
+            rebalance={"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"},
+        )
+    )
+    quakes.wait_ready()
+    line = quakes.kube.kubectl("get", "sps", "quakes", "--no-headers").split()
+    assert line[:4] == ["quakes", "Running", "True", "1/1"]
+    events = quakes.kube.kubectl("events", "--for", "spatialstream/quakes")
+    assert "Ready" in events
+
+
+def test_real_earthquakes_and_all_six_kinds_of_query_are_exact(quakes: Stream) -> None:
+    quakes.send(quakes.story.earthquakes(), 300.0)
+    quakes.assert_exact()
+    quakes.send(quakes.story.draw(1500, WORLD, each=4), 300.0)
+    quakes.assert_exact()
+    assert {row["type"] for row in quakes.story.rows} == {"SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ"}
+
+
+def test_skew_is_noticed_and_balanced(quakes: Stream, platform: Platform) -> None:
+    rebalanced(quakes, EUROPE, 0)
+    quakes.assert_exact()
+    fired = platform.prometheus('max_over_time(ALERTS{alertname="SpatialStreamImbalanced",alertstate="firing"}[15m])')
+    assert [each["metric"]["stream"] for each in fired] == ["quakes"]
+    assert quakes.status["rebalance"]["last"]["outcome"] == "balanced"
+
+
+def test_an_operator_killed_in_the_middle_of_a_rebalance_goes_on(quakes: Stream) -> None:
+    rebalanced(quakes, BRAZIL, int(quakes.status["routing"]["version"]), kill="Verifying")
+    quakes.assert_exact()
+
+
+# ------------------------------------------------------------------------------------------------------------ scaling
+
+
+def test_scaled_out_and_in(quakes: Stream) -> None:
+    with quakes.sending(quakes.story.draw(1500, WORLD), RATE / 5):
+        quakes.kube.kubectl("scale", "sps", "quakes", "--replicas=2")
+        quakes.wait("2 workers", lambda status: status["workers"]["ready"] == "2/2")
+        quakes.kube.kubectl("scale", "sps", "quakes", "--replicas=1")
+        quakes.wait("1 worker", lambda status: status["workers"]["ready"] == "1/1")
+    quakes.assert_exact()
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize("victim", ["executor", "worker", "router", "operator", "zookeeper", "kafka"])
+def test_killed(quakes: Stream, platform: Platform, victim: str) -> None:
+    names = {
+        "zookeeper": "dev-zookeeper-0",
+        "kafka": "dev-kafka-0",
+        "router": "quakes-router",
+        "worker": "quakes-worker",
+    }
+    with quakes.sending(quakes.story.draw(1000, WORLD), RATE):
+        if victim == "operator":
+            pod, kube = platform.operator, platform.system
+            kube.kill(pod)
+            wait_for("another operator", lambda: platform.operator != pod, 120.0, platform.state)
+            wait_for("it to be ready", lambda: kube.ready(platform.operator), 120.0, platform.state)
+        elif victim == "executor":
+            executors = quakes.kube.list("pods", "spatialstream.dev/stream=quakes,app.kubernetes.io/component=executor")
+            quakes.kube.kill(executors[0]["metadata"]["name"])
+        else:
+            pod = names[victim]
+            uid = quakes.kube.uid(pod)
+            quakes.kube.kill(pod)
+            wait_for(f"another {pod}", lambda: quakes.kube.ready(pod, uid), 240.0, platform.state)
+    quakes.assert_exact()
+    quakes.wait_ready()
+
+
+# --------------------------------------------------------------------------------------------------------- day to day
+
+
+def test_a_change_restarts_only_the_job_that_it_concerns(quakes: Stream, platform: Platform) -> None:
+    router, worker = quakes.kube.uid("quakes-router"), quakes.kube.uid("quakes-worker")
+    quakes.patch(rebalance={"cooldown": "1m"})
+    generation = quakes.body["metadata"]["generation"]
+    quakes.wait("the change to be seen", lambda status: status["observedGeneration"] == generation)
+    assert (quakes.kube.uid("quakes-router"), quakes.kube.uid("quakes-worker")) == (router, worker)
+    with quakes.sending(quakes.story.draw(600, WORLD), RATE / 3):
+        quakes.patch(maxRecordBytes=65536)
+        wait_for("another router", lambda: quakes.kube.ready("quakes-router", router), 180.0, platform.state)
+    assert quakes.kube.uid("quakes-worker") == worker
+    quakes.assert_exact()
+
+
+def test_suspended_and_resumed(quakes: Stream) -> None:
+    quakes.patch(suspend=True)
+    quakes.wait("the stream to be suspended", lambda status: status["phase"] == "Suspended")
+    wait_for("its pods to end", lambda: not quakes.kube.list("pods", "spatialstream.dev/stream=quakes"), 180.0)
+    quakes.send(quakes.story.draw(600, WORLD), 0.0)
+    quakes.patch(suspend=False)
+    quakes.wait_ready()
+    quakes.assert_exact()
+
+
+def test_two_streams_side_by_side(quakes: Stream, platform: Platform, tmp_path: Path) -> None:
+    space = Space.parse("planar:0,0,100,100")
+    other = Stream(platform, "plane", Story(2, tmp_path, space))
+    other.kube.apply(other.manifest(time={"idle": "2s"}))
+    other.wait_ready()
+    with quakes.sending(quakes.story.draw(600, WORLD), RATE / 2):
+        other.send(other.story.draw(800, (0.0, 0.0, 100.0, 100.0), each=3), RATE)
+    quakes.assert_exact()
+    other.assert_exact()
+    look_at_from_outside(other)
+    other.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
+    assert_nothing_left(platform, "plane")
+
+
+def look_at_from_outside(stream: Stream) -> None:
+    """Commands on this machine, which has no way to Kafka and ZooKeeper but through the cluster."""
+
+    def command(*arguments: str) -> str:
+        return run([sys.executable, "-m", "spatialstream", *arguments, "--namespace", NAMESPACE])
+
+    assert "Running" in command("status", stream.name)
+    asked = ("--type", "SRQ", "--box", "0", "0", "100", "100", "--duration", "3650d")
+    row = json.loads(command("query", "--stream", stream.name, *asked))
+    assert {each["id"] for each in row["objects"]} == {each.id for each in stream.story.objects}
+    results = command("results", "--stream", stream.name, "--patience", "2s", "--type", "CTQ")
+    expected = [row for row in stream.story.rows if row["type"] == "CTQ"]
+    assert sorted(results.splitlines()) == sorted(json.dumps(row, ensure_ascii=False) for row in expected)
+    assert "balanced" in command("rebalance", "--stream", stream.name, "--dry-run", "--lambda", "1000000")
+
+
+def test_the_chart_is_upgraded(quakes: Stream, platform: Platform) -> None:
+    pod = platform.operator
+    drivers = quakes.kube.uid("quakes-router"), quakes.kube.uid("quakes-worker")
+    platform.upgrade(log={"level": "debug"}, podLabels={"upgraded": "yes"})
+    wait_for("another operator", lambda: platform.operator != pod, 120.0, platform.state)
+    quakes.send(quakes.story.draw(300, WORLD), RATE)
+    quakes.assert_exact()
+    assert (quakes.kube.uid("quakes-router"), quakes.kube.uid("quakes-worker")) == drivers
+
+
+def test_accounts_can_do_what_they_need_and_nothing_else(platform: Platform) -> None:
+    operator, driver = f"{SYSTEM}:spatialstream", f"{NAMESPACE}:quakes-driver"
+    can = platform.kube.can
+    assert can(operator, "create", "pods", NAMESPACE)
+    assert can(operator, "patch", "spatialstreams/status", NAMESPACE)
+    for verb, resource in (
+        ("list", "secrets"),
+        ("create", "secrets"),
+        ("create", "pods/exec"),
+        ("patch", "pods"),
+        ("create", "clusterroles"),
+        ("create", "clusterrolebindings"),
+        ("delete", "namespaces"),
+        ("list", "nodes"),
+        ("create", "deployments.apps"),
+        ("delete", "persistentvolumeclaims"),
+        ("create", "spatialstreams"),
+        ("delete", "spatialstreams"),
+    ):
+        assert not can(operator, verb, resource, NAMESPACE), (verb, resource)
+    assert can(driver, "create", "pods", NAMESPACE)
+    for verb, resource, namespace in (
+        ("create", "pods", SYSTEM),
+        ("get", "pods", None),
+        ("get", "secrets", NAMESPACE),
+        ("get", "configmaps", NAMESPACE),
+        ("create", "pods/exec", NAMESPACE),
+        ("patch", "spatialstreams", NAMESPACE),
+        ("create", "rolebindings", NAMESPACE),
+        ("delete", "persistentvolumeclaims", NAMESPACE),
+    ):
+        assert not can(driver, verb, resource, namespace), (verb, resource, namespace)
+
+
+# ---------------------------------------------------------------------------------------------------------------- end
+
+
+def test_deletion_leaves_nothing_behind(quakes: Stream, platform: Platform) -> None:
+    quakes.kube.kubectl("delete", "sps", "quakes", "--timeout=240s", timeout=260.0)
+    assert_nothing_left(platform, "quakes")
+
+
+def assert_nothing_left(platform: Platform, name: str) -> None:
+    """Neither in Kubernetes nor in ZooKeeper, nor internal topics, nor in the volume."""
+    kube = platform.kube
+    kinds = "pods,services,configmaps,serviceaccounts,roles,rolebindings"
+    wait_for(
+        f"all of {name} to be gone",
+        lambda: not kube.list(kinds, f"spatialstream.dev/stream={name}"),
+        120.0,
+        platform.state,
+    )
+    script = (
+        "import sys; from kazoo.client import KazooClient; from confluent_kafka.admin import AdminClient; "
+        "z = KazooClient('dev-zookeeper:2181'); z.start(); print(z.get_children('/spatialstream')); "
+        "print(sorted(AdminClient({'bootstrap.servers': 'dev-kafka:9092'}).list_topics(timeout=30).topics))"
+    )
+    paths, topics = kube.exec(TOOLBOX, "python", "-c", script).splitlines()
+    stream = f"{NAMESPACE}.{name}"
+    assert f"'{stream}'" not in paths
+    kept = [kind for kind in ("blocks", "control", "epochs") if f"'{stream}.{kind}'" in topics]
+    assert kept == []
+    assert f"'{stream}.results'" in topics
+    assert kube.exec(TOOLBOX, "sh", "-c", f"ls /checkpoints/{name} 2>/dev/null || true").split() == []

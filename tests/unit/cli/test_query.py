@@ -1,0 +1,296 @@
+"""``spatialstream query``: what options and JSON ask, what is refused before it is sent, and what is waited for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.cli import main, parser
+from spatialstream.cli.awaited import Awaited
+from spatialstream.cli.query import check, from_options, read
+from spatialstream.model.queries import Cancellation, Query, parse_query
+from spatialstream.model.space import WGS84, Space
+from tests.streams import PLANE, Stream, query_record, streams
+from tests.unit.cli.kubectl import Kubectl, driver, items, stream
+
+SRQ = {"type": "SRQ", "region": {"box": [-2, -2, 2, 2]}, "duration": "1h"}
+FAR = """
+import sys
+from spatialstream.cli.attached import attach
+attach()
+print(sys.argv[1:])
+print(sys.stdin.read(), end="")
+"""
+
+
+def options_of(text: str) -> Any:
+    return parser().parse_args(["query", "--stream", "s", *shlex.split(text)])
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The line that a query is refused with; nothing listens at the broker's port, so none was sent."""
+    assert main(["query", "--stream", "s", "--bootstrap", "127.0.0.1:1", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1, told.err
+    return told.err
+
+
+@pytest.mark.parametrize(
+    ("text", "record"),
+    [
+        (
+            "--type SRQ --box -125 32 -114.5 49 --keywords flood,fire --duration 1h --id a",
+            {"id": "a", "type": "SRQ", "region": {"box": [-125, 32, -114.5, 49]}, "keywords": ["flood", "fire"]}
+            | {"duration": "1h"},
+        ),
+        (
+            "--type SKQ --point=-57.5,-29.7 --k 10 --duration 5000 --time 2026-11-21T12:00:00Z",
+            {"type": "SKQ", "at": [-57.5, -29.7], "k": 10, "duration": 5000, "t": "2026-11-21T12:00:00Z"},
+        ),
+        (
+            "--type CTQ --circle -149.9 61.22 300000 --k 5 --window 1h --step 5m --duration 1d --time 12",
+            {"type": "CTQ", "region": {"circle": [-149.9, 61.22, 300000]}, "k": 5, "window": "1h", "step": "5m"}
+            | {"duration": "1d", "t": 12},
+        ),
+        (
+            "--type CRQ --box=0,0,1,1 --keywords 'New York, snow' --keywords storm --duration 1h",
+            {"type": "CRQ", "region": {"box": [0, 0, 1, 1]}, "keywords": ["New York", "snow", "storm"]}
+            | {"duration": "1h"},
+        ),
+        ("--type CANCEL --id a", {"id": "a", "type": "CANCEL"}),
+    ],
+)
+def test_options_are_a_query(text: str, record: dict[str, Any]) -> None:
+    assert from_options(options_of(text)) == record
+
+
+def as_options(record: dict[str, Any]) -> list[str]:
+    """The options that ask a record."""
+    words = []
+    for name, value in record.items():
+        match name, value:
+            case "region", dict():
+                ((shape, numbers),) = value.items()
+                words.append(f"--{shape}={','.join(map(repr, numbers))}")
+            case "at", list():
+                words.append(f"--point={','.join(map(repr, value))}")
+            case "keywords", list():
+                words.append(f"--keywords={','.join(value)}")
+            case "t", _:
+                words.append(f"--time={value}")
+            case _:
+                words.append(f"--{name}={value}")
+    return words
+
+
+@given(drawn=streams())
+def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
+    for query in drawn.queries:
+        if isinstance(query, Query):
+            options = parser().parse_args(["query", "--stream", "s", *as_options(query.to_record())])
+            (record,) = check(read(options), drawn.space)
+            assert parse_query(record, drawn.space) == query
+
+
+@given(drawn=streams(), stamped=st.booleans())
+def test_what_is_checked_is_sent_as_it_was_written(drawn: Stream, stamped: bool) -> None:
+    written = {}
+    for query in drawn.queries:
+        record = query_record(query)
+        written[record["id"]] = record if stamped else {name: record[name] for name in record if name != "t"}
+
+    sent = check([("line", record) for record in written.values()], drawn.space)
+
+    assert sent == list(written.values())
+
+
+def test_a_query_without_an_id_gets_one_of_its_own() -> None:
+    sent = check([("one", SRQ), ("two", SRQ)], WGS84)
+
+    assert len({record["id"] for record in sent}) == 2
+    assert all(record | {"id": ""} == SRQ | {"id": ""} for record in sent)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"type": "SRQ"', "query: is not JSON"),
+        ("[1]", "query: is not a JSON object"),
+        (json.dumps(SRQ | {"type": "XYZ"}), "query: type: 'XYZ' is not one of SRQ, SKQ"),
+        (json.dumps(SRQ | {"region": {"box": [0, 0, 200, 1]}}), "region.box: 200 is out of range"),
+        (json.dumps(SRQ | {"k": 3}), "k: SRQ takes no k; leave it out"),
+        (json.dumps(SRQ | {"keywords": ["?!"]}), "keywords: '?!' has no term"),
+        (json.dumps(SRQ | {"duration": "-1h"}), "duration: '-1h' is not a duration"),
+        (json.dumps(SRQ | {"t": "yesterday"}), "t: 'yesterday' is not a time"),
+        (json.dumps(SRQ | {"id": 5}), "id: 5 is not a string"),
+        (json.dumps(SRQ | {"id": "\ud800"}), "id: holds half of a surrogate pair"),
+        ('{"type": "CANCEL"}', "id: is required"),
+        ("[" * 100_000, "query: is not JSON"),
+    ],
+)
+def test_a_query_that_would_be_rejected_is_told_before_anything_is_sent(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused([given], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give one of: a query as JSON, --file with queries, or --type"),
+        (["{}", "--k", "3"], "give one of"),
+        (["{}", "--file", "x"], "give one of"),
+        (["--file", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
+        (["--box", "a", "b"], "box: 'a b' are not numbers"),
+        (["--type", "SRQ", "--box", "0", "0", "1", "1", "--circle", "0", "0", "1"], "a box or a circle, not both"),
+        (["--type", "SRQ", "--box", "0", "0", "1", "--duration", "1h"], "region.box: must be a list of 4 numbers"),
+        (["--type", "SKQ", "--point", "0", "0", "--duration", "1h"], "k: SKQ requires k"),
+        (["--box", "0", "0", "1", "1"], "type: is required"),
+        (
+            ["--type", "SKQ", "--point=5,0", "--k", "1", "--duration", "1h", "--space", "planar:0,0,1,1"],
+            "at: 5 is out of range; it must lie in [0, 1]",
+        ),
+    ],
+)
+def test_unusable_options_are_told(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(arguments, capsys)
+
+
+def test_a_line_of_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text(json.dumps(SRQ) + "\n\n" + json.dumps(SRQ | {"duration": "soon"}) + "\n")
+
+    assert f"{file} line 3: duration: 'soon'" in refused(["--file", str(file)], capsys)
+
+
+def test_one_id_for_two_queries_and_an_empty_file_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text((json.dumps(SRQ | {"id": "a"}) + "\n") * 2)
+    assert "line 2: another query has the id 'a' too" in refused(["--file", str(file)], capsys)
+
+    file.write_text("\n \n")
+    assert "has no query" in refused(["--file", str(file)], capsys)
+
+
+def test_on_kubernetes_queries_travel_as_they_are_and_without_a_time(
+    kubectl: Kubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubectl.answer("spatialstreams.spatialstream.dev", out=stream(spec={"space": "planar:0,0,900,900"}))
+    kubectl.answer("pods", out=items(driver("quakes-router")))
+    kubectl.in_pod(FAR)
+    asked = {"id": "a", "type": "SRQ", "region": {"box": [0, 0, 500, 500]}, "duration": "1h", "keywords": ["Zürich"]}
+
+    common = ["query", "--stream", "quakes", "--namespace", "geo"]
+    assert main([*common, json.dumps(asked), "--timeout", "5s", "--count", "2", "--keep"]) == 0
+
+    out = capfd.readouterr().out.splitlines()
+    arguments = ["--file", "-", "--space=planar:0.0,0.0,900.0,900.0", "--timeout", "5000", "--count", "2", "--keep"]
+    assert out[0] == str(["spatialstream", "--attached", "query", *arguments])
+    assert [json.loads(line) for line in out[1:]] == [asked]
+
+
+def test_on_kubernetes_the_streams_own_space_and_terms_decide(
+    kubectl: Kubectl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"space": "planar:0,0,9,9", "terms": {"stopWords": ["the"], "minLength": 2}}
+    kubectl.answer("spatialstreams.spatialstream.dev", out=stream(spec=spec))
+    common = ["query", "--stream", "quakes", "--context", "east", "--type", "SKQ", "--k", "1", "--duration", "1h"]
+
+    assert main([*common, "--point", "10", "5"]) == 2
+    assert "at: 10 is out of range; it must lie in [0, 9]" in capsys.readouterr().err
+    for keyword in ("The", "x"):
+        assert main([*common, "--point", "1", "5", "--keywords", keyword]) == 2
+        assert f"keywords: '{keyword}' has no term" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------ what is awaited
+
+
+def query(name: str, kind: str, t: int = 100, duration: int = 50) -> Query:
+    record = {"id": name, "type": kind, "t": t, "duration": duration, "k": 1, "at": [0, 0], "window": 5, "step": 5}
+    wanted = {"S": ["at", "k"], "C": ["region", "k", "window", "step"]}[kind[0]] if kind[1] == "T" else []
+    fields = {"SKQ": ["at", "k"], "CKQ": ["at", "k"], "SRQ": ["region"], "CRQ": ["region"]}.get(kind, wanted)
+    chosen = {name: record[name] for name in ["id", "type", "t", "duration", *fields] if name in record}
+    parsed = parse_query(chosen | ({"region": {"box": [0, 0, 1, 1]}} if "region" in fields else {}), WGS84)
+    assert isinstance(parsed, Query)
+    return parsed
+
+
+def test_a_snapshot_query_waits_for_its_one_row() -> None:
+    awaited = Awaited.of([query("a", "SRQ")])
+
+    assert not awaited.take({"query": "b", "type": "SRQ", "t": 100})
+    assert not awaited.take({"query": "a", "type": "SRQ", "t": 99})  # of an earlier query of this id
+    assert not awaited.take({"query": "a", "type": "CRQ", "t": 100})
+    assert not awaited.done
+    assert awaited.take({"query": "a", "type": "SRQ", "t": 100})
+    assert awaited.done
+    assert not awaited.take({"query": "a", "type": "SRQ", "t": 100})
+    assert awaited.cancellations(500, stamped=True) == []
+
+
+def test_a_continuous_query_waits_for_more_and_is_cancelled() -> None:
+    awaited = Awaited.of([query("a", "CRQ"), query("b", "CKQ"), Cancellation("c", 5)])
+
+    assert not awaited.take({"query": "a", "type": "CRQ", "t": 99})
+    assert awaited.take({"query": "a", "type": "CRQ", "t": 120})
+    assert awaited.take({"query": "a", "type": "CRQ", "t": 110})
+    assert not awaited.done
+    assert awaited.cancellations(130, stamped=True) == [Cancellation("a", 130), Cancellation("b", 130)]
+    assert awaited.cancellations(130, stamped=False) == [Cancellation("a", 120), Cancellation("b", 100)]
+    assert awaited.cancellations(50, stamped=True) == [Cancellation("a", 100), Cancellation("b", 100)]
+
+
+def test_a_continuous_query_whose_time_is_over_is_not_waited_for_nor_cancelled() -> None:
+    awaited = Awaited.of([query("a", "CRQ"), query("b", "CRQ", duration=1_000)])
+
+    awaited.expire(159, grace=10)
+    assert set(awaited.standing) == {"a", "b"}
+    awaited.expire(160, grace=10)
+    assert awaited.cancellations(160, stamped=True) == [Cancellation("b", 160)]
+
+
+def test_a_rejected_query_is_not_waited_for_nor_cancelled() -> None:
+    awaited = Awaited.of([query("a", "CRQ"), query("b", "SRQ")])
+
+    awaited.refuse("a", "its id is in use")
+    awaited.refuse("b", "k: 0")
+
+    assert awaited.done
+    assert awaited.refused == {"a": "its id is in use", "b": "k: 0"}
+    assert awaited.cancellations(500, stamped=True) == []
+
+
+NAMES = st.one_of(st.sampled_from(["a", "q-1", 'say "a"', "Zürich", "\\", ""]), st.text(max_size=4))
+
+
+@given(names=st.lists(NAMES, min_size=1, max_size=20, unique=True), other=NAMES, plain=st.booleans())
+def test_a_quick_look_never_misses_an_answer(names: list[str], other: str, plain: bool) -> None:
+    awaited = Awaited.of([query(name, "CRQ") for name in names if name.isprintable()])
+
+    for name in [*names, other]:
+        row = {"query": name, "type": "CRQ", "t": 100}
+        line = json.dumps(row, ensure_ascii=plain).encode(errors="surrogatepass")
+        assert awaited.may_concern(line) or not awaited.take(row)
+
+
+def test_rows_of_other_queries_are_not_even_parsed() -> None:
+    awaited = Awaited.of([query("q-1f", "CRQ")])
+
+    assert not awaited.may_concern(b'{"query": "crq480", "type": "CRQ", "t": 100}')
+
+
+def test_space_of_a_plane_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    options = options_of("--type SKQ --point 5 5 --k 1 --duration 1h --space planar:-8,-8,8,8")
+
+    assert options.space == PLANE == Space.parse(str(PLANE))
+    assert check(read(options), options.space)[0]["at"] == [5.0, 5.0]

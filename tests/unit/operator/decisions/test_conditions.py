@@ -1,0 +1,166 @@
+"""Conditions, phase and events."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream_operator.decisions.balance import Verdict
+from spatialstream_operator.decisions.conditions import TYPES, Job, Summary, conditions, phase, transitions
+from spatialstream_operator.decisions.rebalancing_state import Phase
+from spatialstream_operator.decisions.restarts import Failure
+
+T = 1_800_000_000_000
+BALANCED = Verdict("True", "Balanced", "Load is in balance.")
+CRASH = Failure("RunFailed", "The streaming query failed.")
+RUNNING = Summary(T, 3, Job("router", "running"), Job("worker", "running"), BALANCED, Phase.WATCHING, 2, 2)
+
+
+def truth(summary):
+    return {each["type"]: each["status"] for each in conditions(summary)}
+
+
+def reasons(summary):
+    return {each["type"]: each["reason"] for each in conditions(summary)}
+
+
+def test_all_is_well():
+    assert truth(RUNNING) == {"Ready": "True", "Progressing": "False", "Balanced": "True", "Degraded": "False"}
+    assert phase(RUNNING) == "Running"
+    assert all(each["observedGeneration"] == 3 for each in conditions(RUNNING))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "ready", "progressing", "degraded"),
+    [
+        ({"worker": Job("worker", "absent"), "router": Job("router", "absent")}, "Pending", "False", "True", "False"),
+        ({"worker": Job("worker", "starting")}, "Starting", "False", "True", "False"),
+        ({"router": Job("router", "backoff", failures=1, failure=CRASH)}, "Starting", "False", "False", "False"),
+        ({"router": Job("router", "backoff", True, 10, CRASH)}, "Degraded", "False", "False", "True"),
+        ({"router": Job("router", "running", True, 10, CRASH)}, "Degraded", "True", "False", "True"),
+        (
+            {"worker": Job("worker", "stuck", failure=Failure("ErrImagePull", "No such image.", "slow"))},
+            "Degraded",
+            "False",
+            "False",
+            "True",
+        ),
+        ({"registered": 0}, "Starting", "False", "True", "False"),
+        ({"registered": 1}, "Running", "True", "True", "False"),
+        ({"registered": None}, "Running", "True", "False", "False"),
+        ({"rebalance": Phase.ADOPTING}, "Rebalancing", "True", "True", "False"),
+        ({"rebalance": Phase.AWAITING_APPROVAL}, "Running", "True", "False", "False"),
+        ({"suspended": True}, "Suspended", "False", "True", "False"),
+        ({"deleting": True}, "Deleting", "False", "True", "False"),
+        ({"problem": Failure("KafkaUnreachable", "No answer.")}, "Running", "True", "False", "False"),
+        ({"problem": Failure("SecretMissing", "There is none.", "slow")}, "Degraded", "True", "False", "True"),
+    ],
+)
+def test_how_things_are_said(changes, word, ready, progressing, degraded):
+    summary = replace(RUNNING, **changes)
+    found = truth(summary)
+    assert (phase(summary), found["Ready"], found["Progressing"], found["Degraded"]) == (
+        word,
+        ready,
+        progressing,
+        degraded,
+    )
+
+
+def test_suspended_is_done_when_nothing_runs():
+    gone = replace(RUNNING, suspended=True, router=Job("router", "absent"), worker=Job("worker", "absent"))
+    assert reasons(gone) == {
+        "Ready": "Suspended",
+        "Progressing": "Suspended",
+        "Balanced": "NotRunning",
+        "Degraded": "AsExpected",
+    }
+    leaving = conditions(replace(gone, worker=Job("worker", "terminating"), router=Job("router", "terminating")))
+    assert leaving[1]["message"] == "The router and the worker are ending."
+
+
+def test_the_time_of_a_transition_is_that_of_the_status():
+    first = conditions(RUNNING)
+    other = replace(RUNNING, now=T + 60_500, registered=0)
+    second = conditions(other, first)
+    assert {each["type"]: each["lastTransitionTime"] != first[0]["lastTransitionTime"] for each in second} == {
+        "Ready": True,
+        "Progressing": True,
+        "Balanced": False,
+        "Degraded": False,
+    }
+    assert second[0]["lastTransitionTime"] == "2027-01-15T08:01:00Z"
+    assert conditions(replace(other, now=T + 90_000), second) == second
+
+
+def test_conditions_of_others_are_kept():
+    foreign = {"type": "Audited", "status": "True"}
+    assert conditions(RUNNING, [foreign])[-1] == foreign
+
+
+def test_events_come_with_transitions_alone():
+    before = conditions(RUNNING)
+    broken = conditions(
+        replace(RUNNING, router=Job("router", "backoff", True, 10, CRASH), balance=replace(BALANCED, status="Unknown")),
+        before,
+    )
+    assert [(each.reason, each.warning) for each in transitions(before, broken)] == [
+        ("NotReady", True),
+        ("Degraded", True),
+    ]
+    assert transitions(broken, broken) == []
+    assert [each.reason for each in transitions(broken, before)] == ["Ready", "Recovered"]
+    assert transitions([], before) == []
+    assert [each.reason for each in transitions([], broken)] == ["Degraded"]
+
+
+failures = st.none() | st.builds(
+    Failure, st.sampled_from(["OOMKilled", "Error"]), st.just("It ended."), st.sampled_from(["quick", "slow"])
+)
+job_states = st.sampled_from(["absent", "pending", "stuck", "starting", "running", "backoff", "terminating"])
+
+
+def jobs(name):
+    return st.builds(Job, st.just(name), job_states, st.booleans(), st.integers(0, 20), failures)
+
+
+summaries = st.builds(
+    Summary,
+    st.integers(T, T + 10**9),
+    st.integers(1, 9),
+    jobs("router"),
+    jobs("worker"),
+    st.sampled_from([BALANCED, Verdict("False", "Rebalancing", "Load is out of balance.")]),
+    st.sampled_from(Phase),
+    st.none() | st.integers(0, 4),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+    failures,
+)
+
+
+@given(st.lists(summaries, min_size=1, max_size=6))
+def test_whatever_happens_conditions_are_well_formed(history):
+    before = []
+    for summary in history:
+        after = conditions(summary, before)
+        assert tuple(each["type"] for each in after) == TYPES
+        for each in after:
+            assert re.fullmatch(r"[A-Z][A-Za-z]+", each["reason"])
+            assert re.fullmatch(r"[A-Z].*\.", each["message"])
+            old = next((one for one in before if one["type"] == each["type"]), None)
+            same = old is not None and old["status"] == each["status"]
+            assert not same or old["lastTransitionTime"] == each["lastTransitionTime"]
+        changed = {
+            each["type"]
+            for each in after
+            if each["status"] not in [o["status"] for o in before if o["type"] == each["type"]]
+        }
+        assert len(transitions(before, after)) <= len(changed)
+        ready = after[0]["status"] == "True"
+        assert not ready or (summary.router.state == summary.worker.state == "running" and not summary.suspended)
+        assert (phase(summary) == "Deleting") == summary.deleting
+        before = after

@@ -1,0 +1,149 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.cli import parser
+from spatialstream.model.space import Space
+from spatialstream_operator.commands import router_command, worker_command, worker_properties
+from spatialstream_operator.names import StreamNames
+from tests.unit.operator.resource import NAMES, parse
+
+FULL = {
+    "kafka": {
+        "bootstrapServers": "a:9092,b:9092",
+        "securitySecret": {"name": "kafka-user", "key": "client.properties"},
+        "topics": {"objects": "posts", "rejected": "letters"},
+        "objectPartitions": 8,
+        "replicationFactor": 3,
+    },
+    "zookeeper": {"servers": "z:2181/geo", "credentialsSecret": {"name": "zk"}},
+    "space": "planar:-5,-5,10.5,20",
+    "terms": {"stopWords": ["the"], "minLength": 2},
+    "index": {"leaves": 32},
+    "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
+    "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
+    "workers": {"min": 2, "max": 8, "cores": 2},
+    "interval": "10m",
+    "retention": "2d",
+    "maxRecordBytes": 2048,
+    "archive": {"claimName": "archive"},
+}
+
+
+def options(command):
+    """What the command line makes of it, with the parser that the drivers use."""
+    assert command[0] == "spatialstream"
+    return parser().parse_args(command[1:])
+
+
+def properties(options):
+    return dict(text.split("=", 1) for text in options.conf)
+
+
+def test_both_jobs_are_told_the_same_about_the_stream():
+    spec = parse(FULL)
+    for command in (router_command(spec, NAMES), worker_command(spec, NAMES, 2)):
+        told = options(command)
+
+        assert told.stream == "geo.quakes"
+        assert told.bootstrap == "a:9092,b:9092"
+        assert str(told.kafka_security) == "/etc/spatialstream/kafka/client.properties"
+        assert dict(told.topic) == {"objects": "posts", "rejected": "letters"}
+        assert told.zookeeper == "z:2181/geo"
+        assert str(told.zookeeper_credentials) == "/etc/spatialstream/zookeeper/credentials"
+        assert str(told.checkpoint) == "/checkpoint"
+        assert (told.slots, told.router_partitions) == (8, 3)
+        assert (told.interval, told.retention) == (600_000, 172_800_000)
+        assert told.space == Space.planar(-5, -5, 10.5, 20)
+        assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)
+        assert (told.metrics_address, told.metrics_port) == ("0.0.0.0", 9090)
+
+
+def test_the_router():
+    told = options(router_command(parse(FULL), NAMES))
+
+    assert told.command == "router"
+    assert (told.cores, told.master) == (2, None)
+    assert (told.leaves, told.object_partitions, told.replicas) == (32, 8, 3)
+    assert (told.idle, told.disorder, told.ahead, told.longest) == (2_000, 0, 300_000, 2048)
+    assert properties(told) == {"spark.driver.memory": "768m", "spark.local.dir": "/var/spatialstream"}
+
+
+def test_the_worker():
+    told = options(worker_command(parse(FULL), NAMES, 3))
+    spark = properties(told)
+
+    assert told.command == "worker"
+    assert told.master == "k8s://https://kubernetes.default.svc:443"
+    assert told.executors_from_store
+    assert str(told.archive) == "/archive"
+    assert spark["spark.kubernetes.namespace"] == "geo"
+    assert spark["spark.kubernetes.driver.pod.name"] == "quakes-worker"
+    assert spark["spark.kubernetes.executor.podNamePrefix"] == "quakes-worker"
+    assert spark["spark.driver.host"] == "$(POD_IP)"
+    assert (spark["spark.executor.instances"], spark["spark.executor.cores"]) == ("3", "2")
+    assert spark["spark.kubernetes.container.image"] == "spark:1"
+
+
+def test_what_is_not_asked_for_is_not_said():
+    told = options(worker_command(parse(), NAMES, 1))
+
+    assert (told.kafka_security, told.zookeeper_credentials, told.topic) == (None, None, [])
+    assert (told.retention, told.archive, told.stop_words) == (None, None, None)
+
+
+@given(st.integers(1024, 1 << 20), st.integers(512, 4096) | st.none())
+def test_an_executor_gets_the_memory_of_the_spec(memory, heap):
+    """Spark asks for the sum of two properties."""
+    heap = None if heap is None or heap > memory - 256 else f"{heap}m"
+    spec = parse({"workers": {"resources": {"limits": {"memory": f"{memory}Mi"}}, "jvmHeap": heap}})
+    spark = worker_properties(spec, NAMES, 1)
+
+    parts = [int(spark[f"spark.executor.{name}"].rstrip("m")) for name in ("memory", "memoryOverhead")]
+    assert sum(parts) == memory
+    assert heap is None or spark["spark.executor.memory"] == heap
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "limit"),
+    [
+        ({"requests": {"cpu": "250m"}}, "250m", None),
+        ({"requests": {"cpu": "250m"}, "limits": {"cpu": 1}}, "250m", "1"),
+        ({"limits": {"cpu": "500m"}}, "500m", "500m"),
+        ({"limits": {"memory": "2Gi"}}, "3", None),
+    ],
+)
+def test_an_executor_gets_the_processor_time_of_the_spec(resources, asked, limit):
+    patch = {"workers": {"cores": 3, "resources": {"requests": None, "limits": None} | resources}}
+    spark = worker_properties(parse(patch), NAMES, 1)
+
+    assert spark["spark.kubernetes.executor.request.cores"] == asked
+    assert spark.get("spark.kubernetes.executor.limit.cores") == limit
+
+
+def test_options_of_the_spec_are_passed_on_but_never_go_before_the_operators():
+    spec = parse({"workers": {"options": {"spark.network.timeout": "300s", "spark.driver.host": "elsewhere"}}})
+    spark = properties(options(worker_command(spec, NAMES, 1)))
+
+    assert spark["spark.network.timeout"] == "300s"
+    assert spark["spark.driver.host"] == "$(POD_IP)"
+
+
+def test_spark_needs_rights_on_pods_alone():
+    spark = worker_properties(parse(), NAMES, 1)
+
+    assert spark["spark.kubernetes.executor.disableConfigMap"] == "true"
+    assert spark["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+    assert spark["spark.kubernetes.driver.reusePersistentVolumeClaim"] == "false"
+
+
+def test_no_secret_is_on_a_command_line():
+    """Only paths of files are: the values are mounted."""
+    secrets = {
+        "kafka": {"securitySecret": {"name": "secretname"}},
+        "zookeeper": {"credentialsSecret": {"name": "secretname"}},
+    }
+    spec = parse(secrets)
+
+    for command in (router_command(spec, NAMES), worker_command(spec, StreamNames("geo", "quakes"), 1)):
+        assert not any("secretname" in part for part in command)
