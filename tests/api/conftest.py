@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from spatialstream.servers.zookeeper import ZooKeeperServer
 from tests.api.client import Api, ApiRefusal, eventually
+from tests.api.installation import Installation, install
+from tests.api.operators import OperatorProcess
+from tests.api.play import Played
+from tests.api.prometheus import FakePrometheus
 from tests.api.servers import ApiServer, Etcd
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Nothing here needs the compiled kernels that the tests of the library wait for."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +47,7 @@ def api(server: ApiServer, definition: dict) -> Api:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/spatialstreams.spatialstream.dev"
 
     def established() -> bool:
-        conditions = api.get(path).get("status", {}).get("conditions", [])
+        conditions = api.get(path).get("status", {}).get("conditions") or []
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     eventually(established, "the definition is established")
@@ -46,14 +57,73 @@ def api(server: ApiServer, definition: dict) -> Api:
 
 @pytest.fixture(scope="session")
 def namespace(api: Api):
-    """Makes a namespace if it is not there, and returns its name."""
+    """Makes a namespace if it is not there, and returns its name. Its pods have to be restricted ones."""
 
     def make(name: str) -> str:
+        labels = {f"pod-security.kubernetes.io/{what}": "restricted" for what in ("enforce", "warn")}
         try:
-            api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+            api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         except ApiRefusal as refusal:
             if refusal.code != 409:
                 raise
         return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper for the routing states of all streams."""
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper") / "data") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> Iterator[FakePrometheus]:
+    """What plays Prometheus."""
+    with FakePrometheus() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def installation(api: Api, namespace) -> Installation:
+    """The operator's chart, installed for the whole cluster."""
+    return install(api, namespace, "spatialstream", "spatialstream-system", {})
+
+
+@pytest.fixture(scope="session")
+def process(
+    tmp_path_factory: pytest.TempPathFactory,
+    server: ApiServer,
+    api: Api,
+    installation: Installation,
+    prometheus: FakePrometheus,
+) -> Iterator[OperatorProcess]:
+    """The operator, under its own account."""
+    folder = tmp_path_factory.mktemp("operator")
+    token = installation.token(api)
+    with OperatorProcess(
+        folder, server, token, installation.namespace, PROMETHEUS_URL=prometheus.url
+    ) as started:
+        eventually(lambda: started.ready, "the operator is at work", 60)
+        yield started
+
+
+@pytest.fixture
+def operator(process: OperatorProcess) -> OperatorProcess:
+    """The operator, which runs; it is started again if a test before has ended it."""
+    if not process.running:
+        process.start()
+    eventually(lambda: process.ready, "the operator is at work", 60)
+    return process
+
+
+@pytest.fixture
+def played(request, api: Api, namespace, zookeeper: ZooKeeperServer) -> Callable[..., Played]:
+    """Makes a stream in a namespace of the test's own, with the pods of which the test does as it likes."""
+    name = "t" + hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]
+
+    def make(stream: str = "quakes", within: str = name, **spec) -> Played:
+        return Played(api, namespace(within), stream, zookeeper.hosts).create(**spec)
 
     return make

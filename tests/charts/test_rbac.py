@@ -8,12 +8,11 @@ from tests.charts.render import OPERATOR, SERVICES, of_kind, render
 
 OWN = "spatialstream.dev"
 RBAC = "rbac.authorization.k8s.io"
-CHANGE = {"get", "list", "create", "patch", "delete"}
+CHANGE = {"get", "create", "patch"}
 # (group, resource) -> verbs: why
 STREAMS = {
     (OWN, "spatialstreams"): {"get", "list", "watch", "patch"},  # patch: finalizer, annotations
     (OWN, "spatialstreams/status"): {"patch"},
-    (OWN, "spatialstreams/scale"): {"patch"},  # autoscaling
     (OWN, "spatialstreams/finalizers"): {"update"},  # to own objects with blockOwnerDeletion
     ("", "pods"): {"get", "list", "watch", "create", "delete", "deletecollection"},
     ("", "services"): CHANGE,
@@ -21,10 +20,9 @@ STREAMS = {
     ("", "serviceaccounts"): CHANGE,
     (RBAC, "roles"): CHANGE,
     (RBAC, "rolebindings"): CHANGE,
-    ("", "events"): {"create"},  # Kopf's
-    ("events.k8s.io", "events"): {"create"},  # the operator's own
+    ("events.k8s.io", "events"): {"create"},
 }
-SECRETS = {("", "secrets"): {"get"}}  # credentials of Kafka and ZooKeeper
+SECRETS = {("", "secrets"): {"get"}}  # credentials of ZooKeeper
 MONITORS = {("monitoring.coreos.com", "podmonitors"): CHANGE}
 DEFINITIONS = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
 LEASE = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}

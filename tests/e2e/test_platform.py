@@ -14,7 +14,8 @@ from tests.e2e.kube import run, wait_for
 from tests.e2e.platform import NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
 
 WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
-EUROPE: Bounds = (5.0, 35.0, 30.0, 55.0)
+# each within one leaf of the first tree, of which neither PM nor FM can give a slot a part
+EUROPE: Bounds = (5.0, 46.0, 30.0, 60.0)
 BRAZIL: Bounds = (-60.0, -25.0, -40.0, -5.0)
 
 RATE = 150.0
@@ -39,7 +40,7 @@ def rebalanced(stream: Stream, bounds: Bounds, before: int, kill: str = "") -> N
 
     def done() -> bool:
         status = stream.status
-        return int(status["routing"]["version"]) > before and stream.condition("Balanced") == "True"
+        return int(status["routing"].get("version", -1)) > before and stream.condition("Balanced") == "True"
 
     for number in range(16):
         part = stream.story.draw(1500, bounds, hot=150 if number == 0 else 0)
@@ -65,14 +66,14 @@ def _killed_in(stream: Stream, phase: str) -> bool:
 
 
 def test_the_chart_tests_itself(platform: Platform) -> None:
-    output = platform.system.helm("test", "spatialstream", "--logs")
+    output = platform.system.helm("test", "spatialstream")
     assert "Phase:          Succeeded" in output
 
 
 def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
     quakes.kube.apply(
         quakes.manifest(
-            index={"leaves": 16, "imbalance": 3.0},
+            index={"leaves": 16, "imbalance": 2.0},
             rebalance={"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"},
         )
     )

@@ -43,7 +43,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if uses_spark(page)], ids=lambda page: page.name)
 def test_examples_with_spark_run(page, tmp_path):
     # in a process of their own, as a reader would run them: they start and end Spark sessions
-    done = subprocess.run([sys.executable, __file__, page], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", __file__, page], cwd=tmp_path, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
 

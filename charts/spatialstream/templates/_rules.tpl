@@ -9,7 +9,7 @@ which it does not do itself.
   resources: [spatialstreams]
   verbs: [get, list, watch, patch]
 - apiGroups: [spatialstream.dev]
-  resources: [spatialstreams/status, spatialstreams/scale]
+  resources: [spatialstreams/status]
   verbs: [patch]
 - apiGroups: [spatialstream.dev]
   resources: [spatialstreams/finalizers] # to own objects so that a stream outlives them while it is deleted
@@ -19,11 +19,11 @@ which it does not do itself.
   verbs: [get, list, watch, create, delete, deletecollection]
 - apiGroups: [""]
   resources: [services, configmaps, serviceaccounts]
-  verbs: [get, list, create, patch, delete]
+  verbs: [get, create, patch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [get, list, create, patch, delete]
-- apiGroups: ["", events.k8s.io]
+  verbs: [get, create, patch]
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
 {{- if .Values.rbac.secrets.get }}
@@ -37,6 +37,6 @@ which it does not do itself.
 {{- if .Values.monitoring.prometheusOperator }}
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]
-  verbs: [get, list, create, patch, delete]
+  verbs: [get, create, patch]
 {{- end }}
 {{- end -}}

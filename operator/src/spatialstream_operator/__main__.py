@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
+from typing import NoReturn
 
 import kopf
 from prometheus_client import start_http_server
 
 from spatialstream.index.version import prepare
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.cluster import ApiError, Cluster
+from spatialstream_operator.cluster import Cluster, ClusterError
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.handlers import Handlers
@@ -39,7 +41,7 @@ async def _operate(config: OperatorConfig) -> int:
     health = Health(watch)
     start_http_server(config.metrics_port, registry=environment.metrics.registry)
     probes = await health.serve(config.health_port)
-    lease = Lease(cluster, LEASE, config.namespace, config.pod)
+    lease = Lease(cluster, LEASE, config.namespace, config.pod, config.lease)
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
@@ -59,41 +61,47 @@ async def _operate(config: OperatorConfig) -> int:
 async def _work(environment: Environment, watch: Watch, health: Health, lease: Lease, stop: asyncio.Event) -> int:
     """Look after streams while the lease is held; the exit status."""
     config = environment.config
-    await asyncio.to_thread(prepare)
     kept = asyncio.create_task(lease.keep())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.to_thread(prepare)
+    comparing = asyncio.create_task(_compare(environment, watch, health))
     operating = asyncio.create_task(
         kopf.operator(
             registry=Handlers(environment, watch).registry(),
             clusterwide=not config.namespaces,
             namespaces=config.namespaces,
             standalone=True,
-            stop_flag=stop,
         )
     )
-    comparing = asyncio.create_task(_compare(environment, watch, health))
-    done, _ = await asyncio.wait({kept, operating, comparing}, return_when=asyncio.FIRST_COMPLETED)
-    lost = kept in done
-    stop.set()
-    with contextlib.suppress(asyncio.CancelledError):
-        if not lost:
-            await operating
-    for task in (kept, comparing, operating):
+    done, _ = await asyncio.wait({kept, stopping, operating, comparing}, return_when=asyncio.FIRST_COMPLETED)
+    if kept in done:
+        _end_at_once()
+    for task in (operating, kept, comparing, stopping):
         task.cancel()
-    if lost:
-        _log.error("another operator may be at work now: this one ends")
-    return 1 if lost or comparing in done else 0
+    with contextlib.suppress(asyncio.CancelledError):
+        await operating
+    if comparing in done:
+        comparing.result()
+    return 0
+
+
+def _end_at_once() -> NoReturn:
+    """Another operator may be at work now: nothing that is under way here, in whichever thread, may go on."""
+    _log.error("the lease is lost: another operator may be at work now, and this one ends")
+    logging.shutdown()
+    os._exit(1)
 
 
 async def _compare(environment: Environment, watch: Watch, health: Health) -> None:
     """Compare lists of streams with what the watch has shown, for as long as the operator runs."""
     config = environment.config
+    health.checked()  # from now on it may not take too long
     while True:
         try:
-            for namespace in config.namespaces or (None,):
-                bodies = await environment.cluster.list(KIND, namespace)
-                watch.list(bodies, time.monotonic())
+            listed = [await environment.cluster.list(KIND, each) for each in config.namespaces or (None,)]
+            watch.list([body for bodies in listed for body in bodies], time.monotonic())
             health.checked()
-        except (ApiError, OSError, TimeoutError) as error:
+        except ClusterError as error:
             _log.warning("streams cannot be listed: %s", error)
         environment.metrics.watch_lag.set(watch.lag(time.monotonic()))
         await asyncio.sleep(_COMPARE_EVERY)

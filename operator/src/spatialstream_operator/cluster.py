@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from httpx2 import HTTPError as ClusterError
 from lightkube import AsyncClient
 from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import CascadeType, PatchType
 
-__all__ = ["MANAGER", "ApiError", "Cluster", "Object"]
+__all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object", "is_refusal"]
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
@@ -19,6 +20,7 @@ MANAGER = "spatialstream-operator"
 """Under this name the operator owns fields that it applies."""
 
 _NOT_FOUND, _CONFLICT = 404, 409
+_REFUSALS = frozenset({400, 403, 413, 422})
 
 _RESOURCES: Mapping[str, Any] = {
     kind: create_namespaced_resource(group, version, kind, plural, verbs=None)
@@ -38,8 +40,17 @@ _RESOURCES: Mapping[str, Any] = {
 }
 
 
+def is_refusal(error: ApiError) -> bool:
+    """Whether the same request would be refused again: it is wrong, or forbidden."""
+    return error.status.code in _REFUSALS
+
+
 class Cluster:
-    """A client of one cluster, with the credentials of the pod it runs in, or of the user's kubeconfig."""
+    """A client of one cluster, with the credentials of the pod it runs in, or of the user's kubeconfig.
+
+    Every method raises :class:`ClusterError` if there is no answer, and :class:`ApiError`, which is one, if the answer
+    is a refusal.
+    """
 
     def __init__(self) -> None:
         self._client: Any = AsyncClient(field_manager=MANAGER)  # its overloads do not know resources made at run time

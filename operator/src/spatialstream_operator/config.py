@@ -31,6 +31,7 @@ class OperatorConfig:
         metrics_port: port of the operator's metrics.
         health_port: port of ``/healthz`` and ``/readyz``.
         interval: seconds between two looks at a stream at which nothing changes.
+        lease: seconds after which another operator takes over from one that has gone silent.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class OperatorConfig:
     metrics_port: int = 8080
     health_port: int = 8081
     interval: float = 5.0
+    lease: float = 30.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorConfig:
@@ -63,7 +65,8 @@ class OperatorConfig:
             log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
             metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
             health_port=_port("health_port", said["health_port"] or "8081"),
-            interval=_seconds("interval", said["interval"] or "5"),
+            interval=_seconds("interval", said["interval"] or "5", 0.1),
+            lease=_seconds("lease", said["lease"] or "30", 1.0),
             pod=environment.get("POD_NAME", "spatialstream-operator"),
             namespace=environment.get("POD_NAMESPACE", "default"),
         )
@@ -79,6 +82,7 @@ _VARIABLES = (
     "metrics_port",
     "health_port",
     "interval",
+    "lease",
 )
 
 
@@ -98,11 +102,11 @@ def _port(name: str, text: str) -> int:
     return int(text)
 
 
-def _seconds(name: str, text: str) -> float:
+def _seconds(name: str, text: str, least: float) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0.1 <= seconds <= 3600.0:
-        raise SettingError(_variable(name), f"{text!r} is no time in seconds; give 0.1 to 3600")
+    if not least <= seconds <= 3600.0:
+        raise SettingError(_variable(name), f"{text!r} is no time in seconds; give {least:g} to 3600")
     return seconds

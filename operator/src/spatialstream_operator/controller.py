@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from spatialstream.model.errors import SettingError, SpatialStreamError
-from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import Look
@@ -76,12 +76,10 @@ class Controller:
             self._memory.wake.clear()
             try:
                 pause = await self._look()
-            except (ApiError, SpatialStreamError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 (whatever is wrong with one stream, it is looked at again)
                 failures += 1
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (failures - 1))
-                _log.warning(
-                    "%s/%s: %s: %s; again in %.0f s", self._namespace, self._name, type(error).__name__, error, pause
-                )
+                pause = _pause(failures)
+                self._log(error, pause)
                 self._count("failed")
             else:
                 failures = 0
@@ -90,6 +88,12 @@ class Controller:
                 self._count("waiting" if pause < environment.config.interval else "done")
             environment.metrics.seconds.observe(time.monotonic() - began)
             await self._wait(pause)
+
+    def _log(self, error: Exception, pause: float) -> None:
+        """What was to be expected in a line, a mistake of the operator's own with where it was made."""
+        expected = isinstance(error, ClusterError | SpatialStreamError | OSError)
+        what = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}; again in {pause:.0f} s"
+        _log.log(logging.WARNING if expected else logging.ERROR, what, exc_info=None if expected else error)
 
     def _count(self, outcome: str) -> None:
         self._environment.metrics.reconciles.labels(self._namespace, self._name, outcome).inc()
@@ -108,13 +112,12 @@ class Controller:
             return None
         try:
             spec = StreamSpec.parse(body["spec"], self._environment.defaults)
-            names = StreamNames(self._namespace, self._name)
+            look = self._begin(body, spec, StreamNames(self._namespace, self._name))
+            for step in STEPS:
+                await step(look)
         except SettingError as error:
             await refuse(self._environment, body, error)
             return self._environment.config.interval
-        look = self._begin(body, spec, names)
-        for step in STEPS:
-            await step(look)
         busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend
         moving = State.from_status(look.part("rebalance")).phase in _MOVING
         return min(_BUSY, self._environment.config.interval) if busy or moving else self._environment.config.interval
@@ -122,3 +125,8 @@ class Controller:
     def _begin(self, body: Object, spec: StreamSpec, names: StreamNames) -> Look:
         status = copy.deepcopy(body.get("status") or {})
         return Look(self._environment, names, body, spec, status, self._memory, self._environment.now())
+
+
+def _pause(failures: int) -> float:
+    """Seconds until the next look, after so many in a row that have failed."""
+    return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 16)))

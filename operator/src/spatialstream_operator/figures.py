@@ -63,8 +63,28 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> 
         )
         leaves = await prometheus.value(f"count(spatialstream_leaf_objects{{{worker}}})")
         lag = await prometheus.value(f"sum(spatialstream_router_lag_messages{{{router}}})")
+        return _figures(now, known, at, arrivals, busy, delay, leaves, lag)
     except Unavailable as error:
         return Figures(now, problem=str(error))
+    except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
+        return Figures(now, problem=f"Prometheus has series of another form: {error!r}")
+
+
+def _figures(
+    now: int,
+    known: list[Sample],
+    at: float | None,
+    arrivals: float | None,
+    busy: float | None,
+    delay: float | None,
+    leaves: float | None,
+    lag: float | None,
+) -> Figures:
+    """What the answers mean.
+
+    Raises:
+        KeyError, ValueError, OverflowError: a label is not there or no number, or a number is infinite.
+    """
     single = {each.labels[_NEWEST]: each.value for each in known if "slot" not in each.labels}
     late = None if delay is None or math.isinf(delay) else round(delay * 1000)
     scraped = None if at is None else round(at * 1000)

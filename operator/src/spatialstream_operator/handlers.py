@@ -12,7 +12,7 @@ from typing import Any
 
 import kopf
 
-from spatialstream_operator.cluster import Object
+from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.controller import Controller
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.names import GROUP, PLURAL, VERSION
@@ -88,8 +88,12 @@ class Handlers:
     async def remove(self, body: kopf.Body, **_: Any) -> None:
         """Remove a stream; asked again until that is done."""
         metadata = body["metadata"]
-        record = await self.environment.cluster.get("SpatialStream", metadata["name"], metadata["namespace"])
-        if record is not None and not await remove(self.environment, record):
+        try:
+            record = await self.environment.cluster.get("SpatialStream", metadata["name"], metadata["namespace"])
+            done = record is None or await remove(self.environment, record)
+        except ClusterError as error:
+            raise kopf.TemporaryError(f"the API server does not do its part: {error}", delay=_REMOVE_EVERY) from None
+        if not done:
             raise kopf.TemporaryError("what the stream has left behind is being removed", delay=_REMOVE_EVERY)
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from spatialstream_operator.cluster import ApiError, Cluster, Object
+from spatialstream_operator.cluster import Cluster, ClusterError, Object
 
 __all__ = ["Lease"]
 
@@ -64,10 +65,14 @@ class Lease:
             await asyncio.sleep(self._duration / 10)
 
     async def keep(self) -> None:
-        """Renew the lease for as long as that succeeds; returns when it is lost."""
-        while self._clock() - self._renewed < self._duration * 2 / 3:
-            await asyncio.sleep(self._duration / 6)
-            holder = await self._attempt()
+        """Renew the lease for as long as that succeeds; returns when it is lost, before another one can have it."""
+        while (left := self._renewed + self._duration * 2 / 3 - self._clock()) > 0.0:
+            await asyncio.sleep(min(self._duration / 6, left))
+            try:
+                async with asyncio.timeout(self._duration / 6):  # an answer that does not come is none
+                    holder = await self._attempt()
+            except TimeoutError:
+                continue
             if holder not in (self._holder, ""):
                 _log.error("the lease has been taken by %s", holder)
                 return
@@ -80,7 +85,7 @@ class Lease:
             if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
                 lease["spec"]["holderIdentity"] = ""
                 await self._cluster.replace(lease)
-        except (ApiError, OSError) as error:
+        except ClusterError as error:
             _log.warning("the lease could not be released: %s", error)
 
     async def _attempt(self) -> str:
@@ -118,7 +123,7 @@ class Lease:
         ours = before.get("holderIdentity") == self._holder
         spec = {
             "holderIdentity": self._holder,
-            "leaseDurationSeconds": int(self._duration),
+            "leaseDurationSeconds": math.ceil(self._duration),
             "renewTime": now,
             "acquireTime": before["acquireTime"] if ours else now,
             "leaseTransitions": before.get("leaseTransitions", 0) + (0 if ours else 1),

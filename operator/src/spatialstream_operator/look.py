@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spatialstream.store.base import RoutingState, RoutingStore
-from spatialstream_operator.cluster import MANAGER, ApiError, Object
+from spatialstream_operator.cluster import MANAGER, ClusterError, Object
 from spatialstream_operator.decisions.conditions import Job
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import Failure
@@ -30,7 +30,8 @@ __all__ = ["Look", "emit"]
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_NOTE = 1000
+_LONGEST_NOTE = 1024
+"""Bytes; the API server refuses events with longer ones."""
 
 
 @dataclass(slots=True)
@@ -85,25 +86,45 @@ class Look:
         return found if isinstance(found, Mapping) else {}
 
     async def remember(self, **parts: Any) -> None:
-        """Write parts of the status, if they say anything new. Mappings are merged, everything else is replaced."""
-        change: Object = {}
-        for name, value in parts.items():
-            before = self.status.get(name)
-            if isinstance(value, Mapping) and isinstance(before, Mapping):
-                news = {key: each for key, each in value.items() if before.get(key) != each}
-                if news:
-                    change[name] = news
-                    self.status[name] = {**before, **copy.deepcopy(news)}
-            elif before != value:
-                change[name] = value
-                self.status[name] = copy.deepcopy(value)
+        """Write parts of the status, if they say anything new.
+
+        Mappings are merged, everything else is replaced; None removes, as in a JSON merge patch (RFC 7386).
+        """
+        change = _news(self.status, parts)
         if change:
             names = self.names
             await self.environment.cluster.patch(KIND, names.name, names.namespace, {"status": change}, "status")
+            self.status = _merged(self.status, change)
 
     async def tell(self, note: Note) -> None:
         """Say something as an event of the stream."""
         await emit(self.environment, self.body, note)
+
+
+def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """The merge patch with which ``before`` says what ``after`` does; empty if it does already."""
+    news: Object = {}
+    for key, value in after.items():
+        known = before.get(key)
+        if isinstance(value, Mapping):
+            below = _news(known if isinstance(known, Mapping) else {}, value)
+            if below or not isinstance(known, Mapping):
+                news[key] = below
+        elif known != value:
+            news[key] = value
+    return news
+
+
+def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
+    """What a merge patch makes of ``before``."""
+    after = {key: value for key, value in before.items() if key not in change}
+    for key, value in change.items():
+        known = before.get(key)
+        if isinstance(value, Mapping):
+            after[key] = _merged(known if isinstance(known, Mapping) else {}, value)
+        elif value is not None:
+            after[key] = copy.deepcopy(value)
+    return after
 
 
 async def emit(environment: Environment, body: Object, note: Note) -> None:
@@ -120,7 +141,7 @@ async def emit(environment: Environment, body: Object, note: Note) -> None:
         "reportingInstance": environment.config.pod[:128],
         "action": "Reconcile",
         "reason": note.reason,
-        "note": note.message[:_LONGEST_NOTE],
+        "note": note.message.encode()[:_LONGEST_NOTE].decode(errors="ignore"),
         "type": "Warning" if note.warning else "Normal",
         "regarding": {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -132,5 +153,5 @@ async def emit(environment: Environment, body: Object, note: Note) -> None:
     }
     try:
         await environment.cluster.create(event)
-    except (ApiError, OSError) as error:
+    except ClusterError as error:
         _log.warning("%s/%s: the event cannot be made: %s", metadata["namespace"], metadata["name"], error)

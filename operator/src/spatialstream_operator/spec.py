@@ -428,7 +428,7 @@ class Deletion:
     """What is deleted with the SpatialStream.
 
     Attributes:
-        topics: whether the topics objects, queries, results and rejected are; the internal ones always are.
+        topics: whether the topics objects, queries, results and rejected are; the internal ones go with the state.
         state: whether the routing state and the checkpoint are.
     """
 

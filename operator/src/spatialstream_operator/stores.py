@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from spatialstream.model.errors import SettingError
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.zookeeper import ZooKeeperStore
-from spatialstream_operator.cluster import Cluster
+from spatialstream_operator.cluster import ApiError, Cluster, is_refusal
 
 __all__ = ["Stores"]
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -70,18 +66,19 @@ class Stores:
             await self.close(stream)
 
     async def _credentials(self, namespace: str, name: str, key: str) -> tuple[str, str]:
-        secret = await self.cluster.get("Secret", name, namespace)
         where = "spec.zookeeper.credentialsSecret"
+        try:
+            secret = await self.cluster.get("Secret", name, namespace)
+        except ApiError as error:
+            if is_refusal(error):
+                raise SettingError(where, f"the operator may not read the Secret {name}") from None
+            raise
         if secret is None:
             raise SettingError(where, f"there is no Secret {name} in the namespace {namespace}")
         if key not in (secret.get("data") or {}):
             raise SettingError(where, f"the Secret {name} has no key {key}")
-        user, colon, password = base64.b64decode(secret["data"][key]).decode().strip().partition(":")
+        text = base64.b64decode(secret["data"][key]).decode(errors="replace")
+        user, colon, password = text.strip().partition(":")
         if not (user and colon and password):
             raise SettingError(where, f"the key {key} of the Secret {name} has to hold user:password")
         return user, password
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Do what waits for ZooKeeper, or computes, beside the event loop."""
-    return await asyncio.to_thread(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from spatialstream.generate.queries import chosen, focuses, query_batch_around
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.geometry import BOX
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch
+from spatialstream.model.queries import CANCEL, TYPES, QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -83,7 +84,7 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
     return _bytes(
         _joined(
             '{"id": "',
-            batch.ids,
+            _escaped(batch.ids),
             '", "t": ',
             _numbers(batch.t),
             f', "{x}": ',
@@ -98,24 +99,25 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
 
 
 def query_lines(batch: QueryBatch) -> memoryview:
-    """Queries (no cancellations) as JSON Lines."""
+    """Queries and cancellations as JSON Lines."""
+    asks = batch.code != CANCEL
     quoted = _joined('"', batch.keywords.vocabulary, '"')
     keywords = _joined(', "keywords": [', _words(batch.keywords, quoted, ", "), "]")
     return _bytes(
         _joined(
             '{"id": "',
-            batch.ids,
+            _escaped(batch.ids),
             '", "type": "',
-            pa.array([kind.value for kind in TYPES]).take(pa.array(batch.code)),
+            pa.array([*(kind.value for kind in TYPES), "CANCEL"]).take(pa.array(batch.code)),
             '", "t": ',
             _numbers(batch.t),
             _region(batch.regions),
-            _where(batch.regions.kind == 0, _joined(', "at": ', _list(batch.at))),
+            _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
             _where(np.diff(batch.keywords.offsets) > 0, keywords),
             _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
-            _joined(', "duration": ', _numbers(batch.duration)),
-            _where(batch.window >= 0, _joined(', "window": ', _numbers(batch.window))),
-            _where(batch.step >= 0, _joined(', "step": ', _numbers(batch.step))),
+            _where(asks, _joined(', "duration": ', _numbers(batch.duration))),
+            _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
+            _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
             "}\n",
         )
     )
@@ -133,6 +135,14 @@ def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
 
 def _where(condition: npt.NDArray[np.bool_], text: pa.StringArray) -> pa.StringArray:
     return pc.if_else(pa.array(condition), text, "")
+
+
+def _escaped(texts: pa.StringArray) -> pa.StringArray:
+    """Texts as they stand between the quotes of JSON."""
+    special = pc.match_substring_regex(texts, r'["\\\x00-\x1f]')
+    if not pc.any(special).as_py():
+        return texts
+    return pa.array([json.dumps(each)[1:-1] for each in texts.to_pylist()], pa.string())
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.StringArray:

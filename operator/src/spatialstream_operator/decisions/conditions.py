@@ -138,7 +138,7 @@ def _ready(summary: Summary) -> Verdict:
 
 
 def _state(job: Job) -> str:
-    if job.failure is not None and job.state in ("stuck", "backoff"):
+    if job.failure is not None and job.state in ("stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
     return _STATES[job.state]
 
@@ -169,7 +169,7 @@ def _progressing(summary: Summary) -> Verdict:
         if not job.is_ready:
             return Verdict("False", "Waiting", f"The {job.name}: {_state(job)}")
     if summary.registered is not None and summary.registered != summary.desired:
-        text = f"{summary.registered} executors are registered, and {summary.desired} are to be."
+        text = f"Ready executors: {summary.registered}; wanted: {summary.desired}."
         return Verdict("True", "Scaling", text)
     if summary.rebalance in _REBALANCING:
         return Verdict("True", "Rebalancing", "A routing version is being put into force.")
@@ -192,7 +192,7 @@ def _degraded(summary: Summary) -> Verdict:
             why = "" if job.failure is None else f" The last: {job.failure.reason}: {job.failure.message}"
             return Verdict("True", f"{name}Failing", f"The {job.name} has failed {job.failures} times in a row.{why}")
         if job.failure is not None and (
-            job.state == "stuck" or (job.state == "backoff" and job.failure.retry == "slow")
+            job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
         ):
             return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job)}")
     return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")

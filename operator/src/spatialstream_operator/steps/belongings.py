@@ -6,7 +6,10 @@ import hashlib
 import json
 
 from spatialstream_operator import manifests
+from spatialstream_operator.cluster import ApiError, is_refusal
+from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
+from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["apply_belongings"]
 
@@ -22,8 +25,25 @@ async def apply_belongings(look: Look) -> None:
     if memory.applied == digest and look.now - memory.applied_at < _AGAIN:
         return
     for each in wanted:
-        await look.environment.cluster.apply(each)
+        look.problem = await _apply(look, each)
+        if look.problem is not None:
+            return
     memory.applied, memory.applied_at = digest, look.now
+
+
+async def _apply(look: Look, wanted: manifests.Manifest) -> Failure | None:
+    """Apply one thing; why that cannot be done."""
+    cluster, kind, name = look.environment.cluster, wanted["kind"], wanted["metadata"]["name"]
+    problem = hindrance(look.body, await cluster.get(kind, name, look.names.namespace), kind, name)
+    if problem is not None:
+        return problem
+    try:
+        await cluster.apply(wanted)
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        return Failure("Refused", f"The {kind} {name} is refused: {error}", "slow")
+    return None
 
 
 def _wanted(look: Look) -> list[manifests.Manifest]:

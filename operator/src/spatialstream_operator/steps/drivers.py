@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import Object
+from spatialstream_operator.cluster import ApiError, Object, is_refusal
 from spatialstream_operator.decisions.conditions import Job, JobState
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import (
+    Failure,
     PodReport,
     RestartDecision,
     RestartSettings,
@@ -18,6 +19,7 @@ from spatialstream_operator.decisions.restarts import (
     report,
 )
 from spatialstream_operator.look import Look
+from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["count_executors", "keep_drivers"]
 
@@ -52,6 +54,10 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     settings = RestartSettings(restart.backoff, restart.max_backoff, restart.max_failures, restart.healthy_after)
     before = RestartState.from_status(look.part(_PARTS[job]))
     pod = await cluster.get("Pod", name, names.namespace)
+    if problem := hindrance(look.body, pod, "Pod", name):
+        look.problem = look.problem or problem
+        look.jobs[job] = Job(job, "absent")
+        return
     seen = None if pod is None else report(pod, look.now)
     wanted = _wanted(look, job, before, seen)
     decision = decide(before, seen, wanted, look.now, settings)
@@ -59,8 +65,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     remembered = {"pod": name, "state": state, **decision.state.to_status()}
     await look.remember(**{_PARTS[job]: remembered})
     if decision.action == "create":
-        await cluster.create(_manifest(look, job))
-        state = "pending"
+        state = await _create(look, job)
     elif decision.action == "delete":
         await cluster.delete("Pod", name, names.namespace)
         state = "terminating"
@@ -68,6 +73,20 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     failure = decision.state.last if state == "backoff" else None if seen is None else seen.failure
     degraded = is_degraded(decision.state, settings)
     look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure)
+
+
+async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
+    """Make the pod, if what it needs is there. What is said against it is told; it is tried again at each look."""
+    if look.problem is not None:
+        return "absent"
+    try:
+        await look.environment.cluster.create(_manifest(look, job))
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        look.problem = Failure("PodRefused", f"The {job}'s pod is refused: {error}", "slow")
+        return "absent"
+    return "pending"
 
 
 def _wanted(look: Look, job: Literal["router", "worker"], before: RestartState, seen: PodReport | None) -> str | None:

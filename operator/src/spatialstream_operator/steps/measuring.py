@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spatialstream_operator.addresses import url_from_outside
 from spatialstream_operator.figures import Figures, read_figures
 from spatialstream_operator.look import Look
 from spatialstream_operator.prometheus import Prometheus
@@ -17,5 +18,7 @@ async def measure(look: Look) -> None:
     if not url:
         memory.figures = Figures(problem="no Prometheus is known: neither the stream nor the operator names one")
     elif look.now - memory.figures.at >= min(look.spec.rebalance.interval, _SLOWEST):
+        if url != look.environment.config.prometheus_url:
+            url = url_from_outside(url, look.names.namespace)
         memory.figures = await read_figures(Prometheus(url), look.names, look.now)
     look.figures = memory.figures

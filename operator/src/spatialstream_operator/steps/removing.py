@@ -3,7 +3,9 @@
 Topics, routing state and checkpoint are removed by a pod with the stream's image, volumes and secrets, which runs
 ``spatialstream remove``; the operator itself has no access to them. What Kubernetes holds of the stream goes with the
 resource that owns it. This always ends: when the pod cannot do its work for a few times, or not be made at all (the
-namespace is on its way out, a secret is gone), that is told, and the rest stays where it is.
+namespace is on its way out), that is told, and the rest stays where it is. Only a driver that does not end is waited
+for without a limit, because on a node that is merely out of reach it may still be writing: it takes a person to say, by
+an annotation, that nothing is to be removed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.cluster import ApiError, Object, is_refusal
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import report
@@ -21,11 +23,12 @@ from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["SKIP_ANNOTATION", "remove"]
 
 SKIP_ANNOTATION = "spatialstream.dev/skip-cleanup"
-"""Annotation of a SpatialStream with which nothing is removed but what Kubernetes holds."""
+"""Annotation of a SpatialStream with which nothing is removed but what Kubernetes holds, and nothing is waited for."""
 
 _TRIES = 3
 _PATIENCE = 180_000
@@ -44,21 +47,22 @@ async def remove(environment: Environment, body: Object) -> bool:
     if body.get("status", {}).get("phase") != "Deleting":
         change = {"status": {"phase": "Deleting"}}
         await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
-    if not await _ended(environment, names):
+    skipped = (metadata.get("annotations") or {}).get(SKIP_ANNOTATION) == "true"
+    if not await _ended(environment, names, body) and not skipped:
         return False
-    if not await _cleaned(environment, names, body):
+    if not skipped and not await _cleaned(environment, names, body):
         return False
     await environment.stores.close(names.stream)
     environment.metrics.end(names.namespace, names.name)
     return True
 
 
-async def _ended(environment: Environment, names: StreamNames) -> bool:
+async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
     """Whether the jobs have ended; they are asked to."""
     gone = True
     for name in (names.router, names.worker):
         pod = await environment.cluster.get("Pod", name, names.namespace)
-        if pod is not None:
+        if pod is not None and hindrance(body, pod, "Pod", name) is None:
             gone = False
             if "deletionTimestamp" not in pod["metadata"]:
                 await environment.cluster.delete("Pod", name, names.namespace)
@@ -69,17 +73,18 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
     """Whether the pod that removes everything has done so, or need not, or has been given up."""
     status = body.get("status", {})
     begun = bool(status.get("router", {}).get("templateHash"))
-    annotations = body["metadata"].get("annotations") or {}
     try:
         spec = StreamSpec.parse(body["spec"], environment.defaults)
     except SettingError:
         return True
-    if not begun or not spec.deletion.state or annotations.get(SKIP_ANNOTATION) == "true":
+    if not begun or not spec.deletion.state:
         return True
     failed = int(status.get("removal", {}).get("failures", 0))
     pod = await environment.cluster.get("Pod", names.remover, names.namespace)
     if pod is None:
         return failed >= _TRIES or await _begin(environment, names, spec, body)
+    if pod["metadata"].get("deletionTimestamp") or hindrance(body, pod, "Pod", names.remover) is not None:
+        return failed >= _TRIES or await _makes_room(environment, names, body, pod)
     phase = pod.get("status", {}).get("phase")
     if phase == "Succeeded":
         return True
@@ -92,10 +97,29 @@ async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec,
     """Make the pod; True if that is forbidden, as it is in a namespace that is on its way out."""
     try:
         await environment.cluster.create(remover_pod(spec, names, body["metadata"]["uid"]))
-    except ApiError as error:
-        await emit(environment, body, Note("CleanupSkipped", f"nothing can be removed: {error}", warning=True))
-        return True
+    except (ApiError, SettingError) as error:
+        if isinstance(error, ApiError) and not is_refusal(error):
+            raise
+        return await _give_up(environment, body, str(error))
     return False
+
+
+async def _makes_room(environment: Environment, names: StreamNames, body: Object, pod: Object) -> bool:
+    """A pod of an earlier try or an earlier stream is to go; True if it takes too long, or the pod is a stranger's."""
+    problem = hindrance(body, pod, "Pod", names.remover)
+    if problem is not None and problem.retry == "slow":
+        return await _give_up(environment, body, problem.message)
+    leaving = records.moment(pod["metadata"], "deletionTimestamp")
+    if leaving is None:
+        await environment.cluster.delete("Pod", names.remover, names.namespace)
+    elif environment.now() - leaving > _PATIENCE:
+        return await _give_up(environment, body, f"the pod {names.remover} does not go away")
+    return False
+
+
+async def _give_up(environment: Environment, body: Object, why: str) -> bool:
+    await emit(environment, body, Note("CleanupSkipped", f"nothing can be removed: {why}", warning=True))
+    return True
 
 
 async def _again(environment: Environment, names: StreamNames, body: Object, pod: Object, failures: int) -> bool:
@@ -104,11 +128,10 @@ async def _again(environment: Environment, names: StreamNames, body: Object, pod
     text = "the pod did not end in time" if failure is None else f"{failure.reason}: {failure.message}"
     last = failures >= _TRIES
     note = f"removal has failed {failures} times{', and is given up' if last else ''}: {text}"
-    if pod["metadata"].get("deletionTimestamp") is None:
-        await environment.cluster.delete("Pod", pod["metadata"]["name"], names.namespace)
-        change = {"status": {"removal": {"failures": failures, "message": text}}}
-        await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
-        await emit(environment, body, Note("CleanupFailed", note, warning=True))
+    change = {"status": {"removal": {"failures": failures, "message": text}}}
+    await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+    await environment.cluster.delete("Pod", pod["metadata"]["name"], names.namespace)
+    await emit(environment, body, Note("CleanupFailed", note, warning=True))
     return last
 
 

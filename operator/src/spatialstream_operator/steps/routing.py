@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream_operator.addresses import servers_from_outside
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 
@@ -17,7 +18,8 @@ async def read_routing(look: Look) -> None:
     secret = None if zookeeper.credentials is None else (zookeeper.credentials.name, zookeeper.credentials.key)
     try:
         stores, names = look.environment.stores, look.names
-        look.store = store = await stores.of(names.stream, zookeeper.servers, names.namespace, secret)
+        servers = servers_from_outside(zookeeper.servers, names.namespace)
+        look.store = store = await stores.of(names.stream, servers, names.namespace, secret)
         look.routing = await asyncio.to_thread(store.state)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")

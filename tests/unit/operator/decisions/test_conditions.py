@@ -164,3 +164,10 @@ def test_whatever_happens_conditions_are_well_formed(history):
         assert not ready or (summary.router.state == summary.worker.state == "running" and not summary.suspended)
         assert (phase(summary) == "Deleting") == summary.deleting
         before = after
+
+
+def test_a_pod_that_does_not_end_is_told():
+    stuck = Failure("TerminationStuck", "The driver's pod does not end; its node may be lost.", "slow")
+    summary = replace(RUNNING, worker=Job("worker", "terminating", failure=stuck))
+    assert truth(summary)["Degraded"] == "True"
+    assert truth(replace(RUNNING, worker=Job("worker", "terminating")))["Degraded"] == "False"

@@ -1,0 +1,117 @@
+"""A server that answers the operator's questions as Prometheus would, with figures that a test sets."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import urllib.parse
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+__all__ = ["FakePrometheus", "Known"]
+
+
+@dataclass
+class Known:
+    """What is known of one stream.
+
+    Attributes:
+        loads: of each slot.
+        version: of the routing version that they are of.
+        arrivals: objects a second.
+        busy: cores that the slots keep busy.
+        cores: cores that there are.
+        delay: seconds, 95th percentile.
+        age: seconds since the samples were scraped.
+    """
+
+    loads: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    version: int = 0
+    arrivals: float = 100.0
+    busy: float = 0.5
+    cores: float = 1.0
+    delay: float = 0.3
+    age: float = 0.0
+
+    def answer(self, question: str) -> list[tuple[dict[str, str], float]]:
+        """The series that a question finds."""
+        at = time.time() - self.age
+        if question.startswith("{__name__"):
+            single = {
+                "spatialstream_imbalance_ratio": max(self.loads) / min(self.loads),
+                "spatialstream_worker_active_version": self.version,
+                "spatialstream_worker_last_round_timestamp_seconds": at,
+                "spatialstream_worker_cores": self.cores,
+            }
+            slots = [
+                ({"__name__": "spatialstream_slot_load", "slot": str(slot)}, load)
+                for slot, load in enumerate(self.loads)
+            ]
+            return [({"__name__": name}, value) for name, value in single.items()] + slots
+        for begin, value in (
+            ("timestamp(spatialstream_imbalance_ratio", at),
+            ("sum(rate(spatialstream_slot_objects_total", self.arrivals),
+            ("sum(rate(spatialstream_slot_busy_seconds_total", self.busy),
+            ("histogram_quantile(0.95", self.delay),
+            ("count(spatialstream_leaf_objects", 7.0),
+            ("sum(spatialstream_router_lag_messages", 12.0),
+        ):
+            if question.startswith(begin):
+                return [({}, value)]
+        raise AssertionError(f"an unexpected question: {question}")
+
+
+@dataclass
+class FakePrometheus:
+    """The server.
+
+    Attributes:
+        known: by (namespace, stream).
+        away: whether it answers every question with an error.
+    """
+
+    known: dict[tuple[str, str], Known] = field(default_factory=dict)
+    away: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                (question,) = urllib.parse.parse_qs(self.rfile.read(length).decode())["query"]
+                content = b"upstream is away" if fake.away else json.dumps(fake.asked(question)).encode()
+                self.send_response(503 if fake.away else 200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def asked(self, question: str) -> dict[str, Any]:
+        """The answer to a question."""
+        found = re.search(r'namespace="([^"]*)",pod="([^"]*)-(?:router|worker)"', question)
+        assert found is not None, question
+        known = self.known.get((found[1], found[2]))
+        series = [] if known is None else known.answer(question)
+        result = [{"metric": labels, "value": [time.time(), str(value)]} for labels, value in series]
+        return {"status": "success", "data": {"resultType": "vector", "result": result}}

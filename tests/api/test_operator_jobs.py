@@ -1,0 +1,237 @@
+"""The operator makes what a stream needs, starts its jobs, and starts them again."""
+
+import pytest
+
+from tests.api.client import eventually
+
+MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
+BELONGINGS = {
+    "/api/v1/namespaces/{}/serviceaccounts": {"quakes-driver"},
+    "/api/v1/namespaces/{}/configmaps": {"quakes-config"},
+    "/api/v1/namespaces/{}/services": {"quakes-router", "quakes-worker"},
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles": {"quakes-driver"},
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings": {"quakes-driver"},
+    "/api/v1/namespaces/{}/pods": {"quakes-router", "quakes-worker"},
+}
+
+
+def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played):
+    stream = played().start()
+    uid = stream.body["metadata"]["uid"]
+
+    for path, names in BELONGINGS.items():
+        found = api.list(path.format(stream.namespace), **MANAGED)
+        assert {each["metadata"]["name"] for each in found} == names, path
+        for each in found:
+            (owner,) = each["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"], owner["uid"]) == ("SpatialStream", "quakes", uid)
+            assert owner["controller"] is True
+            assert each["metadata"]["labels"]["spatialstream.dev/stream"] == "quakes"
+    status = stream.status
+    assert status["phase"] == "Running"
+    assert status["observedGeneration"] == 1
+    assert status["workers"]["ready"] == "1/1"
+    assert operator.metric("spatialstream_operator_stream_condition", stream="quakes", condition="Ready") == 1.0
+
+
+def test_the_worker_waits_for_the_router(operator, played):
+    stream = played()
+    stream.runs("router", ready=False)
+    stream.says("Ready", "False", "RouterNotReady")
+    stream.until(lambda status: status["router"]["state"] == "starting", "the router starts")
+    assert stream.pod("worker") is None
+
+    stream.tell_of("router", {"running": {}}, "Running", ready=True)
+
+    stream.made("worker")
+
+
+def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, played):
+    stream = played(restart={"backoff": "2s", "maxBackoff": "3s", "maxFailures": 2, "healthyAfter": "600s"})
+    first = stream.runs("router")
+    stream.runs("worker")
+
+    stream.fails("router", 3, "Kafka has gone.")
+    stream.until(lambda status: status["router"].get("nextAttempt"), "a next attempt is planned")
+    router = stream.status["router"]
+    assert (router["failures"], router["state"]) == (1, "backoff")
+    assert router["lastFailure"]["reason"] == "RunFailed"
+    assert router["lastFailure"]["message"] == "Kafka has gone."
+    assert stream.pod("router")["metadata"]["uid"] == first, "it is not made again before its time"
+
+    second = stream.runs("router", other_than=first)
+    assert stream.status["router"]["restarts"] == 1
+    assert stream.condition("Degraded")["status"] == "False"
+    stream.fails("router", 1)
+    stream.says("Degraded", "True", "RouterFailing")
+    assert stream.status["phase"] == "Degraded"
+    stream.runs("router", other_than=second)
+    stream.until(lambda status: status["router"]["restarts"] == 2, "it was made again twice")
+
+    assert len(stream.events("DriverFailed")) == 2
+    assert len(stream.events("Degraded")) == 1
+    assert operator.metric("spatialstream_operator_driver_restarts_total", namespace=stream.namespace, job="router") == 2
+
+
+def test_a_driver_that_keeps_running_is_forgiven(operator, played):
+    stream = played(restart={"backoff": "1s", "maxBackoff": "1s", "maxFailures": 1, "healthyAfter": "2s"})
+    first = stream.runs("router")
+    stream.fails("router", 1)
+    stream.says("Degraded", "True", "RouterFailing")
+
+    stream.runs("router", other_than=first)
+
+    stream.says("Degraded", "False")
+    assert stream.status["router"]["failures"] == 0
+    assert stream.status["router"]["restarts"] == 1
+    assert len(stream.events("Recovered")) == 1
+
+
+def test_a_pod_that_somebody_deletes_comes_again(operator, played):
+    stream = played().start()
+    first = stream.pod("worker")["metadata"]["uid"]
+
+    stream.vanishes("worker")
+
+    stream.made("worker", other_than=first)
+    assert stream.status["workers"]["lastFailure"]["reason"] == "PodDeleted"
+    assert stream.status["router"]["restarts"] == 0
+
+
+def test_a_change_of_one_jobs_template_restarts_that_job_alone(operator, played):
+    stream = played().start()
+    router, worker = (stream.pod(job)["metadata"]["uid"] for job in ("router", "worker"))
+
+    stream.edit(workers={"driver": {"resources": {"limits": {"memory": "3Gi"}}}})
+    stream.ends("worker")
+    second = stream.runs("worker", other_than=worker)
+    stream.says("Ready", "True")
+    assert stream.pod("router")["metadata"]["uid"] == router
+
+    stream.edit(router={"podTemplate": {"metadata": {"labels": {"team": "geo"}}}})
+    stream.ends("router")
+    stream.runs("router", other_than=router)
+    stream.says("Ready", "True")
+    assert stream.pod("worker")["metadata"]["uid"] == second
+    assert stream.pod("router")["metadata"]["labels"]["team"] == "geo"
+    status = stream.status
+    assert (status["router"]["restarts"], status["workers"]["restarts"]) == (0, 0), "what is wished is no failure"
+    assert not stream.events("DriverFailed")
+
+
+def test_changes_of_what_the_operator_does_itself_restart_nothing(operator, played):
+    stream = played().start()
+    before = {job: stream.pod(job)["metadata"]["uid"] for job in ("router", "worker")}
+
+    stream.edit(
+        rebalance={"mode": "off", "interval": "2s", "stabilisation": "2s", "cooldown": "3s"},
+        autoscaling={"targetUtilisation": 60},
+        workers={"min": 2, "replicas": 3},
+        restart={"maxFailures": 7},
+        deletion={"topics": "Delete"},
+        prometheus={"url": "http://127.0.0.1:1"},
+        index={"imbalance": 3, "similarity": 0.4, "maxLeaves": 512},
+    )
+
+    stream.until(lambda status: status["observedGeneration"] == 2, "the change was seen")
+    stream.until(lambda status: status["workers"]["ready"] == "1/3", "three executors are to be")
+    pods = {job: stream.pod(job)["metadata"] for job in before}
+    assert {job: pod["uid"] for job, pod in pods.items()} == before
+    assert not any("deletionTimestamp" in pod for pod in pods.values())
+
+
+def test_suspended_and_resumed(operator, played):
+    stream = played().start()
+
+    stream.edit(suspend=True)
+    stream.says("Progressing", "True", "Suspending")
+    stream.ends("router")
+    stream.ends("worker")
+    stream.until(lambda status: status["phase"] == "Suspended", "it is suspended")
+    stream.says("Ready", "False", "Suspended")
+    stream.says("Progressing", "False", "Suspended")
+    assert stream.pod("router") is None
+    assert stream.pod("worker") is None
+
+    stream.edit(suspend=False)
+    stream.runs("router")
+    stream.runs("worker")
+    stream.says("Ready", "True")
+    assert not stream.events("DriverFailed")
+
+
+def test_another_nonce_restarts_both_jobs(operator, played):
+    stream = played().start()
+    before = {job: stream.pod(job)["metadata"]["uid"] for job in ("router", "worker")}
+
+    stream.edit(restartNonce="again")
+
+    for job, uid in before.items():
+        stream.ends(job)
+        stream.runs(job, other_than=uid)
+    stream.says("Ready", "True")
+
+
+def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played):
+    """Which namespace it is in, the rules of the API server do not know."""
+    space = played("first").namespace
+    stream = played(kafka={"topics": {"objects": f"{space}.quakes.blocks"}})
+
+    said = stream.says("Degraded", "True", "SpecRefused")
+
+    assert f"{space}.quakes.blocks is the topic of objects; name another one" in said["message"]
+    assert stream.status["phase"] == "Degraded"
+    assert stream.pod("router") is None
+    looks = operator.looks(stream)
+    eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+    assert len(stream.events("SpecRefused")) == 1
+
+
+def test_a_pod_that_the_cluster_refuses_is_told(operator, played):
+    stream = played(router={"podTemplate": {"spec": {"nodeSelector": {"not a label": "x"}}}})
+
+    said = stream.says("Degraded", "True", "PodRefused")
+
+    assert "nodeSelector" in said["message"]
+    assert stream.condition("Ready")["status"] == "False"
+    stream.edit(router={"podTemplate": None})
+    stream.start()
+    stream.says("Degraded", "False")
+    assert stream.status["router"]["restarts"] == 0
+
+
+def test_a_pod_of_somebody_else_is_left_alone(operator, api, played):
+    first = played()
+    first.made("router")
+    made = first.pod("router")
+    driver = made["spec"]["containers"][0]
+    container = {"name": "theirs", "image": "somebody:else", "securityContext": driver["securityContext"]}
+    spec = {"securityContext": made["spec"]["securityContext"], "containers": [container]}
+    spec["serviceAccountName"] = made["spec"]["serviceAccountName"]
+    theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other-router"}, "spec": spec}
+    uid = api.post(f"/api/v1/namespaces/{first.namespace}/pods", theirs)["metadata"]["uid"]
+
+    stream = played("other")
+
+    said = stream.says("Degraded", "True", "NameTaken")
+    assert "other-router" in said["message"]
+    found = stream.pod("router")["metadata"]
+    assert found["uid"] == uid
+    assert "deletionTimestamp" not in found
+    stream.vanishes("router")
+    stream.made("router", other_than=uid)
+    stream.says("Degraded", "False")
+
+
+@pytest.mark.parametrize("code", [0, 2, 137])
+def test_what_a_driver_says_at_its_end_is_told(operator, played, code):
+    stream = played()
+    stream.runs("router")
+
+    stream.fails("router", code, "the last words")
+
+    stream.until(lambda status: status["router"].get("lastFailure"), "its failure is told")
+    assert stream.status["router"]["lastFailure"]["message"] == "the last words"
+    if code == 2:  # a setting is wrong: that does not end by itself
+        stream.says("Degraded", "True", "RouterBlocked")
+    eventually(lambda: stream.events("DriverFailed"), "there is an event")

@@ -1,0 +1,234 @@
+"""The operator scales and rebalances a stream, with a real routing store; the test plays its jobs and Prometheus."""
+
+import pytest
+
+from spatialstream.store.reports import asked_executors
+from tests.api.client import eventually
+from tests.api.play import SLOTS, first_version, report_skew
+from tests.api.prometheus import Known
+
+SKEW = (350.0, 1.0, 2.0, 1.0)
+LEVEL = (4.0, 4.0, 2.0, 4.0)
+
+
+@pytest.fixture
+def known(prometheus):
+    """Says what Prometheus knows of a stream."""
+
+    def set_to(stream, **figures):
+        prometheus.known[stream.namespace, stream.name] = Known(**figures)
+
+    yield set_to
+    prometheus.away = False
+
+
+def adopted(store):
+    """The jobs adopt the pending version."""
+    pending = store.state().pending
+    for stage in ("exported", "loaded"):
+        store.acknowledge(pending.number, stage, range(SLOTS))
+    store.activate(pending.number, store.state().active.epoch + 1)
+
+
+def begun(stream, store, skewed=True):
+    """The jobs run, under the first version."""
+    store.create(first_version())
+    if skewed:
+        report_skew(store, first_version())
+    return stream.start()
+
+
+def test_the_number_of_executors_follows_the_scale_subresource(operator, api, played):
+    stream = played()
+    with stream.store() as store:
+        begun(stream, store)
+        eventually(lambda: asked_executors(store) == 1, "one executor is asked for")
+
+        api.patch(f"{stream.path}/scale", {"spec": {"replicas": 3}})
+
+        eventually(lambda: asked_executors(store) == 3, "three executors are asked for")
+        stream.until(lambda status: status["workers"]["desired"] == 3, "the status says three")
+        stream.says("Progressing", "True", "Scaling")
+        scale = api.get(f"{stream.path}/scale")
+        assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 1)
+        assert scale["status"]["selector"] == "spatialstream.dev/stream=quakes,app.kubernetes.io/component=executor"
+        for number in (2, 3):
+            stream.executor(number)
+        stream.until(lambda status: status["workers"]["ready"] == "3/3", "all three are there")
+        api.patch(f"{stream.path}/scale", {"spec": {"replicas": 99}})
+        eventually(lambda: asked_executors(store) == SLOTS, "no more than there are slots are asked for")
+        # "0" is within no bounds either
+        api.patch(f"{stream.path}/scale", {"spec": {"replicas": 0}})
+        eventually(lambda: asked_executors(store) == 1, "no fewer than the minimum are asked for")
+    assert len(stream.events("Scaled")) == 3
+
+
+def test_skewed_load_is_rebalanced(operator, played, known):
+    stream = played()
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+        stream.says("Balanced", "False")
+
+        pending = eventually(lambda: store.state().pending, "a version is published", now=lambda: stream.status)
+        stream.rebalances("Adopting")
+        assert (pending.number, pending.base) == (1, 0)
+        proposal = stream.status["rebalance"]["proposal"]
+        assert proposal["id"] == pending.proposal == pending.record["id"]
+        assert stream.says("Balanced", "False", "Rebalancing")
+        assert stream.status["phase"] == "Rebalancing"
+        stream.until(lambda status: status["routing"].get("pendingVersion") == 1, "the status shows what is pending")
+        adopted(store)
+        known(stream, loads=LEVEL, version=1)
+
+        stream.says("Balanced", "True")
+        done = stream.until(lambda status: status["rebalance"].get("last"), "its end is written down")
+        assert (done["outcome"], done["version"], done["id"]) == ("balanced", 1, pending.proposal)
+        stream.until(lambda status: status["routing"].get("version") == 1, "the status shows what is active")
+        assert "pendingVersion" not in stream.status["routing"]
+        assert store.state().last == 1
+    for reason in ("Published", "Activated", "Rebalanced", "Balanced"):
+        assert len(stream.events(reason)) == 1, reason
+    counted = {"namespace": stream.namespace, "outcome": "balanced", "strategy": proposal["strategy"]}
+    assert operator.metric("spatialstream_operator_rebalances_total", **counted) == 1.0
+
+
+def test_a_proposal_waits_for_its_approval(operator, played, known):
+    stream = played(rebalance={"mode": "approve"})
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+        waiting = stream.rebalances("AwaitingApproval")["proposal"]
+        assert "Lmax/Lmin" in waiting["text"]
+        assert stream.says("Balanced", "False", "AwaitingApproval")
+
+        stream.annotate(approve="another-id")
+        eventually(lambda: stream.events("ApprovalIgnored"), "the wrong approval is told of")
+        looks = operator.looks(stream)
+        eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+        assert store.state().pending is None
+        assert len(stream.events("ApprovalIgnored")) == 1
+
+        stream.annotate(approve=waiting["id"])
+        pending = eventually(lambda: store.state().pending, "the approved version is published")
+        assert pending.proposal == waiting["id"]
+    assert len(stream.events("ProposalReady")) == 1
+
+
+@pytest.mark.parametrize("how", ["away", "stale", "nothing"])
+def test_without_figures_nothing_is_changed(operator, prometheus, played, known, how):
+    stream = played()
+    if how != "nothing":
+        known(stream, loads=SKEW, age=600.0 if how == "stale" else 0.0)
+    prometheus.away = how == "away"
+    with stream.store() as store:
+        begun(stream, store)
+
+        said = stream.says("Balanced", "Unknown", "MetricsStale" if how == "stale" else "MetricsMissing")
+
+        assert ("cannot be reached" in said["message"] or "another form" in said["message"]) == (how == "away")
+        looks = operator.looks(stream)
+        eventually(lambda: operator.looks(stream) >= looks + 8, "it is looked at for longer than imbalance has to last")
+        assert store.state().pending is None
+        assert stream.status["rebalance"]["phase"] == "Watching"
+
+
+def test_what_nobody_adopts_is_withdrawn(operator, played, known):
+    stream = played(rebalance={"timeout": "1s", "cooldown": "60s"})
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+
+        stream.rebalances("Cooldown")
+
+        last = stream.status["rebalance"]["last"]
+        assert (last["outcome"], last["version"]) == ("withdrawn", 1)
+        assert store.state().pending is None
+        assert store.versions() == (0,)
+    assert len(stream.events("AdoptionTimedOut")) == 1
+
+
+def test_a_rebalance_survives_the_operators_death_at_any_moment(operator, played, known):
+    """The operator is killed in each phase, or between a phase and what follows; one version is published in all."""
+    stream = played()
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store, skewed=False)  # there are no counts to make a proposal from yet
+        stream.rebalances("Proposing")
+        operator.kill()
+        report_skew(store, first_version())
+        operator.start()
+        stream.rebalances("Adopting")
+        pending = store.state().pending
+        operator.kill()
+        # as if it had died after the version was published, and before it could say so
+        stream.api.patch(f"{stream.path}/status", {"status": {"rebalance": {"phase": "Publishing", "version": 0}}})
+        operator.start()
+        stream.rebalances("Adopting")
+        assert store.state().pending == pending
+        operator.kill()
+        adopted(store)
+        known(stream, loads=LEVEL, version=1)
+        operator.start()
+        stream.until(lambda status: status["rebalance"]["phase"] in ("Verifying", "Cooldown", "Watching"), "it goes on")
+        operator.kill()
+        operator.start()
+        stream.says("Balanced", "True")
+        done = stream.until(lambda status: status["rebalance"].get("last"), "its end is written down")
+        assert (done["outcome"], done["version"]) == ("balanced", 1)
+        assert store.state().last == 1
+        assert store.state().active.number == 1
+    status = stream.status
+    assert (status["router"]["restarts"], status["workers"]["restarts"]) == (0, 0)
+
+
+def test_the_operator_dies_before_it_publishes(operator, played, known):
+    stream = played(rebalance={"mode": "approve"})
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+        waiting = stream.rebalances("AwaitingApproval")["proposal"]
+        operator.kill()
+        stream.annotate(approve=waiting["id"])
+        stream.api.patch(f"{stream.path}/status", {"status": {"rebalance": {"phase": "Publishing"}}})
+
+        operator.start()
+
+        pending = eventually(lambda: store.state().pending, "the version is published", 60, lambda: stream.status)
+        assert pending.proposal == waiting["id"]
+        assert store.state().last == 1
+
+
+def test_a_withdrawal_is_finished_by_the_next_operator(operator, played, known):
+    stream = played(rebalance={"cooldown": "60s"})
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+        stream.rebalances("Adopting")
+        operator.kill()
+        stream.api.patch(f"{stream.path}/status", {"status": {"rebalance": {"phase": "Withdrawing"}}})
+
+        operator.start()
+
+        stream.rebalances("Cooldown")
+        assert stream.status["rebalance"]["last"]["outcome"] == "withdrawn"
+        assert store.state().pending is None
+
+
+def test_the_secret_of_zookeeper_has_to_be_right(operator, api, played):
+    secret = {"credentialsSecret": {"name": "zk", "key": "credentials"}}
+    stream = played(zookeeper=secret | {"servers": "127.0.0.1:1"})
+    secrets = f"/api/v1/namespaces/{stream.namespace}/secrets"
+    said = stream.says("Degraded", "True")
+    assert "there is no Secret zk in the namespace" in said["message"]
+
+    api.post(secrets, {"metadata": {"name": "zk"}, "stringData": {"other": "x"}})
+    stream.until(lambda _: "has no key credentials" in stream.condition("Degraded")["message"], "the key is missing")
+    for content in ("dXNlcg==", "/////w=="):  # no password; no text
+        api.patch(f"{secrets}/zk", {"data": {"credentials": content}})
+        stream.until(
+            lambda _: "has to hold user:password" in stream.condition("Degraded")["message"], "there is no password"
+        )
+    api.patch(f"{secrets}/zk", {"stringData": {"credentials": "user:secret"}})
+    stream.says("Degraded", "False")
+    assert stream.condition("Balanced")["reason"] in ("RoutingUnknown", "MetricsMissing")
