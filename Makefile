@@ -98,9 +98,11 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs/_build/index.html"
 
 .PHONY: test-all
-test-all: $(CLUSTER) lint docs demo ## run everything: checks, documentation, demo, all tests at length, benchmarks
+test-all: $(CLUSTER) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests at length (as test-api and e2e)
 	@$(MAKE) --no-print-directory bench
-	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 $(BIN)/python -m pytest -q
+	@scripts/tools.sh >/dev/null
+	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 $(BIN)/python -m pytest -q --ignore=tests/e2e
+	@$(MAKE) --no-print-directory e2e
 
 ##@ Set up
 

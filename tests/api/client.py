@@ -135,7 +135,9 @@ def path_of(thing: Mapping[str, Any]) -> str:
     return f"{base}/{plural}/{metadata['name']}"
 
 
-def eventually(condition: Callable[[], Any], what: str, within: float = 30.0, now: Callable[[], Any] = lambda: "") -> Any:
+def eventually(
+    condition: Callable[[], Any], what: str, within: float = 30.0, now: Callable[[], Any] = lambda: ""
+) -> Any:
     """Wait until a condition holds, and return what it gives.
 
     Args:

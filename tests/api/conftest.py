@@ -102,9 +102,7 @@ def process(
     """The operator, under its own account."""
     folder = tmp_path_factory.mktemp("operator")
     token = installation.token(api)
-    with OperatorProcess(
-        folder, server, token, installation.namespace, PROMETHEUS_URL=prometheus.url
-    ) as started:
+    with OperatorProcess(folder, server, token, installation.namespace, PROMETHEUS_URL=prometheus.url) as started:
         eventually(lambda: started.ready, "the operator is at work", 60)
         yield started
 
@@ -119,11 +117,20 @@ def operator(process: OperatorProcess) -> OperatorProcess:
 
 
 @pytest.fixture
-def played(request, api: Api, namespace, zookeeper: ZooKeeperServer) -> Callable[..., Played]:
+def played(request, api: Api, namespace, zookeeper: ZooKeeperServer) -> Iterator[Callable[..., Played]]:
     """Makes a stream in a namespace of the test's own, with the pods of which the test does as it likes."""
     name = "t" + hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]
+    streams = []
 
     def make(stream: str = "quakes", within: str = name, **spec) -> Played:
-        return Played(api, namespace(within), stream, zookeeper.hosts).create(**spec)
+        streams.append(Played(api, namespace(within), stream, zookeeper.hosts).create(**spec))
+        return streams[-1]
 
-    return make
+    yield make
+    for each in streams:
+        each.vanish()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The operator is started after the tests that want no operator to see what they do."""
+    items.sort(key=lambda item: "process" in getattr(item, "fixturenames", ()))

@@ -59,7 +59,11 @@ class OperatorProcess(Server):
         text = Api(f"http://127.0.0.1:{self.metrics_port}").text("/metrics")
         for line in text.splitlines():
             found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if found and found[1] == name and labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")).items():
+            if (
+                found
+                and found[1] == name
+                and labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")).items()
+            ):
                 return float(found[3])
         return None
 

@@ -115,9 +115,7 @@ class Played:
         """What has been said about it."""
         found = self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return [
-            each
-            for each in found
-            if each["regarding"].get("name") == self.name and reason in (None, each["reason"])
+            each for each in found if each["regarding"].get("name") == self.name and reason in (None, each["reason"])
         ]
 
     # -------------------------------------------------------------------------------------------------------- the pods
@@ -224,13 +222,12 @@ class Played:
         self.says("Ready", "True")
         return self
 
-    def remove(self) -> None:
-        """Delete it, and let it go."""
-        self.annotate(skip_cleanup="true")
-        self.api.delete(self.path)
-        for job in ("router", "worker"):
-            self.ends(job)
-        self.gone()
+    def vanish(self) -> None:
+        """It is gone at once, and nobody is asked to remove anything."""
+        if self.api.find(self.path) is not None:
+            self.api.delete(self.path)
+        if self.api.find(self.path) is not None:
+            self.api.patch(self.path, {"metadata": {"finalizers": None}})
 
     def gone(self, within: float = 30.0) -> None:
         """Wait until there is no such stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -89,10 +90,11 @@ class FakePrometheus:
                 length = int(self.headers["Content-Length"])
                 (question,) = urllib.parse.parse_qs(self.rfile.read(length).decode())["query"]
                 content = b"upstream is away" if fake.away else json.dumps(fake.asked(question)).encode()
-                self.send_response(503 if fake.away else 200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                with contextlib.suppress(ConnectionError):  # who has asked may have been killed meanwhile
+                    self.send_response(503 if fake.away else 200)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
                 return

@@ -54,5 +54,9 @@ def test_a_pod_that_is_not_restricted_would_be_noticed(api, server, namespace):
 
 def test_objects_are_found_by_their_paths():
     assert path_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}) == "/api/v1/namespaces/a"
-    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "a", "namespace": "b"}}
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "a", "namespace": "b"},
+    }
     assert path_of(policy) == "/apis/networking.k8s.io/v1/namespaces/b/networkpolicies/a"

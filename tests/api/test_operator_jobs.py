@@ -61,7 +61,7 @@ def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, pla
 
     second = stream.runs("router", other_than=first)
     assert stream.status["router"]["restarts"] == 1
-    assert stream.condition("Degraded")["status"] == "False"
+    assert stream.condition("Degraded")["message"] == "Nothing is wrong that lasts."
     stream.fails("router", 1)
     stream.says("Degraded", "True", "RouterFailing")
     assert stream.status["phase"] == "Degraded"
@@ -70,7 +70,9 @@ def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, pla
 
     assert len(stream.events("DriverFailed")) == 2
     assert len(stream.events("Degraded")) == 1
-    assert operator.metric("spatialstream_operator_driver_restarts_total", namespace=stream.namespace, job="router") == 2
+    assert (
+        operator.metric("spatialstream_operator_driver_restarts_total", namespace=stream.namespace, job="router") == 2
+    )
 
 
 def test_a_driver_that_keeps_running_is_forgiven(operator, played):

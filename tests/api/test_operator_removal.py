@@ -113,7 +113,12 @@ def test_a_stream_of_the_same_name_begins_anew(operator, played):
     before = {job: stream.pod(job)["metadata"]["uid"] for job in ("router", "worker")}
     let_go(stream)
     stream.gone()
-    for path in ("services/quakes-router", "services/quakes-worker", "serviceaccounts/quakes-driver", "configmaps/quakes-config"):
+    for path in (
+        "services/quakes-router",
+        "services/quakes-worker",
+        "serviceaccounts/quakes-driver",
+        "configmaps/quakes-config",
+    ):
         stream.api.delete(f"/api/v1/namespaces/{stream.namespace}/{path}")  # as the garbage collector does
 
     again = played(deletion={"state": "Keep"})

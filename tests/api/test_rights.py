@@ -107,7 +107,8 @@ def driver(api, namespace):
     names = StreamNames(space, "quakes")
     for make in (manifests.service_account, manifests.role, manifests.role_binding):
         api.apply(make(names, body["metadata"]["uid"]))
-    return f"system:serviceaccount:{space}:{names.account}"
+    yield f"system:serviceaccount:{space}:{names.account}"
+    api.delete(streams(space, "quakes"))
 
 
 @pytest.mark.parametrize("right", OPERATOR_NEEDS, ids=" ".join)

@@ -118,8 +118,10 @@ class Kube:
     def can(self, account: str, verb: str, resource: str, namespace: str | None = None) -> bool:
         """Whether a service account (``namespace:name``) may do something; in all namespaces if none is named."""
         where = ["--all-namespaces"] if namespace is None else ["-n", namespace]
+        resource, _, below = resource.partition("/")
+        who = ["--subresource", below, "--as", f"system:serviceaccount:{account}"]
         done = subprocess.run(
-            ["kubectl", "auth", "can-i", verb, resource, *where, "--as", f"system:serviceaccount:{account}"],
+            ["kubectl", "auth", "can-i", verb, resource, *where, *who],
             capture_output=True,
             text=True,
             timeout=60.0,

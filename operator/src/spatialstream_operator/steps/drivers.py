@@ -70,7 +70,11 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
         await cluster.delete("Pod", name, names.namespace)
         state = "terminating"
     await _tell(look, job, decision)
-    failure = decision.state.last if state == "backoff" else None if seen is None else seen.failure
+    failure = None  # that of a pod which is removed on purpose does not matter any more
+    if state == "backoff":
+        failure = decision.state.last
+    elif seen is not None and decision.action == "keep":
+        failure = seen.failure
     degraded = is_degraded(decision.state, settings)
     look.jobs[job] = Job(job, state, degraded, decision.state.failures, failure)
 

@@ -16,7 +16,10 @@ from typing import Any
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object, is_refusal
 from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.balance import Verdict
+from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
 from spatialstream_operator.decisions.rebalancing_inputs import Note
+from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import report
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import emit
@@ -45,8 +48,7 @@ async def remove(environment: Environment, body: Object) -> bool:
     metadata = body["metadata"]
     names = StreamNames(metadata["namespace"], metadata["name"])
     if body.get("status", {}).get("phase") != "Deleting":
-        change = {"status": {"phase": "Deleting"}}
-        await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+        await _announce(environment, names, body)
     skipped = (metadata.get("annotations") or {}).get(SKIP_ANNOTATION) == "true"
     if not await _ended(environment, names, body) and not skipped:
         return False
@@ -55,6 +57,17 @@ async def remove(environment: Environment, body: Object) -> bool:
     await environment.stores.close(names.stream)
     environment.metrics.end(names.namespace, names.name)
     return True
+
+
+async def _announce(environment: Environment, names: StreamNames, body: Object) -> None:
+    """Say in the status that the stream is on its way out."""
+    jobs = Job("router", "terminating"), Job("worker", "terminating")
+    unknown = Verdict("Unknown", "NotRunning", "The stream is being deleted.")
+    generation = int(body["metadata"].get("generation", 0))
+    summary = Summary(environment.now(), generation, *jobs, unknown, Phase.OFF, None, 0, deleting=True)
+    told = conditions(summary, body.get("status", {}).get("conditions", []))
+    change = {"status": {"phase": phase(summary), "conditions": told}}
+    await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
 
 
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
@@ -85,10 +98,10 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
         return failed >= _TRIES or await _begin(environment, names, spec, body)
     if pod["metadata"].get("deletionTimestamp") or hindrance(body, pod, "Pod", names.remover) is not None:
         return failed >= _TRIES or await _makes_room(environment, names, body, pod)
-    phase = pod.get("status", {}).get("phase")
-    if phase == "Succeeded":
+    ended = pod.get("status", {}).get("phase")
+    if ended == "Succeeded":
         return True
-    if phase == "Failed" or _is_overdue(pod, environment.now()):
+    if ended == "Failed" or _is_overdue(pod, environment.now()):
         return await _again(environment, names, body, pod, failed + 1)
     return False
 

@@ -1,0 +1,103 @@
+import json
+import logging
+
+import pytest
+
+from spatialstream.model.errors import SettingError
+from spatialstream_operator.config import OperatorConfig
+from spatialstream_operator.logs import set_up_logging
+
+PREFIX = "SPATIALSTREAM_OPERATOR_"
+
+
+def read(**variables):
+    return OperatorConfig.from_environment({PREFIX + name: value for name, value in variables.items()})
+
+
+def test_what_is_not_said_has_its_default():
+    assert read() == OperatorConfig()
+    assert read(NAMESPACES="", IMAGE="", MONITORS="", INTERVAL="") == OperatorConfig()
+
+
+def test_what_is_said_counts():
+    config = OperatorConfig.from_environment(
+        {
+            f"{PREFIX}NAMESPACES": "geo, weather ,",
+            f"{PREFIX}IMAGE": "spark:1",
+            f"{PREFIX}IMAGE_PULL_POLICY": "Always",
+            f"{PREFIX}PROMETHEUS_URL": "http://prometheus:9090",
+            f"{PREFIX}MONITORS": "True",
+            f"{PREFIX}LOG_LEVEL": "DEBUG",
+            f"{PREFIX}LOG_FORMAT": "json",
+            f"{PREFIX}METRICS_PORT": "1",
+            f"{PREFIX}HEALTH_PORT": "65535",
+            f"{PREFIX}INTERVAL": "0.1",
+            f"{PREFIX}LEASE": "15",
+            "POD_NAME": "operator-0",
+            "POD_NAMESPACE": "system",
+        }
+    )
+
+    assert config == OperatorConfig(
+        namespaces=("geo", "weather"),
+        image="spark:1",
+        image_pull_policy="Always",
+        prometheus_url="http://prometheus:9090",
+        monitors=True,
+        pod="operator-0",
+        namespace="system",
+        log_level="debug",
+        log_format="json",
+        metrics_port=1,
+        health_port=65535,
+        interval=0.1,
+        lease=15.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MONITORS", "perhaps"),
+        ("LOG_LEVEL", "loud"),
+        ("LOG_FORMAT", "xml"),
+        ("METRICS_PORT", "0"),
+        ("METRICS_PORT", "65536"),
+        ("HEALTH_PORT", "http"),
+        ("HEALTH_PORT", "-1"),
+        ("INTERVAL", "0"),
+        ("INTERVAL", "soon"),
+        ("INTERVAL", "nan"),
+        ("INTERVAL", "inf"),
+        ("LEASE", "0.5"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(name, value):
+    with pytest.raises(SettingError, match=f"{PREFIX}{name}: {value!r}"):
+        read(**{name: value})
+
+
+@pytest.fixture
+def logging_as_before():
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_the_log_is_for_people_or_for_machines(logging_as_before, capsys):
+    for form in ("text", "json"):
+        set_up_logging(OperatorConfig(log_format=form))
+        logging.getLogger("here").debug("not shown")
+        try:
+            raise ValueError("a cause")
+        except ValueError:
+            logging.getLogger("here").exception("größer %s", "now")
+    lines = capsys.readouterr().err.splitlines()
+    record = json.loads(lines[-1])
+
+    assert "größer now" in lines[0]
+    assert (record["level"], record["logger"], record["message"]) == ("error", "here", "größer now")
+    assert "ValueError: a cause" in record["exception"]
+    assert not any("not shown" in line for line in lines)

@@ -1,0 +1,122 @@
+import asyncio
+
+import httpx2
+import pytest
+
+from spatialstream_operator import controller as module
+from spatialstream_operator.controller import Controller
+from spatialstream_operator.metrics import OperatorMetrics
+from tests.unit.operator.shell.simulated import World, refusal, simulate
+
+LABELS = {"namespace": "geo", "stream": "quakes"}
+
+
+def outcomes(world):
+    """How often looks have ended how."""
+    name = "spatialstream_operator_reconciles_total"
+    samples = [sample for metric in world.metrics.registry.collect() for sample in metric.samples]
+    return {each.labels["outcome"]: each.value for each in samples if each.name == name}
+
+
+def run_for(world, seconds, until=lambda: False):
+    async def main():
+        running = asyncio.create_task(Controller(world.environment, "geo", "quakes").run())
+        for _ in range(int(seconds)):
+            await asyncio.sleep(1.0)
+            if running.done() or until():
+                break
+        ended = running.done()
+        running.cancel()
+        return ended
+
+    return simulate(main)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """A world in which a look at a stream does what a test says."""
+    made = World()
+    made.looks = []
+    made.fail = None
+
+    async def step(look):
+        made.looks.append(asyncio.get_running_loop().time())
+        if made.fail is not None:
+            raise made.fail
+
+    monkeypatch.setattr(module, "STEPS", (step,))
+    return made
+
+
+def test_it_ends_when_the_stream_is_gone_or_on_its_way(world):
+    assert run_for(world, 5)
+    world.stream(metadata={"deletionTimestamp": "2026-11-21T12:00:00Z"})
+    assert run_for(world, 5)
+    assert world.looks == []
+
+
+def test_it_looks_again_and_again(world):
+    world.stream()
+
+    assert not run_for(world, 60)
+    assert len(world.looks) == 12
+    assert outcomes(world)["done"] == 12
+
+
+@pytest.mark.parametrize(
+    ("error", "mistake"),
+    [
+        (httpx2.ConnectError("no route"), False),
+        (httpx2.ReadTimeout("no answer"), False),
+        (refusal(500), False),
+        (OSError("no space"), False),
+        (KeyError("a mistake"), True),
+    ],
+)
+def test_whatever_fails_it_looks_again_later_and_later(world, caplog, error, mistake):
+    world.stream()
+    world.fail = error
+
+    assert not run_for(world, 300)
+
+    pauses = [later - sooner for sooner, later in zip(world.looks, world.looks[1:], strict=False)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert outcomes(world)["failed"] == 10
+    assert ("Traceback" in caplog.text) == mistake
+    world.fail = None
+    world.looks.clear()
+    run_for(world, 30)
+    assert len(world.looks) == 6
+
+
+def test_a_setting_that_a_step_refuses_is_told_once(world):
+    world.stream(status={"conditions": [{"type": "Ready", "status": "True", "reason": "Running"}]})
+    world.fail = module.SettingError("spec.kafka.topics.blocks", "is taken")
+
+    run_for(world, 30)
+
+    conditions = {each["type"]: each for each in world.body()["status"]["conditions"]}
+    assert conditions["Degraded"]["status"] == "True"
+    assert conditions["Degraded"]["reason"] == "SpecRefused"
+    assert "is taken" in conditions["Degraded"]["message"]
+    assert conditions["Ready"]["status"] == "True", "what is not known to be otherwise stays"
+    assert len(world.cluster.events()) == 1
+    assert len(world.looks) == 6
+
+
+def test_series_of_a_stream_come_and_go_with_it():
+    metrics = OperatorMetrics()
+    metrics.begin("geo", "quakes", ["Off", "Watching"])
+    metrics.begin("geo", "other", ["Off", "Watching"])
+
+    def series():
+        return {
+            (sample.labels["namespace"], sample.labels["stream"])
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if "stream" in sample.labels
+        }
+
+    assert series() == {("geo", "quakes"), ("geo", "other")}
+    metrics.end("geo", "quakes")
+    assert series() == {("geo", "other")}

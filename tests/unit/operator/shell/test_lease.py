@@ -1,0 +1,169 @@
+import asyncio
+from dataclasses import dataclass, field
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream_operator.lease import Lease
+from tests.unit.operator.shell.simulated import SimulatedCluster, simulate
+
+DURATION = 30.0
+
+
+def clock():
+    return asyncio.get_running_loop().time()
+
+
+def claim(cluster, holder, duration=DURATION):
+    return Lease(cluster, "operator", "system", holder, duration, clock)
+
+
+def record(cluster):
+    return cluster.objects["Lease", "system", "operator"]["spec"]
+
+
+def test_the_first_gets_it_and_the_second_waits_until_it_is_given_back():
+    cluster = SimulatedCluster()
+
+    async def main():
+        one, other = claim(cluster, "one"), claim(cluster, "other")
+        await one.acquire()
+        keeping, waiting = asyncio.create_task(one.keep()), asyncio.create_task(other.acquire())
+        await asyncio.sleep(10 * DURATION)
+        assert not waiting.done()
+        assert not keeping.done()
+        keeping.cancel()
+        await one.release()
+        released = clock()
+        await waiting
+        return clock() - released
+
+    assert simulate(main) <= DURATION / 10
+    assert record(cluster)["holderIdentity"] == "other"
+    assert record(cluster)["leaseTransitions"] == 2
+    assert record(cluster)["leaseDurationSeconds"] == 30
+
+
+def test_what_is_not_renewed_is_free_after_its_duration():
+    cluster = SimulatedCluster()
+
+    async def main():
+        await claim(cluster, "one").acquire()
+        died = clock()
+        await claim(cluster, "other").acquire()
+        return clock() - died
+
+    assert DURATION < simulate(main) < 1.2 * DURATION
+
+
+def test_a_restarted_holder_of_the_same_name_goes_on_at_once():
+    cluster = SimulatedCluster()
+
+    async def main():
+        await claim(cluster, "one").acquire()
+        await asyncio.sleep(1.0)
+        await claim(cluster, "one").acquire()
+        return clock()
+
+    assert simulate(main) == 1.0
+    assert record(cluster)["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("how", ["refused", "silent"])
+def test_who_cannot_renew_it_knows_before_another_may_have_it(how):
+    cluster = SimulatedCluster()
+
+    async def fail(verb, kind):
+        if how == "silent":
+            await asyncio.sleep(1e6)
+        raise httpx2.ConnectError("no route to host")
+
+    async def main():
+        one = claim(cluster, "one")
+        await one.acquire()
+        cluster.before = fail
+        await one.keep()
+        return clock()
+
+    assert DURATION / 2 < simulate(main) < DURATION
+
+
+def test_who_finds_another_holder_stops_at_once():
+    cluster = SimulatedCluster()
+
+    async def main():
+        one = claim(cluster, "one")
+        await one.acquire()
+        record(cluster)["holderIdentity"] = "other"
+        await one.keep()
+        await one.release()
+        return clock()
+
+    assert simulate(main) <= DURATION / 6
+    assert record(cluster)["holderIdentity"] == "other", "what is another's is not given back"
+
+
+def test_a_lease_without_a_holder_is_free():
+    cluster = SimulatedCluster()
+    cluster.put({"kind": "Lease", "metadata": {"name": "operator", "namespace": "system"}, "spec": {}})
+
+    simulate(claim(cluster, "one").acquire)
+
+    assert record(cluster)["holderIdentity"] == "one"
+
+
+@dataclass
+class Chaos:
+    """Delays and failures around requests, as drawn."""
+
+    plan: list
+    used: int = 0
+    spans: dict = field(default_factory=lambda: {"one": [], "other": []})
+
+    def next(self):
+        self.used += 1
+        return self.plan[self.used % len(self.plan)]
+
+    async def around(self, verb, kind):
+        delay, fails = self.next()
+        await asyncio.sleep(delay)
+        if fails:
+            raise httpx2.ReadTimeout("no answer")
+
+
+trouble = st.tuples(st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0, 9.0, 31.0]), st.integers(0, 5).map(lambda n: n == 0))
+
+
+@given(
+    st.lists(trouble, min_size=1, max_size=40),
+    st.lists(trouble, min_size=1, max_size=40),
+    st.floats(0.0, 20.0),
+)
+def test_there_are_never_two_holders(before, after, offset):
+    """Whatever requests are late, or fail before or after they have taken effect."""
+    cluster, first, second = SimulatedCluster(), Chaos(before), Chaos(after)
+    cluster.before, cluster.after = first.around, second.around
+    held = []
+
+    async def work(name, pause):
+        await asyncio.sleep(pause)
+        while True:
+            lease = claim(cluster, name)
+            await lease.acquire()
+            began = clock()
+            await lease.keep()
+            held.append((began, clock(), name))
+            await asyncio.sleep(DURATION)
+
+    async def main():
+        workers = [asyncio.create_task(work("one", 0.0)), asyncio.create_task(work("other", offset))]
+        await asyncio.sleep(2000.0)
+        for each in workers:
+            each.cancel()
+
+    simulate(main)
+    ordered = sorted(held)
+    for (_, end, name), (begin, _, other) in zip(ordered, ordered[1:], strict=False):
+        assert end <= begin or name == other

@@ -1,0 +1,178 @@
+import asyncio
+
+import httpx2
+import pytest
+
+from spatialstream_operator.decisions import records
+from spatialstream_operator.steps.removing import remove
+from tests.unit.operator.shell.simulated import World, refusal
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.stream(status={"router": {"templateHash": "a"}})
+    return made
+
+
+def removed(world):
+    return asyncio.run(remove(world.environment, world.body()))
+
+
+def pod(world, name="quakes-remover", phase="Pending", owner=None, **metadata):
+    """A pod of the stream, or of another owner."""
+    own = {"kind": "SpatialStream", "name": "quakes", "uid": world.body()["metadata"]["uid"]}
+    world.cluster.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "geo",
+                "creationTimestamp": records.moment_text(world.at),
+                "ownerReferences": [own if owner is None else owner],
+                **metadata,
+            },
+            "status": {"phase": phase},
+        }
+    )
+
+
+def reasons(world):
+    return [each["reason"] for each in world.cluster.events()]
+
+
+def made(world):
+    return ("create", "Pod", "quakes-remover") in world.cluster.calls
+
+
+def test_it_waits_for_the_drivers_and_then_makes_the_pod(world):
+    pod(world, "quakes-worker", "Running")
+    assert not removed(world)
+    assert ("delete", "Pod", "quakes-worker") in world.cluster.calls
+    assert not made(world)
+    assert not removed(world)
+    assert made(world)
+    assert world.body()["status"]["phase"] == "Deleting"
+
+
+def test_a_driver_that_is_ending_is_not_told_again(world):
+    pod(world, "quakes-worker", "Running", deletionTimestamp=records.moment_text(world.at))
+
+    assert not removed(world)
+
+    assert not [call for call in world.cluster.calls if call[0] == "delete"]
+
+
+def test_pods_of_others_are_left_alone(world):
+    for owner in ({"kind": "Deployment", "name": "web", "uid": "theirs"}, {}):
+        pod(world, "quakes-router", "Running", owner=owner or None, **({} if owner else {"ownerReferences": []}))
+        world.cluster.calls.clear()
+        assert not removed(world)
+        assert ("delete", "Pod", "quakes-router") not in world.cluster.calls
+
+
+def test_it_is_done_when_the_pod_has_succeeded(world):
+    pod(world, phase="Succeeded")
+
+    assert removed(world)
+
+
+def test_what_an_earlier_stream_of_this_name_has_done_does_not_count(world):
+    pod(world, phase="Succeeded", owner={"kind": "SpatialStream", "name": "quakes", "uid": "an earlier one"})
+
+    assert not removed(world)
+    assert ("delete", "Pod", "quakes-remover") in world.cluster.calls
+    assert not removed(world)
+    assert made(world)
+
+
+def test_a_pod_that_does_not_end_in_time_counts_as_a_failure_once(world):
+    pod(world, phase="Running")
+    world.at += 4 * MINUTE
+    leaving = records.moment_text(world.at)
+
+    async def linger(kind, name, namespace):
+        world.cluster.objects[kind, namespace, name]["metadata"]["deletionTimestamp"] = leaving
+        return True
+
+    world.cluster.delete = linger
+    for _ in range(5):
+        assert not removed(world)
+
+    assert world.body()["status"]["removal"]["failures"] == 1
+    assert reasons(world) == ["CleanupFailed"]
+
+
+def test_the_third_failure_is_the_last(world):
+    for failures in (1, 2, 3):
+        pod(world, phase="Failed")
+        assert removed(world) == (failures == 3)
+        assert world.body()["status"]["removal"]["failures"] == failures
+
+    assert reasons(world) == ["CleanupFailed"] * 3
+    assert "is given up" in world.cluster.events()[-1]["note"]
+
+
+def test_a_pod_that_never_goes_away_holds_nothing_up(world):
+    pod(world, phase="Running", deletionTimestamp=records.moment_text(world.at))
+    assert not removed(world)
+    world.at += 4 * MINUTE
+
+    assert removed(world)
+    assert reasons(world) == ["CleanupSkipped"]
+
+
+def test_a_stranger_in_the_pods_place_holds_nothing_up(world):
+    pod(world, phase="Running", ownerReferences=[])
+
+    assert removed(world)
+    assert reasons(world) == ["CleanupSkipped"]
+    assert not [call for call in world.cluster.calls if call[0] == "delete"]
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_a_pod_that_may_not_be_made_holds_nothing_up(world, code):
+    async def fail(verb, kind):
+        if (verb, kind) == ("create", "Pod"):
+            raise refusal(code, "the namespace is being terminated")
+
+    world.cluster.before = fail
+
+    assert removed(world)
+    assert "the namespace is being terminated" in world.cluster.events()[0]["note"]
+
+
+@pytest.mark.parametrize("error", [refusal(500), refusal(429), httpx2.ConnectError("no route")])
+def test_an_api_server_in_trouble_is_asked_again(world, error):
+    async def fail(verb, kind):
+        if (verb, kind) == ("create", "Pod"):
+            raise error
+
+    world.cluster.before = fail
+
+    with pytest.raises(httpx2.HTTPError):
+        removed(world)
+    assert reasons(world) == []
+
+
+def test_nothing_is_waited_for_if_a_person_says_so(world):
+    world.body()["metadata"]["annotations"] = {"spatialstream.dev/skip-cleanup": "true"}
+    pod(world, "quakes-router", "Running", deletionTimestamp=records.moment_text(world.at))
+
+    assert removed(world)
+    assert not made(world)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"spec": {"deletion": {"state": "Keep"}}}, {"status": {"router": None}}, {"spec": {"kafka": None}}],
+    ids=["kept", "never begun", "not readable"],
+)
+def test_where_there_is_nothing_to_remove_it_is_done_at_once(world, changes):
+    world.stream(**{"status": {"router": {"templateHash": "a"}}, **changes})
+
+    assert removed(world)
+    assert not made(world)
