@@ -1,1 +1,1 @@
-"""Tests against a real API server without nodes: the resource, the charts, the rights, and the operator as a process."""
+"""Tests against a real API server without nodes: the resource, the charts, the rights, the operator."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from spatialstream.servers.process import await_condition
 
-__all__ = ["GROUP", "Api", "ApiRefusal", "eventually", "path_of"]
+__all__ = ["GROUP", "Api", "RefusalError", "eventually", "path_of"]
 
 GROUP = "/apis/spatialstream.dev/v1alpha1"
 _TIMEOUT = 30.0
@@ -22,7 +22,7 @@ _PLURALS = {
 }
 
 
-class ApiRefusal(Exception):
+class RefusalError(Exception):
     """The server has refused a request; the text is its own message.
 
     Args:
@@ -59,7 +59,7 @@ class Api:
         """Ask, and get the answer's body.
 
         Raises:
-            ApiRefusal: the server has refused.
+            RefusalError: the server has refused.
             OSError: there is no answer.
         """
         headers = {"Accept": accept, "Content-Type": kind}
@@ -75,7 +75,7 @@ class Api:
         except urllib.error.HTTPError as error:
             with error:
                 said = error.read().decode(errors="replace")
-            raise ApiRefusal(error.code, _message(said)) from None
+            raise RefusalError(error.code, _message(said)) from None
 
     def text(self, path: str) -> str:
         """What is at a path, as text."""
@@ -89,7 +89,7 @@ class Api:
         """What is at a path; None if there is nothing."""
         try:
             return self.get(path)
-        except ApiRefusal as refusal:
+        except RefusalError as refusal:
             if refusal.code == 404:
                 return None
             raise

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from tests.api.client import Api, ApiRefusal, eventually
+from tests.api.client import Api, RefusalError, eventually
 from tests.api.installation import Installation, install
 from tests.api.operators import OperatorProcess
 from tests.api.play import Played
@@ -63,7 +63,7 @@ def namespace(api: Api):
         labels = {f"pod-security.kubernetes.io/{what}": "restricted" for what in ("enforce", "warn")}
         try:
             api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-        except ApiRefusal as refusal:
+        except RefusalError as refusal:
             if refusal.code != 409:
                 raise
         return name

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from spatialstream.servers.ports import free_port
 from spatialstream.servers.process import Server
-from tests.api.client import Api, ApiRefusal
+from tests.api.client import Api, RefusalError
 from tests.api.play import Played
 from tests.api.servers import ApiServer
 
@@ -100,6 +100,6 @@ class OperatorProcess(Server):
         return self._answers_at("/healthz")
 
     def _answers_at(self, path: str) -> bool:
-        with contextlib.suppress(OSError, ApiRefusal):
+        with contextlib.suppress(OSError, RefusalError):
             return Api(f"http://127.0.0.1:{self.port}").text(path) == "ok\n"
         return False

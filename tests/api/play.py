@@ -17,7 +17,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.store.reports import STATISTICS, LoadReport, save_load
 from spatialstream.store.zookeeper import ZooKeeperStore
-from tests.api.client import Api, ApiRefusal, eventually
+from tests.api.client import Api, RefusalError, eventually
 from tests.api.resources import merged, stream, streams
 from tests.unit.index.samples import PLANE, obj, query
 
@@ -191,7 +191,7 @@ class Played:
         """A pod is gone at once."""
         try:
             self.api.delete(self.pod_path(job), gracePeriodSeconds=0)
-        except ApiRefusal as refusal:
+        except RefusalError as refusal:
             if refusal.code != 404:
                 raise
 

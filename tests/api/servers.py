@@ -18,19 +18,18 @@ import pytest
 
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
-from tests.api.client import Api, ApiRefusal
+from tests.api.client import Api, RefusalError
 
 __all__ = ["ADMIN", "ApiServer", "Etcd", "binary"]
 
 ADMIN = "token-of-the-admin"
 BINARIES = "SPATIALSTREAM_KUBE_BIN"
-_USUAL = Path.home() / ".cache" / "spatialstream-node" / "bin"
 
 
 def binary(name: str) -> Path:
-    """Where a program is: in the folder that SPATIALSTREAM_KUBE_BIN names, on the PATH, or where `node up` builds it."""
+    """Where a program is: in the folder that SPATIALSTREAM_KUBE_BIN names, or else on the PATH."""
     folder = os.environ.get(BINARIES)
-    found = shutil.which(name, path=folder) if folder else shutil.which(name) or shutil.which(name, path=_USUAL)
+    found = shutil.which(name, path=folder or None)
     if found is None:
         pytest.fail(
             f"{name} is not {f'in {folder}' if folder else 'on the PATH'}. The tests of tests/api need etcd and"
@@ -148,7 +147,7 @@ class ApiServer(Server):
         return policy
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError, ApiRefusal):
+        with contextlib.suppress(OSError, RefusalError):
             self.as_admin().text("/readyz")
             self.as_admin().get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view")  # made after it is ready
             return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.client import ApiRefusal, path_of
+from tests.api.client import RefusalError, path_of
 from tests.charts.configurations import CONFIGURATIONS
 from tests.charts.render import render
 
@@ -37,7 +37,7 @@ def test_an_unknown_field_would_be_noticed(api, server, namespace):
     namespace(deployment["metadata"]["namespace"])
     deployment["spec"]["template"]["spec"]["unheardOf"] = True
 
-    with pytest.raises(ApiRefusal, match="unheardOf"):
+    with pytest.raises(RefusalError, match="unheardOf"):
         client.apply(deployment, "&dryRun=All")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.client import ApiRefusal, eventually
+from tests.api.client import RefusalError, eventually
 
 FINALIZER = "spatialstream.dev/cleanup"
 
@@ -69,7 +69,7 @@ def test_it_goes_after_three_tries(operator, played):
 def test_it_goes_with_its_namespace(operator, api, played):
     stream = played().start()
     api.delete(f"/api/v1/namespaces/{stream.namespace}")
-    with pytest.raises(ApiRefusal, match="being terminated"):
+    with pytest.raises(RefusalError, match="being terminated"):
         api.post(f"/api/v1/namespaces/{stream.namespace}/configmaps", {"metadata": {"name": "late"}})
     # what the namespace's controller would do
     stream.api.delete(stream.path)

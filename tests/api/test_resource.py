@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.client import GROUP, ApiRefusal
+from tests.api.client import GROUP, RefusalError
 from tests.api.resources import UPDATES, WRONG, merged, stream, streams
 
 STRICT = "?fieldValidation=Strict"
@@ -31,7 +31,7 @@ def test_there_are_as_many_wrong_specs_as_promised():
 
 @pytest.mark.parametrize("case", named(WRONG["refused"]))
 def test_a_wrong_spec_is_refused_with_a_sentence(api, space, case):
-    with pytest.raises(ApiRefusal) as refusal:
+    with pytest.raises(RefusalError) as refusal:
         api.post(f"{streams(space)}{DRY}", case_body(space, case))
 
     assert refusal.value.code in (400, 422)
@@ -47,7 +47,7 @@ def test_a_right_spec_is_accepted(api, space, case):
 
 @pytest.mark.parametrize("case", named(UPDATES["refused"]))
 def test_a_change_of_what_is_fixed_is_refused(api, space, case):
-    with made(api, stream(space, "changing", case["from"])) as path, pytest.raises(ApiRefusal) as refusal:
+    with Made(api, stream(space, "changing", case["from"])) as path, pytest.raises(RefusalError) as refusal:
         api.patch(f"{path}{DRY}", {"spec": case["to"]})
 
     assert refusal.value.code == 422
@@ -56,7 +56,7 @@ def test_a_change_of_what_is_fixed_is_refused(api, space, case):
 
 @pytest.mark.parametrize("case", named(UPDATES["accepted"]))
 def test_a_change_of_the_rest_is_accepted(api, space, case):
-    with made(api, stream(space, "changing", case["from"])) as path:
+    with Made(api, stream(space, "changing", case["from"])) as path:
         after = api.patch(f"{path}{DRY}", {"spec": case["to"]})
 
     assert merged(after["spec"], case["to"]) == after["spec"]
@@ -93,7 +93,7 @@ def test_what_a_spec_does_not_say_is_filled_in(api, space):
 
 
 def test_it_is_scaled_by_its_scale_subresource(api, space):
-    with made(api, stream(space, "scaled")) as path:
+    with Made(api, stream(space, "scaled")) as path:
         api.patch(f"{path}/status", {"status": {"workers": {"replicas": 1, "selector": "a=b,c=d"}}})
         api.patch(f"{path}/scale", {"spec": {"replicas": 3}})
         scale, after = api.get(f"{path}/scale"), api.get(path)
@@ -105,7 +105,7 @@ def test_it_is_scaled_by_its_scale_subresource(api, space):
 
 
 def test_status_and_spec_are_written_apart(api, space):
-    with made(api, stream(space, "apart")) as path:
+    with Made(api, stream(space, "apart")) as path:
         api.patch(path, {"status": {"phase": "Running"}})
         assert "status" not in api.get(path)
         api.patch(f"{path}/status", {"status": {"phase": "Running", "anything": 1}, "spec": {"suspend": True}})
@@ -117,7 +117,7 @@ def test_status_and_spec_are_written_apart(api, space):
 
 
 def test_a_phase_that_there_is_not_is_refused(api, space):
-    with made(api, stream(space, "phase")) as path, pytest.raises(ApiRefusal, match="Unsupported value"):
+    with Made(api, stream(space, "phase")) as path, pytest.raises(RefusalError, match="Unsupported value"):
         api.patch(f"{path}/status", {"status": {"phase": "Perhaps"}})
 
 
@@ -142,7 +142,7 @@ STATUS = {
 
 
 def test_a_list_shows_at_a_glance_how_streams_are(api, space):
-    with made(api, stream(space, "glance")) as path:
+    with Made(api, stream(space, "glance")) as path:
         api.patch(f"{path}/status", {"status": STATUS})
         table = api.get(streams(space), accept=TABLE)
 
@@ -176,7 +176,7 @@ def test_it_is_found_by_its_short_name(api):
     assert set(resources) == {"spatialstreams", "spatialstreams/status", "spatialstreams/scale"}
 
 
-class made:
+class Made:
     """A stream that there is for a while."""
 
     def __init__(self, api, body):

@@ -30,6 +30,7 @@ from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.work import Round, version_path
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import STATISTICS, read_load
+from spatialstream_operator.metrics import OperatorMetrics
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 SLOTS = 3
@@ -70,6 +71,14 @@ def exposed(*registries: CollectorRegistry) -> dict[str, tuple[str, Series]]:
     return {name: (kind, series) for each in registries for name, kind, _, series in families(each)}
 
 
+def operator_registry() -> CollectorRegistry:
+    """The operator's metrics, which stand on the same page, with one stream and one rebalance."""
+    operator = OperatorMetrics()
+    operator.begin("geo", "quakes", ["Watching"])
+    operator.rebalances.labels("geo", "quakes", "PM", "balanced")
+    return operator.registry
+
+
 def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, Any]]) -> tuple[RoundRecord, Summary]:
     order = Round(number, (number,), 1_000 * number, version.number)
     record = RoundRecord(order, number, (0,) * SLOTS, (1,) * SLOTS, births=(0,))
@@ -104,13 +113,13 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_page_names_exactly_the_metrics_that_there_are(worker: WorkerMetrics) -> None:
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
 
     assert {name: kind for name, (kind, _) in documented().items()} == {name: kind for name, (kind, _) in there.items()}
 
 
 def test_the_page_names_no_metric_that_there_is_not(worker: WorkerMetrics) -> None:
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
     names = {*there, *(name for _, series in there.values() for name in series)}
 
     assert set(re.findall(r"spatialstream_\w+", PAGE.read_text("utf-8"))) <= names
@@ -122,7 +131,7 @@ def test_the_page_names_the_labels(
     version = build(WGS84, *sample, leaves=4, slots=SLOTS)
     version.save(version_path(tmp_path, version.number))
     worker.observe(*round_of(0, version, {0: load_of(version, 0)}), 0.1)
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry)
+    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
 
     for name, (_, labels) in documented().items():
         for series in there[name][1].values():

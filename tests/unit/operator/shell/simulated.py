@@ -187,7 +187,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def simulate(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in time that passes only while everybody waits; `asyncio.get_running_loop().time()` is the clock."""
+    """Run a coroutine in the loop's own time, which passes only while everybody waits."""
     loop = _Loop()
     try:
         return loop.run_until_complete(main())

@@ -1,5 +1,7 @@
 import asyncio
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass
+from itertools import pairwise
 
 import httpx2
 import pytest
@@ -10,6 +12,16 @@ from spatialstream_operator.lease import Lease
 from tests.unit.operator.shell.simulated import SimulatedCluster, simulate
 
 DURATION = 30.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet():
+    """Hundreds of simulated days would say much."""
+    log = logging.getLogger("spatialstream_operator.lease")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(level)
 
 
 def clock():
@@ -120,7 +132,6 @@ class Chaos:
 
     plan: list
     used: int = 0
-    spans: dict = field(default_factory=lambda: {"one": [], "other": []})
 
     def next(self):
         self.used += 1
@@ -165,5 +176,5 @@ def test_there_are_never_two_holders(before, after, offset):
 
     simulate(main)
     ordered = sorted(held)
-    for (_, end, name), (begin, _, other) in zip(ordered, ordered[1:], strict=False):
+    for (_, end, name), (begin, _, other) in pairwise(ordered):
         assert end <= begin or name == other
