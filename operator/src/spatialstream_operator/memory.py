@@ -21,6 +21,7 @@ class Memory:
         applied_at: when that was, in ms.
         figures: what Prometheus said last.
         asked: executors that the routing store was last told of.
+        asked_at: when that was last looked at, in ms.
         proposal: the proposal at hand, with its arrays.
     """
 
@@ -29,4 +30,5 @@ class Memory:
     applied_at: int = 0
     figures: Figures = field(default_factory=Figures)
     asked: int | None = None
+    asked_at: int = 0
     proposal: Proposal | None = None

@@ -17,6 +17,10 @@ __all__ = ["scale"]
 _ADOPTING = frozenset({Phase.PUBLISHING.value, Phase.ADOPTING.value, Phase.WITHDRAWING.value})
 
 
+_AGAIN = 60_000
+"""ms after which the routing store is looked at once more, in case somebody has changed the number there."""
+
+
 async def scale(look: Look) -> None:
     """Decide, remember, and tell the worker."""
     look.registered = await count_executors(look)
@@ -49,11 +53,12 @@ def _settings(look: Look) -> AutoscalingSettings:
 async def _ask(look: Look, desired: int) -> None:
     """Tell the routing store once; it is told again if that did not succeed."""
     store, memory = look.store, look.memory
-    if store is None or look.routing is None or memory.asked == desired:
+    known = memory.asked == desired and look.now - memory.asked_at < _AGAIN
+    if store is None or look.routing is None or known:
         return
     try:
         if await asyncio.to_thread(asked_executors, store) != desired:
             await asyncio.to_thread(ask_executors, store, desired)
-        memory.asked = desired
+        memory.asked, memory.asked_at = desired, look.now
     except (StateError, Unavailable):
         return

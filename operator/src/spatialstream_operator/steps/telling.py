@@ -72,10 +72,9 @@ def _routing(look: Look) -> dict[str, Any]:
             "proposal": look.routing.adopted or None,
         }
     load = look.figures.load
-    if load is not None:
-        told["imbalance"] = _ratio(load.ratio)
-        told["leaves"] = look.figures.leaves
-        told["slotLoads"] = [float(f"{each:.4g}") for each in load.slots]
+    told["imbalance"] = None if load is None else _ratio(load.ratio)  # what is not known any more is taken out
+    told["slotLoads"] = None if load is None else [float(f"{each:.4g}") for each in load.slots]
+    told["leaves"] = look.figures.leaves
     return told
 
 
@@ -85,12 +84,10 @@ def _ratio(ratio: float) -> str:
 
 def _lag(look: Look) -> dict[str, Any]:
     figures = look.figures
-    told: dict[str, Any] = {}
-    if figures.lag is not None:
-        told["messages"] = max(0, figures.lag)
-    if figures.delay is not None:
-        told["delay"] = f"{figures.delay / 1000:.1f}s"
-    return told
+    return {
+        "messages": None if figures.lag is None else max(0, figures.lag),
+        "delay": None if figures.delay is None else f"{figures.delay / 1000:.1f}s",
+    }
 
 
 def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:
