@@ -14,7 +14,7 @@ from spatialstream_operator.prometheus import Prometheus, Sample
 
 __all__ = ["Figures", "read_figures"]
 
-_NEWEST = "__name__"
+_NAME = "__name__"
 _SERIES = (
     "spatialstream_imbalance_ratio",
     "spatialstream_slot_load",
@@ -85,7 +85,7 @@ def _figures(
     Raises:
         KeyError, ValueError, OverflowError: a label is not there or no number, or a number is infinite.
     """
-    single = {each.labels[_NEWEST]: each.value for each in known if "slot" not in each.labels}
+    single = {each.labels[_NAME]: each.value for each in known if "slot" not in each.labels}
     late = None if delay is None or math.isinf(delay) else round(delay * 1000)
     scraped = None if at is None else round(at * 1000)
     return Figures(

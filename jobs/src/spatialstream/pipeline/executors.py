@@ -1,4 +1,4 @@
-"""The worker's executors: as many as are asked for in the routing store, while rounds go on.
+"""The worker's executors: as many as are asked for in the routing store.
 
 More executors are requested from the cluster manager; which ones go when fewer are wanted is decided here: those that
 came last. A task that was running on one of them runs again on another: it writes the same files again, under the same
