@@ -1,8 +1,8 @@
 """A live stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over
 logs and a routing store in memory, in any interleaving, with crashes before each of their steps.
 
-What stands for Spark is a log of offsets and one of commits for each job: a micro-batch's offsets are fixed before it
-runs, and it runs again until it is committed. What stands for the broker are lists that only grow.
+What stands for the broker are lists that only grow. An epoch reads what there is of them when it begins, which may be
+more when it begins once again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from spatialstream.pipeline.rounds import (
     RoundRecord,
     Worker,
     merge_round,
+    merge_second_at_once,
     merge_second_round,
     second_round,
     work_round,
@@ -52,14 +53,6 @@ class Log:
 
     def ends(self) -> list[int]:
         return [len(partition) for partition in self.partitions]
-
-
-@dataclass
-class Job:
-    """What Spark keeps of a job: the offsets of its micro-batches, and how many are committed."""
-
-    offsets: list[Any] = field(default_factory=list)
-    committed: int = 0
 
 
 class Simulation:
@@ -93,7 +86,7 @@ class Simulation:
         self.announced: list[dict[str, Any]] = []
         self.results: list[tuple[bytes, bytes]] = []
         self.rejected: list[str] = []
-        self.router_job, self.worker_job = Job(), Job()
+        self.heard = 0
         self.store = MemoryStore()
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
@@ -158,46 +151,37 @@ class Simulation:
             raise Crash(name)
 
     def run_router(self) -> None:
-        """One micro-batch of the router, or its repetition."""
+        """One epoch, or its repetition."""
         if self.router is None:
             names = [f"{kind}/{i}" for kind, log in self.topics.items() for i in range(len(log.partitions))]
             view = self.views[0]
             self.router = Router(
                 self.settings, self.folder, view, _RouterJobs(self), names, lambda: self.time, self.step
             )
-        job, epoch = self.router_job, self.router_job.committed
-        if len(job.offsets) == epoch:
-            before = job.offsets[-1][1] if job.offsets else {topic: [0] * 9 for topic in self.topics}
-            job.offsets.append((before, {topic: log.ends() for topic, log in self.topics.items()}))
         try:
-            self.router.epoch(epoch)
-            self.step("commit")
-            job.committed += 1
+            self.router.epoch()
         except Crash:
             self.crashes += 1
             self.router = None
         except Unavailable:
-            assert epoch == 0, "without the store there is no first version; with one, the stream goes on"
+            assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
 
     def run_worker(self) -> None:
-        """One micro-batch of the worker, or its repetition."""
+        """One round, or its repetition."""
         if self.worker is None:
             view = self.views[1]
-            committed = self.worker_job.committed - 1
-            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), committed, self.step)
+            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), self.step)
+            self.heard = self.worker.announced or 0
             inline.forget()
-        job, batch = self.worker_job, self.worker_job.committed
-        if len(job.offsets) == batch:
-            start = job.offsets[-1][1] if job.offsets else 0
-            if start == len(self.announced):
-                self.worker.confirm()
-                return
-            job.offsets.append((start, self.random.randint(start + 1, len(self.announced))))
-        start, end = job.offsets[batch]
+        worker, first = self.worker, self.heard
         try:
-            self.worker.batch(batch, self.announced[start:end])
-            self.step("commit")
-            job.committed += 1
+            if worker.unfinished:
+                worker.again()
+            elif first == len(self.announced):
+                worker.confirm()
+            else:
+                self.heard = self.random.randint(first + 1, len(self.announced))
+                worker.round(self.announced[first : self.heard], self.heard)
         except Crash:
             self.crashes += 1
             self.worker = None
@@ -248,23 +232,20 @@ class Simulation:
         self.chaos = 0.0
         for view in self.views:
             view.reachable = True
-        while self.router_job.committed < len(self.router_job.offsets) or not self._drained():
+        while not self._drained():
             self.run_router()
             self.run_worker()
-        while self.worker_job.committed < len(self.worker_job.offsets) or self._waiting():
+        while self.worker is None or self.worker.unfinished or self.heard < len(self.announced):
             self.run_worker()
 
     def _drained(self) -> bool:
-        if not self.router_job.offsets or self.router is None or self.router.last is None:
+        router = self.router
+        if router is None or router.last is None or router.unfinished:
             return False
-        _, ends = self.router_job.offsets[-1]
-        if any(ends[topic] != log.ends() for topic, log in self.topics.items()):
+        ends = {f"{kind}/{i}": end for kind, log in self.topics.items() for i, end in enumerate(log.ends())}
+        if any(router.last.read.get(name, 0) != end for name, end in ends.items()):
             return False
-        return not self.router.last.held and not self.router.wants_epoch()
-
-    def _waiting(self) -> bool:
-        job = self.worker_job
-        return (job.offsets[-1][1] if job.offsets else 0) < len(self.announced)
+        return not router.last.held and not router.wants_epoch()
 
     def rows(self) -> list[dict[str, Any]]:
         """What a consumer of the results has, repeated messages dropped."""
@@ -282,18 +263,18 @@ class _RouterJobs:
         self._ = simulation
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
-        starts, ends = self._.router_job.offsets[epoch]
         settings = self._.settings
         kinds = {"t.objects": "objects", "t.queries": "queries"}
         assert self._.router is not None
+        read = {} if self._.router.last is None else self._.router.last.read
         limits = settings.longest, *self._.router.limits()
         stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, *limits)
         intakes: list[Intake] = []
         for topic, log in self._.topics.items():
             for i, partition in enumerate(log.partitions):
-                part = partition[starts[topic][i] : ends[topic][i]]
-                if part:
-                    offsets = range(starts[topic][i], ends[topic][i])
+                start = read.get(f"{topic}/{i}", 0)
+                if part := partition[start:]:
+                    offsets = range(start, len(partition))
                     intakes += stage.intakes([_batch(f"t.{topic}", i, offsets, part)])
         return intakes
 
@@ -322,12 +303,19 @@ class _WorkerJobs:
             blocks = log[record.starts[slot] : record.ends[slot]]
             rows += work_round(slot, blocks, record.round, it.work_settings, it.folder)
             it.step("worked")
-        results = merge_round(rows, record, it.work_settings.space, it.folder)
+        number = record.round.number
+        few = it.random.choice([0, 10**9])
+        results = merge_round(rows, record, it.work_settings.space, it.folder, few)
         it.step("merged")
-        for key, value in result_messages(results.lines, record.round.number, 0, 3):
+        for key, value in result_messages(results.lines, number, 0, 3):
             it.results.append((key, value.to_pybytes()))
             it.step("sent")
         it.rejected += results.rejected
+        if results.second is not None:
+            lines = merge_second_at_once(results.second, number, it.work_settings, it.folder)
+            for key, value in result_messages(lines, number, 1, 3):
+                it.results.append((key, value.to_pybytes()))
+                it.step("sent")
 
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
         it = self._

@@ -29,7 +29,7 @@ import threading
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,26 +148,28 @@ def clock_steps(log: StepLog) -> None:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **(options | {"step": log.step}))
 
-        def epoch(self, number: int) -> Any:
+        def epoch(self) -> Any:
             log.begin()
-            record = super().epoch(number)
+            record = super().epoch()
             objects = sum(run.records for run in record.intakes if run.partition.startswith("objects"))
-            log.end(number=number, silent=record.silent, version=record.adoption.active, objects=objects)
+            log.end(number=record.epoch, silent=record.silent, version=record.adoption.active, objects=objects)
             return record
 
     class Worker(jobs.Worker):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **(options | {"step": log.step}))
 
-        def batch(self, *arguments: Any) -> Any:
+        def round(self, *arguments: Any) -> Any:
             log.begin()
-            done = super().batch(*arguments)
-            if done is not None:
-                order, summary = done[0].round, done[1]
-                objects = sum(load["objects"] for load in summary.loads.values())
-                slots = [load["seconds"] for load in summary.loads.values()]
-                more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(order.epochs)}
-                log.end(number=order.number, version=order.version, **more)
+            return super().round(*arguments)
+
+        def again(self) -> Any:
+            record, summary = done = super().again()
+            order = record.round
+            objects = sum(load["objects"] for load in summary.loads.values())
+            slots = [load["seconds"] for load in summary.loads.values()]
+            more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(order.epochs)}
+            log.end(number=order.number, version=order.version, **more)
             return done
 
     jobs.Router, jobs.Worker = Router, Worker  # type: ignore[misc]
@@ -338,15 +340,13 @@ class Live:
 
     def sender(self, rate: float, objects_per_message: int = 200) -> Sender:
         """A sender that stamps records with the day's clock."""
-        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message, now=True)
+        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message)
         return Sender(self.connection, settings, lambda batch: object_lines(batch, SPACE), query_lines)
 
-    def objects(self, rate: float) -> Iterator[ObjectBatch]:
-        """The default workload, again and again, in batches of a tick."""
-        stream = workload.objects(200_000, seed=2)
-        size = max(1, int(rate * 0.05))
-        batches = [stream.take(np.arange(i, min(i + size, len(stream)))) for i in range(0, len(stream), size)]
-        return itertools.cycle(batches)
+    @property
+    def objects(self) -> ObjectBatch:
+        """The default workload, to be sent round and round."""
+        return workload.objects(200_000, seed=2)
 
     def register(self) -> float:
         """Register the standing CRQs; the seconds until all slots have them."""
@@ -429,7 +429,8 @@ def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     with Sampler(live) as sampler:
         sender = live.sender(scale.rate)
         began = time.time()
-        sender.live(live.objects(scale.rate), QueryBatch.of([]), 0.0, scale.seconds, lambda: False)
+        count = int(scale.rate * scale.seconds)
+        sender.live(live.objects, QueryBatch.of([]), 0.0, scale.seconds, lambda: False, count)
         ended = time.time()
         drained = _drain(live)
         steady = sampler.between(began + scale.warm_up, ended)
@@ -488,9 +489,7 @@ def _burst(live: Live, count: int) -> tuple[float, float]:
     def done() -> float:
         return total(scraped(live.worker.port), "slot_objects_total") - before
 
-    batches = live.objects(400_000.0)
-    parts = itertools.islice(batches, -(-count // len(next(batches))))
-    sender.live(parts, QueryBatch.of([]), 0.0, 120.0, lambda: False)
+    sender.live(live.objects, QueryBatch.of([]), 0.0, 120.0, lambda: False, count)
     sent_at, half = time.monotonic(), done()
     if not await_condition(lambda: done() >= sender.sent, 240.0):
         return 0.0, 0.0
@@ -517,7 +516,7 @@ def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict
             means["work: slowest slot in Python"] = slowest
             more += f", {np.mean([each['epochs'] for each in steps]):.1f} epochs"
         rows.append(row(f"   {unit} in all", 1e3 * span / n, "ms", None, f"{n}, of {more}"))
-        rows.append(row("      between: trigger, offsets, logs of Spark", 1e3 * float(np.mean(pauses)), "ms"))
+        rows.append(row("      between: what is new, offsets", 1e3 * float(np.mean(pauses)), "ms"))
         for name, seconds in means.items():
             if seconds >= 0.0005:
                 rows.append(row(f"      {name}", 1e3 * seconds, "ms"))
@@ -576,7 +575,8 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         watch.latencies = EveryRow(int((time.time() + scale.warm_up) * 1000))
         sender = live.sender(scale.calm_rate, 50)
         asked = snapshots(live.source, 500)
-        sender.live(live.objects(scale.calm_rate), asked, 10.0, scale.warm_up + scale.calm_seconds, lambda: False)
+        seconds = scale.warm_up + scale.calm_seconds
+        sender.live(live.objects, asked, 10.0, seconds, lambda: False, int(scale.calm_rate * seconds))
         watch.settle(3.0)
     finally:
         watch.close()
@@ -622,7 +622,7 @@ def rebalance(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     sender = live.sender(scale.calm_rate, 50)
     thread = threading.Thread(
         target=sender.live,
-        args=(live.objects(scale.calm_rate), QueryBatch.of([]), 0.0, 600.0, over.is_set),
+        args=(live.objects, QueryBatch.of([]), 0.0, 600.0, over.is_set, int(scale.calm_rate * 600)),
         daemon=True,
     )
     thread.start()

@@ -272,7 +272,7 @@ def assert_nothing_left(platform: Platform, name: str) -> None:
     paths, topics = kube.exec(TOOLBOX, "python", "-c", script).splitlines()
     stream = f"{NAMESPACE}.{name}"
     assert f"'{stream}'" not in paths
-    kept = [kind for kind in ("blocks", "control", "epochs") if f"'{stream}.{kind}'" in topics]
+    kept = [kind for kind in ("blocks", "epochs") if f"'{stream}.{kind}'" in topics]
     assert kept == []
     assert f"'{stream}.results'" in topics
     assert kube.exec(TOOLBOX, "sh", "-c", f"ls /checkpoints/{name} 2>/dev/null || true").split() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spatialstream.model.errors import SettingError
 
@@ -24,6 +24,7 @@ class OperatorConfig:
         image_pull_policy: for that image.
         prometheus_url: the Prometheus that is asked about streams that name none; "": there is none.
         monitors: whether to create PodMonitors, for a Prometheus operator.
+        monitor_labels: labels by which that Prometheus operator selects them.
         pod: name of the operator's own pod, by which it holds its lease.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
@@ -39,6 +40,7 @@ class OperatorConfig:
     image_pull_policy: str = "IfNotPresent"
     prometheus_url: str = ""
     monitors: bool = False
+    monitor_labels: Mapping[str, str] = field(default_factory=dict)
     pod: str = "spatialstream-operator"
     namespace: str = "default"
     log_level: str = "info"
@@ -61,6 +63,7 @@ class OperatorConfig:
             **plain,
             namespaces=tuple(name.strip() for name in said["namespaces"].split(",") if name.strip()),
             monitors=_choice("monitors", said["monitors"] or "false", ("true", "false")) == "true",
+            monitor_labels=_labels("monitor_labels", said["monitor_labels"]),
             log_level=_choice("log_level", said["log_level"] or "info", _LEVELS),
             log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
             metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
@@ -77,6 +80,7 @@ _VARIABLES = (
     *_PLAIN,
     "namespaces",
     "monitors",
+    "monitor_labels",
     "log_level",
     "log_format",
     "metrics_port",
@@ -94,6 +98,16 @@ def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
     if text.lower() not in choices:
         raise SettingError(_variable(name), f"{text!r} is not one of {', '.join(choices)}")
     return text.lower()
+
+
+def _labels(name: str, text: str) -> dict[str, str]:
+    labels = {}
+    for part in filter(None, text.split(",")):
+        label, equals, value = part.partition("=")
+        if not equals or not label.strip():
+            raise SettingError(_variable(name), f"{part!r} is not LABEL=VALUE; give them with commas between")
+        labels[label.strip()] = value.strip()
+    return labels
 
 
 def _port(name: str, text: str) -> int:

@@ -42,7 +42,7 @@ APPROVE_ANNOTATION = f"{GROUP}/approve"
 COMPONENTS = ("router", "worker", "executor")
 TOPIC_KINDS = ("objects", "queries", "results", "rejected")
 """Topics that producers and consumers see; the spec may name them."""
-INTERNAL_KINDS = ("blocks", "epochs", "control")
+INTERNAL_KINDS = ("blocks", "epochs")
 """Topics between router and worker."""
 
 _LONGEST_NAME = 40

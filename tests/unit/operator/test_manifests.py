@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator import manifests
-from spatialstream_operator.names import HASH_ANNOTATION, StreamNames
+from spatialstream_operator.names import HASH_ANNOTATION, STREAM_LABEL, StreamNames
 from tests.unit.operator.resource import NAMES, UID, leaves, merge, parse, patch_at
 
 SECURE = {
@@ -474,7 +474,7 @@ def test_the_config_map_has_the_executors_template_and_the_stop_words():
 def test_services_and_monitor_find_the_drivers(component):
     labels = pods(parse())[component]["metadata"]["labels"]
     service = manifests.service(NAMES, component, UID)
-    selector = manifests.pod_monitor(NAMES, UID)["spec"]["selector"]
+    selector = manifests.pod_monitor(NAMES, UID, {})["spec"]["selector"]
 
     assert service["metadata"]["name"] == f"quakes-{component}"
     assert service["spec"]["clusterIP"] == "None"
@@ -484,6 +484,14 @@ def test_services_and_monitor_find_the_drivers(component):
     assert labels[expression["key"]] in expression["values"]
     ports = {each["name"]: each["containerPort"] for each in container(pods(parse())[component])["ports"]}
     assert ports["metrics"] == service["spec"]["ports"][0]["port"] == 9090
+
+
+def test_a_monitor_has_the_labels_by_which_it_is_selected_and_its_own():
+    own = manifests.pod_monitor(NAMES, UID, {})["metadata"]["labels"]
+    labels = manifests.pod_monitor(NAMES, UID, {"release": "prometheus", STREAM_LABEL: "mine"})["metadata"]["labels"]
+
+    assert labels == {"release": "prometheus", **own}
+    assert own[STREAM_LABEL] == "quakes"
 
 
 def test_another_stream_is_not_selected():

@@ -36,7 +36,7 @@ def batch(*messages: tuple[str, int, int, bytes | None, bytes | None]) -> pa.Rec
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Ingest:
-    return Ingest(3, tmp_path, {"s.objects": "objects", "s.queries": "queries", "s.control": "control"}, PLANE)
+    return Ingest(3, tmp_path, {"s.objects": "objects", "s.queries": "queries"}, PLANE)
 
 
 def letters(stage: Ingest, intake: Intake) -> list[dict[str, object]]:
@@ -58,8 +58,8 @@ def test_every_partition_has_runs_of_its_own(stage: Ingest) -> None:
     assert [intake.partition for intake in stage.intakes([batch(*messages)])] == ["objects/0", "objects/1", "objects/2"]
 
 
-def test_marks_move_the_clock_and_controls_are_nothing(stage: Ingest) -> None:
-    (intake,) = stage.intakes([batch(("s.control", 0, 1, b"wake", b"{}"), ("s.queries", 0, 5, CLOCK, mark(77)))])
+def test_marks_move_the_clock(stage: Ingest) -> None:
+    (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, mark(77)))])
     assert (intake.partition, intake.clock, intake.run, intake.records) == ("queries/0", 77, None, 0)
     for nonsense in (b"", b"{}", b"[]", b'{"clock": "x"}', b'{"clock": true}', b"\xff"):
         (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, nonsense))])

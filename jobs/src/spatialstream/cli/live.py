@@ -134,7 +134,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
     add("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
-    add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between micro-batches (0)")
+    add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="say nothing but errors")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +70,6 @@ def _load(options: argparse.Namespace) -> int:
         len(topics[name].partitions),
         options.rate,
         options.batch,
-        options.now,
         marks=not options.no_marks,
     )
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
@@ -84,12 +81,12 @@ def _load(options: argparse.Namespace) -> int:
             objects = read_objects(options.objects, known)
             queries = QueryBatch.of([]) if options.queries is None else read_queries(options.queries, known)
             if options.now:
-                _now(sender, options, iter([objects]), queries, stop)
+                _now(sender, options, objects, queries, stop)
             else:
                 sender.replay(objects, queries, lambda: bool(stop))
         else:
-            batches, queries = _generated(options)
-            _now(sender, options, batches, queries, stop)
+            objects, queries = _generated(options)
+            _now(sender, options, objects, queries, stop)
         seconds = time.monotonic() - began
         live.say(options, f"sent {sender.sent:,} objects and {sender.queries_sent:,} queries in {seconds:.1f} s")
         watch.settle(options.settle)
@@ -111,9 +108,7 @@ def _load(options: argparse.Namespace) -> int:
     return 0
 
 
-def _now(
-    sender: Any, options: argparse.Namespace, objects: Iterator[ObjectBatch], queries: QueryBatch, stop: list[bool]
-) -> None:
+def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: list[bool]) -> None:
     """Register the standing queries, wait a moment, then send."""
     from dataclasses import replace
 
@@ -125,11 +120,12 @@ def _now(
     sender.send_marks(now)
     sender.flush()
     snapshots = queries.take(np.flatnonzero(queries.code < crq))
-    sender.live(objects, snapshots, options.snapshots, options.seconds, lambda: bool(stop))
+    count = int(options.rate * options.seconds) + 1 if options.objects is None else None
+    sender.live(objects, snapshots, options.snapshots, options.seconds, lambda: bool(stop), count)
 
 
-def _generated(options: argparse.Namespace) -> tuple[Iterator[ObjectBatch], QueryBatch]:
-    """An endless stream, and queries around it."""
+def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:
+    """A stream to be sent round and round, and queries around it."""
     from spatialstream.generate import GenerateSettings, object_batches, query_batch
 
     snapshots = {QueryType.SRQ: 200, QueryType.SKQ: 200, QueryType.STQ: 200} if options.snapshots else {}
@@ -141,7 +137,7 @@ def _generated(options: argparse.Namespace) -> tuple[Iterator[ObjectBatch], Quer
         queries={QueryType.CRQ: options.standing, **snapshots},
         duration=60_000,
     )
-    return (batch for _ in itertools.count() for batch in object_batches(settings)), query_batch(settings)
+    return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
 
 
 def _print(report: dict[str, Any], now: bool) -> None:

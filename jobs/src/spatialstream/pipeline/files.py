@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from spatialstream.local.state import Manifest
 from spatialstream.model.arrays import map_arrays, write_arrays
 from spatialstream.model.errors import StateError
 
-__all__ = ["StateFolder", "write_whole"]
+__all__ = ["Progress", "StateFolder", "write_whole"]
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -36,6 +37,25 @@ def write_whole(path: Path, data: bytes) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_bytes(data)
     aside.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last of a job's epochs or rounds that is known to be done, in a file of its own.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: Path
+
+    def load(self) -> int:
+        """The number; -1 if nothing is done."""
+        return int(self.path.read_bytes()) if self.path.exists() else -1
+
+    def save(self, number: int) -> None:
+        """This one is done, and so are all before it."""
+        write_whole(self.path, str(number).encode())
 
 
 def _names(value: object) -> Iterator[str]:

@@ -31,13 +31,10 @@ from spatialstream.pipeline.files import write_whole
 from spatialstream.pipeline.order import write_run
 from spatialstream.pipeline.plan import Run, pack_place, unpack_place
 
-__all__ = ["CLOCK", "CONTROL", "Ingest", "Intake", "mark"]
+__all__ = ["CLOCK", "Ingest", "Intake", "mark"]
 
 CLOCK = b"clock"
 """Key of the messages that are marks."""
-
-CONTROL = "control"
-"""Kind of the partition whose messages only wake the router."""
 
 _BLOCK_BYTES = 64 << 20
 _ECHOED_TERMS = 50
@@ -90,7 +87,7 @@ class Ingest:
     Attributes:
         epoch: number of the epoch.
         folder: where runs go.
-        kinds: topic -> ``"objects"``, ``"queries"`` or :data:`CONTROL`.
+        kinds: topic -> ``"objects"`` or ``"queries"``.
         space: of the stream.
         rule: which terms count.
         longest: bytes of a record beyond which it is rejected.
@@ -119,8 +116,6 @@ class Ingest:
             for piece in _pieces(batch):
                 topic, number = piece.column("topic")[0].as_py(), piece.column("partition")[0].as_py()
                 kind = self.kinds[topic]
-                if kind == CONTROL:
-                    continue
                 partition = f"{kind}/{number}"
                 block = blocks[partition] = blocks.get(partition, -1) + 1
                 yield self._decode(piece, kind, partition, f"{self.epoch:09d}-{kind}-{number:04d}-{block:04d}")

@@ -1,9 +1,9 @@
 """The two jobs of a stream as Spark applications: the router, and the worker, with the broker between them.
 
-Each is one Structured Streaming query on Spark's Kafka source whose micro-batches are epochs (router) and rounds
-(worker). What a micro-batch does is decided by :class:`~spatialstream.pipeline.live.Router` and
-:class:`~spatialstream.pipeline.rounds.Worker`; this module gives them Spark and the broker to do it with. The stages
-run in Spark's Python processes, as they do in embedded mode.
+Each does one turn after the other: epochs (router) and rounds (worker). What a turn does is decided by
+:class:`~spatialstream.pipeline.live.Router` and :class:`~spatialstream.pipeline.rounds.Worker`; this module gives them
+Spark, with its Kafka connector, and the broker to do it with. The stages run in Spark's Python processes, as they do in
+embedded mode.
 
 On the driver there are records of epochs and rounds, never records of the stream.
 """
@@ -21,28 +21,25 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
-from spatialstream.model.errors import RunError, Unavailable
+from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.delivery import result_messages
 from spatialstream.pipeline.executors import Executors
-from spatialstream.pipeline.ingest import CONTROL, Ingest, Intake
-from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Connection, Topics, ends
+from spatialstream.pipeline.ingest import Ingest, Intake
+from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.pipeline.learning import Learner
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
 from spatialstream.pipeline.rounds import (
     RoundRecord,
     Worker,
     merge_round,
+    merge_second_at_once,
     merge_second_round,
     second_round,
     work_round,
 )
-from spatialstream.pipeline.session import INTERRUPTED
 from spatialstream.pipeline.work import WorkSettings
 from spatialstream.store.base import RoutingStore
 
@@ -50,7 +47,18 @@ __all__ = ["RouterJob", "WorkerJob"]
 
 _MESSAGE = "topic string, partition int, key binary, value binary"
 _ROUTED = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary())])
-_POLL_SECONDS = 0.05
+_FEW_MESSAGES = 2_000
+_FEW_RECORDS = 20_000
+"""Messages of an epoch, and records of a round, up to which a task does what is of several partitions or slots, so that
+there are as many tasks as cores: with so little to do, what a task costs by itself counts for more than an even
+distribution."""
+
+_POLL_SECONDS = 0.02
+_WAIT_SECONDS = 0.1
+_ATTEND_SECONDS = 0.2
+
+Ranges = dict[str, tuple[int, int]]
+"""Offsets [start, end) of partitions such as ``objects/0``."""
 
 
 def _message(topic: str, partition: int | None, key: bytes | None, value: bytes | pa.Buffer) -> pa.RecordBatch:
@@ -91,7 +99,7 @@ class RouteTask:
 
 @dataclass(frozen=True, slots=True)
 class WorkTask:
-    """Messages of one slot's partition to partials, as ``mapInArrow`` takes it."""
+    """Messages of some slots' partitions to partials, as ``mapInArrow`` takes it."""
 
     record: RoundRecord
     settings: WorkSettings
@@ -99,15 +107,13 @@ class WorkTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """WORK of a round."""
-        blocks: list[tuple[bytes, Any]] = []
-        slot = -1
+        blocks: dict[int, list[tuple[bytes, Any]]] = {}
         for batch in batches:
-            if batch.num_rows:
-                slot = batch.column("partition")[0].as_py()
-            key, value = batch.column("key"), batch.column("value")
-            blocks += [(key[i].as_py(), value[i].as_buffer()) for i in range(batch.num_rows)]
-        if slot >= 0:
-            for row in work_round(slot, blocks, self.record.round, self.settings, self.checkpoint):
+            slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
+            for i in range(batch.num_rows):
+                blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
+        for slot in sorted(blocks):
+            for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
                 yield messages.message(*row)
 
 
@@ -127,11 +133,16 @@ class MergeTask:
         rows = [row for batch in batches for row in messages.blocks(batch)]
         if not rows:
             return
+        number = self.record.round.number
         results = merge_round(rows, self.record, self.settings.space, self.checkpoint)
-        for key, value in result_messages(results.lines, self.record.round.number, 0, self.rows_per_message):
+        for key, value in result_messages(results.lines, number, 0, self.rows_per_message):
             yield _message(self.results, None, key, value)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
+        if results.second is not None:
+            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint)
+            for key, value in result_messages(lines, number, 1, self.rows_per_message):
+                yield _message(self.results, None, key, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +185,11 @@ class SecondMergeTask:
 
 @dataclass(slots=True)
 class _Job(ABC):
-    """What both jobs have in common: a streaming query, its micro-batches, and how it is stopped.
+    """What both jobs have in common: one turn after the other, and how they are stopped.
+
+    A turn is an epoch or a round. It is done by Spark's batch jobs between offsets that its record fixes, so there is
+    no streaming query: that would keep the same offsets a second time, and take longer over it than many a turn takes
+    (``docs/architecture.md``).
 
     Attributes:
         session: the Spark session.
@@ -182,11 +197,11 @@ class _Job(ABC):
         settings: of the stream.
         checkpoint: folder of the stream's state, shared by both jobs.
         store: the routing store.
-        pause: ms between the starts of micro-batches, at least.
-        patience: how often in a row the query may fail before the job gives up.
-        observe: is told what each micro-batch has done, and how long it took, in s.
+        pause: ms between the starts of turns, at least.
+        patience: how often in a row a turn may fail before the job gives up.
+        observe: is told what each turn has done, and how long it took, in s.
         report: is told what a person should know.
-        running: is told when the query begins and ends.
+        running: is told whether turns succeed.
     """
 
     session: SparkSession
@@ -200,10 +215,8 @@ class _Job(ABC):
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
     _stopping: threading.Event = field(default_factory=threading.Event)
-    _failure: list[BaseException] = field(default_factory=list)
-    _query: StreamingQuery | None = None
-    _begun: int = -1
-    _done: int = -1
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _failure: Exception | None = None
 
     name = ""
 
@@ -212,78 +225,102 @@ class _Job(ABC):
         """The stream's topics."""
         return self.connection.topics(self.settings.name)
 
-    def _source(self, topics: str, **options: Any) -> DataFrame:
-        reader = self.session.readStream.format("kafka").options(**self.connection.options())
-        defaults = {"subscribe": topics, "startingOffsets": "earliest", "failOnDataLoss": "true"}
-        return reader.options(**(defaults | options)).load()
+    def _messages(self, ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> DataFrame:
+        """The messages of some topics between offsets [start, end) of their partitions, a Spark partition each."""
+        starts = {topic: {str(i): start for i, (start, _) in parts.items()} for topic, parts in ranges.items()}
+        ends = {topic: {str(i): end for i, (_, end) in parts.items()} for topic, parts in ranges.items()}
+        options = {
+            "assign": json.dumps({topic: sorted(parts) for topic, parts in ranges.items()}),
+            "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps(ends),
+            # consumers are kept by the name of their group: with one name they stay connected from turn to turn
+            "kafka.group.id": f"{self.settings.name}-{self.name}",
+            "kafka.max.partition.fetch.bytes": str(LARGEST_MESSAGE),
+            "kafka.fetch.max.wait.ms": "50",
+        }
+        return self.session.read.format("kafka").options(**self.connection.options(), **options).load()
+
+    @property
+    def _cores(self) -> int:
+        """Tasks that run at the same time."""
+        return self.session.sparkContext.defaultParallelism
 
     def _send(self, frame: DataFrame) -> None:
-        writer = frame.write.format("kafka").options(**self.connection.options())
+        writer = frame.write.format("kafka").mode("append").options(**self.connection.options())
         writer.option("kafka.max.request.size", str(LARGEST_MESSAGE)).option("kafka.linger.ms", "5").save()
 
-    @abstractmethod
-    def _batch(self, frame: DataFrame, number: int) -> None:
-        """Do one micro-batch, or do it again."""
-
-    def _guarded(self, frame: DataFrame, number: int) -> None:
-        """One micro-batch; none is begun once the job is to stop."""
-        if self._stopping.is_set():
-            while self._query is None or self._query.isActive:
-                time.sleep(_POLL_SECONDS)
-            raise RunError(INTERRUPTED)
-        self._begun = number
-        self._batch(frame, number)
-        self._done = number
-
     def stop(self) -> None:
-        """Finish the micro-batch under way and end."""
+        """Finish the turn under way and end."""
         self._stopping.set()
 
-    def _start(self, frame: DataFrame) -> StreamingQuery:
-        writer = frame.writeStream.queryName(f"spatialstream-{self.name}").foreachBatch(self._guarded)
-        if self.pause:
-            writer = writer.trigger(processingTime=f"{self.pause} milliseconds")
-        return writer.option("checkpointLocation", str(self.checkpoint / f"spark-{self.name}")).start()
+    def run(self) -> None:
+        """Run until :meth:`stop`.
 
-    @abstractmethod
-    def _idle(self) -> None:
-        """What is to be done now and then, beside the micro-batches."""
+        Raises:
+            RunError: turns have failed too often in a row.
+        """
+        self._prepare()
+        attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
+        attendant.start()
+        try:
+            self.running(True)
+            self._follow()
+        finally:
+            self.running(False)
+            self._ended.set()
+            attendant.join(10.0)
+            self._forget()
 
-    def _follow(self, frame: Callable[[], DataFrame]) -> None:
-        """Run the query until it is to stop; begin it anew when it fails, a few times before giving up."""
-        failures, done = 0, self._done
+    def _follow(self) -> None:
+        failures = 0
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
-                self._follow_once(frame())
-            except (PySparkException, RunError, Unavailable) as error:
-                failures = 1 if self._done > done else failures + 1
-                done = self._done
+                worked = self._turn()
+            except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
+                failures += 1
+                self.running(False)
+                self._forget()
                 if failures > self.patience:
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 wait = min(30.0, 0.5 * 2**failures)
                 self.report(f"{self.name}: {_cause(error)}; trying again in {wait:.0f} s")
                 self._stopping.wait(wait)
+            else:
+                if failures:
+                    self.running(True)
+                    failures = 0
+                if worked:
+                    self._stopping.wait(max(0.0, began + self.pause / 1000 - time.monotonic()))
+            if self._failure is not None:
+                raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
-    def _follow_once(self, frame: DataFrame) -> None:
-        self._query = query = self._start(frame)
-        self.running(True)
-        try:
-            while query.isActive:
-                if self._stopping.is_set() and self._committed() >= self._begun:
-                    return
-                self._idle()
-                time.sleep(_POLL_SECONDS)
-            if error := query.exception():
-                raise RunError(_cause(error)) from error
-        finally:
-            self.running(False)
-            query.stop()
+    def _attend(self) -> None:
+        """What is to be done beside the turns, in a thread of its own."""
+        while not self._ended.wait(_ATTEND_SECONDS):
+            try:
+                self._beside()
+            except Unavailable:
+                continue  # the next time will do
+            except Exception as error:  # noqa: BLE001 - it is raised again by the main thread
+                self._failure = error
+                return
 
-    def _committed(self) -> int:
-        commits = self.checkpoint / f"spark-{self.name}" / "commits"
-        if not commits.is_dir():
-            return -1
-        return max((int(path.name) for path in commits.iterdir() if path.name.isdigit()), default=-1)
+    @abstractmethod
+    def _prepare(self) -> None:
+        """What is to be done before the first turn."""
+
+    @abstractmethod
+    def _turn(self) -> bool:
+        """Do one turn; or wait a little and return False if there is nothing to do."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Let go of what a turn that failed may have left in disorder."""
+
+    @abstractmethod
+    def _beside(self) -> None:
+        """What is to be done now and then, beside the turns."""
 
 
 def _cause(error: Exception) -> str:
@@ -310,85 +347,144 @@ class RouterJob(_Job):
     most_messages: int = 200_000
     learn_every: float = 10.0
     lag: Callable[[str, int], object] = lambda kind, messages: None
-    _read: dict[str, int] = field(default_factory=dict)
+    _begin: dict[str, int] = field(default_factory=dict)
+    _ranges: Ranges = field(default_factory=dict)
     _producer: Producer | None = None
-    _admin: AdminClient | None = None
-    _frame: DataFrame | None = None
+    _offsets: Offsets | None = None
+    _offsets_beside: Offsets | None = None
     _router: Router | None = None
     _learner: Learner | None = None
     _learn_at: float = 0.0
-    _woken: int = -1
 
     name = "router"
 
-    def run(self) -> None:
-        """Run until :meth:`stop`."""
-        topics = self.topics
-        names = [
-            f"{kind}/{i}" for topic, kind in topics.kinds.items() if kind != CONTROL for i in range(self.counts[topic])
-        ]
-        self._producer, self._admin = self.connection.producer(), self.connection.admin()
+    def _prepare(self) -> None:
+        self._producer = self.connection.producer(**{"linger.ms": 0})
+        self._offsets = Offsets(self.connection, self._stopping)
+        self._offsets_beside = Offsets(self.connection, self._ended)
         self._learner = Learner(self.checkpoint / "samples", self.store, self.settings.space)
-        self._router = Router(self.settings, self.checkpoint, self.store, self, names, lambda: int(time.time() * 1000))
-        columns = ("topic", "partition", "offset", "key", "value")
-        most = self.most_messages
-        self._follow(lambda: self._source(",".join(topics.kinds), maxOffsetsPerTrigger=most).select(*columns))
+        self._router = Router(self.settings, self.checkpoint, self.store, self, list(self._partitions()), _now)
 
-    def _batch(self, frame: DataFrame, number: int) -> None:
-        assert self._router is not None
+    def _partitions(self) -> dict[str, tuple[str, int]]:
+        """What is read: names such as ``objects/0``, with topic and number."""
+        kinds = self.topics.kinds.items()
+        return {f"{kind}/{i}": (topic, i) for topic, kind in kinds for i in range(self.counts[topic])}
+
+    def _turn(self) -> bool:
+        router = self._router
+        assert router is not None
+        if not router.unfinished:
+            self._ranges = _limited(self._news(), self.most_messages)
+            if not self._ranges and not router.wants_epoch():
+                self._stopping.wait(_POLL_SECONDS)
+                return False
         began = time.monotonic()
-        self._frame = frame
-        record = self._router.epoch(number)
-        self._read |= {intake.partition: intake.last + 1 for intake in record.intakes}
+        record = router.epoch()
         self.observe(record, None, time.monotonic() - began)
+        return True
 
-    def _idle(self) -> None:
-        """Keep J; wake the router where an epoch without input has something to do."""
-        if self._learner is not None and self._router is not None and time.monotonic() >= self._learn_at:
+    def _news(self) -> Ranges:
+        """The offsets [start, end) of what no epoch has read, of the partitions that have anything.
+
+        Raises:
+            StateError: a partition ends before what has been read of it.
+        """
+        assert self._router is not None
+        assert self._offsets is not None
+        counts = {topic: self.counts[topic] for topic in self.topics.kinds}
+        ends = self._offsets.latest(counts)
+        read = self._begin if self._router.last is None else self._begin | dict(self._router.last.read)
+        if missing := [name for name in self._partitions() if name not in read]:
+            first = self._offsets.earliest(counts)
+            self._begin |= {name: first[topic][i] for name, (topic, i) in self._partitions().items() if name in missing}
+            read = self._begin | read
+        news = {}
+        for name, (topic, i) in self._partitions().items():
+            start, end = read[name], ends[topic][i]
+            if end < start:
+                raise StateError(
+                    f"{topic} ends at offset {end} in partition {i}, but {start} have been read: it is not the topic "
+                    "that this checkpoint belongs to"
+                )
+            if start < end:
+                news[name] = start, end
+        return news
+
+    def _forget(self) -> None:
+        pass
+
+    def _beside(self) -> None:
+        """Keep J, and tell what is left to read."""
+        assert self._learner is not None
+        assert self._router is not None
+        if time.monotonic() >= self._learn_at:
             self._learner.learn()
             self._router.tidy()
             self._look_behind()
             self._learn_at = time.monotonic() + self.learn_every
-        if self._router is None or self._producer is None or self._begun != self._done or self._woken == self._done:
-            return
-        if self._router.wants_epoch():
-            self._woken = self._done
-            self._producer.produce(self.topics.control, b"{}", key=b"wake")
-            self._producer.poll(0)
 
     def _look_behind(self) -> None:
-        """Tell how many messages are left to read, of the partitions from which anything has been read."""
-        assert self._admin is not None
+        """Tell how many messages are left to read; topics may have got more partitions."""
+        assert self._router is not None
+        assert self._offsets_beside is not None
+        offsets = self._offsets_beside
+        self.counts = {**self.counts, **offsets.partitions(self.topics.kinds)}
+        ends = offsets.latest({topic: self.counts[topic] for topic in self.topics.kinds})
+        read = {} if self._router.last is None else self._router.last.read
         for topic, kind in self.topics.kinds.items():
-            if kind != CONTROL:
-                try:
-                    self._admin, offsets = ends(self.connection, self._admin, topic, self.counts[topic])
-                except Unavailable:
-                    continue
-                read = [self._read.get(f"{kind}/{partition}", end) for partition, end in enumerate(offsets)]
-                self.lag(kind, sum(offsets) - sum(read))
+            known = [read.get(f"{kind}/{i}", self._begin.get(f"{kind}/{i}", end)) for i, end in enumerate(ends[topic])]
+            self.lag(kind, max(0, sum(ends[topic]) - sum(known)))
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
-        assert self._frame is not None
         assert self._router is not None
-        settings = self.settings
-        folder = self.checkpoint / "input"
+        if not self._ranges:
+            return []
+        settings, places = self.settings, self._partitions()
+        ranges: dict[str, dict[int, tuple[int, int]]] = {}
+        for name, span in self._ranges.items():
+            topic, i = places[name]
+            ranges.setdefault(topic, {})[i] = span
         limits = settings.longest, *self._router.limits()
-        task = Ingest(epoch, folder, self.topics.kinds, settings.space, settings.rule, *limits)
-        return [Intake.from_json(row.intake) for row in self._frame.mapInArrow(task, "intake string").collect()]
+        task = Ingest(epoch, self.checkpoint / "input", self.topics.kinds, settings.space, settings.rule, *limits)
+        frame = self._messages(ranges).select("topic", "partition", "offset", "key", "value")
+        if sum(end - start for start, end in self._ranges.values()) <= _FEW_MESSAGES:
+            frame = frame.coalesce(self._cores)
+        intakes = [Intake.from_json(row.intake) for row in frame.mapInArrow(task, "intake string").collect()]
+        return [*intakes, *_unseen(self._ranges, intakes)]
 
     def route(self, record: EpochRecord) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         partitions = self.settings.partitions
         task = RouteTask(record.epoch, partitions, self.checkpoint, self.topics.blocks, self.topics.rejected)
-        self._send(self.session.range(0, partitions, 1, partitions).mapInArrow(task, _MESSAGE))
+        tasks = min(partitions, self._cores)
+        self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, _MESSAGE))
 
     def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
-        assert self._admin is not None
-        self._admin, offsets = ends(self.connection, self._admin, self.topics.blocks, self.settings.slots)
-        _deliver(self._producer, self.topics.epochs, json.dumps({**announcement, "ends": offsets}).encode())
+        assert self._offsets is not None
+        ends = self._offsets.latest({self.topics.blocks: self.settings.slots})[self.topics.blocks]
+        _deliver(self._producer, self.topics.epochs, json.dumps({**announcement, "ends": ends}).encode())
+
+
+def _limited(news: Ranges, most: int) -> Ranges:
+    """The ranges cut to about so many messages in all, each in proportion."""
+    waiting = sum(end - start for start, end in news.values())
+    if waiting <= most:
+        return news
+    return {name: (start, start + max(1, (end - start) * most // waiting)) for name, (start, end) in news.items()}
+
+
+def _unseen(ranges: Ranges, intakes: Sequence[Intake]) -> list[Intake]:
+    """Intakes of nothing, where a range ends after its last message: markers of transactions have offsets too."""
+    seen = {intake.partition: intake.last for intake in intakes}
+    last = {name: end - 1 for name, (start, end) in ranges.items() if seen.get(name, start - 1) < end - 1}
+    return [Intake(name, None, None, "", 0, 0, at) for name, at in last.items()]
+
+
+def _now() -> int:
+    """The day's clock, ms."""
+    return int(time.time() * 1000)
 
 
 def _deliver(producer: Producer | None, topic: str, value: bytes) -> None:
@@ -425,6 +521,7 @@ class WorkerJob(_Job):
     rows_per_message: int = 500
     executors: Executors | None = None
     _worker: Worker | None = None
+    _announcements: Announcements | None = None
 
     name = "worker"
 
@@ -432,21 +529,32 @@ class WorkerJob(_Job):
     def _work_settings(self) -> WorkSettings:
         return WorkSettings(self.settings.space, self.settings.interval, self.settings.retention, self.archive)
 
-    def run(self) -> None:
-        """Run until :meth:`stop`."""
-        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self, self._committed())
-        most = self.most_epochs
-        self._follow(lambda: self._source(self.topics.epochs, maxOffsetsPerTrigger=most).select("value"))
+    def _prepare(self) -> None:
+        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self)
 
-    def _batch(self, frame: DataFrame, number: int) -> None:
-        assert self._worker is not None
+    def _turn(self) -> bool:
+        worker = self._worker
+        assert worker is not None
+        if worker.unfinished:
+            began = time.monotonic()
+            self.observe(*worker.again(), time.monotonic() - began)
+            return True
+        if self._announcements is None:
+            self._announcements = Announcements(self.connection, self.topics.epochs, worker.announced)
+        announcements = self._announcements.take(self.most_epochs, _WAIT_SECONDS)
         began = time.monotonic()
-        announcements = [json.loads(bytes(row.value)) for row in frame.collect()]  # a few numbers an epoch
-        done = self._worker.batch(number, announcements)
+        done = worker.round(announcements, self._announcements.next)
         if done is not None:
             self.observe(*done, time.monotonic() - began)
+        return done is not None
 
-    def _idle(self) -> None:
+    def _forget(self) -> None:
+        """What has been announced and is in no round's record has to be read again."""
+        if self._announcements is not None:
+            self._announcements.close()
+            self._announcements = None
+
+    def _beside(self) -> None:
         if self._worker is not None:
             self._worker.confirm()
         if self.executors is not None:
@@ -455,17 +563,10 @@ class WorkerJob(_Job):
     def work(self, record: RoundRecord) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""
         topics, settings = self.topics, self._work_settings
-        blocks = (
-            self.session.read.format("kafka")
-            .options(**self.connection.options())
-            .option("assign", json.dumps({topics.blocks: list(range(self.settings.slots))}))
-            .option("startingOffsets", _offsets(topics.blocks, record.starts))
-            .option("endingOffsets", _offsets(topics.blocks, record.ends))
-            .option("kafka.max.partition.fetch.bytes", str(LARGEST_MESSAGE))
-            .option("kafka.fetch.max.wait.ms", "50")
-            .load()
-            .select("partition", "key", "value")
-        )
+        ranges = dict(enumerate(zip(record.starts, record.ends, strict=True)))
+        blocks = self._messages({topics.blocks: ranges}).select("partition", "key", "value")
+        if record.records <= _FEW_RECORDS:
+            blocks = blocks.coalesce(self._cores)
         partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint), messages.BLOCK_TYPE)
         task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, self.rows_per_message)
         self._send(partials.repartition(1).mapInArrow(task, _MESSAGE))
@@ -474,10 +575,7 @@ class WorkerJob(_Job):
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""
         number, settings = record.round.number, self._work_settings
         ask = SecondTask(number, tuple(slots), settings, self.checkpoint)
-        asked = self.session.range(0, len(slots), 1, len(slots)).mapInArrow(ask, messages.BLOCK_TYPE)
+        tasks = min(len(slots), self._cores)
+        asked = self.session.range(0, len(slots), 1, tasks).mapInArrow(ask, messages.BLOCK_TYPE)
         task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, self.rows_per_message)
         self._send(asked.repartition(1).mapInArrow(task, _MESSAGE))
-
-
-def _offsets(topic: str, offsets: Sequence[int]) -> str:
-    return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(offsets)}})

@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 
-__all__ = ["INTERNAL", "LARGEST_MESSAGE", "NAMED", "Connection", "Topics", "ends", "read_properties", "read_topic"]
+__all__ = [
+    "INTERNAL",
+    "LARGEST_MESSAGE",
+    "NAMED",
+    "Announcements",
+    "Connection",
+    "Offsets",
+    "Topics",
+    "read_properties",
+    "read_topic",
+]
 
 LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
@@ -28,7 +39,7 @@ LARGEST_MESSAGE = 16 << 20
 NAMED = ("objects", "queries", "results", "rejected")
 """The topics that a stream shares with its users, who may give them other names."""
 
-INTERNAL = ("blocks", "epochs", "control")
+INTERNAL = ("blocks", "epochs")
 """The topics that are between the jobs."""
 
 _TIMEOUT = 30.0
@@ -223,14 +234,9 @@ class Topics:
         return self._name("epochs")
 
     @property
-    def control(self) -> str:
-        """What wakes the router when there is no input, one partition."""
-        return self._name("control")
-
-    @property
     def kinds(self) -> dict[str, str]:
         """What the router reads: topic -> kind."""
-        return {self.objects: "objects", self.queries: "queries", self.control: "control"}
+        return {self.objects: "objects", self.queries: "queries"}
 
     def wanted(self, slots: int, objects: int, replicas: int) -> list[NewTopic]:
         """The topics as they are created.
@@ -249,7 +255,6 @@ class Topics:
             NewTopic(self.rejected, 1, replicas, config=large),
             NewTopic(self.blocks, slots, replicas, config=passing),
             NewTopic(self.epochs, 1, replicas, config={"retention.ms": str(_DAY)}),
-            NewTopic(self.control, 1, replicas, config={"retention.ms": str(_DAY)}),
         ]
 
     def ensure(
@@ -332,31 +337,107 @@ class Topics:
         return names
 
 
-def ends(connection: Connection, admin: AdminClient, topic: str, partitions: int) -> tuple[AdminClient, list[int]]:
-    """The offset after the last message of each partition, and the client to ask the next time.
+class Offsets:
+    """Tells where the partitions of topics begin and end.
 
-    Raises:
-        Unavailable: the broker did not answer.
+    Args:
+        connection: how to reach the broker.
+        stopping: once it is set, nobody waits for a broker that does not answer.
     """
-    until = time.monotonic() + _TIMEOUT
-    while True:
+
+    def __init__(self, connection: Connection, stopping: threading.Event) -> None:
+        self._connection, self._stopping = connection, stopping
+        self._admin = connection.admin()
+
+    def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        """The offset after the last message of each partition.
+
+        Args:
+            partitions: the topics, and how many partitions each has.
+
+        Raises:
+            Unavailable: the broker did not answer.
+        """
+        return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        """The offset of the first message of each partition; as :meth:`latest`."""
+        return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _ask(self, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[str, list[int]]:
+        asked = {TopicPartition(topic, i): spec for topic, count in partitions.items() for i in range(count)}
+        until = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                answers = self._admin.list_offsets(asked, request_timeout=5.0)
+                found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
+                return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
+            except KafkaException as error:
+                if time.monotonic() > until or self._stopping.wait(0.2):
+                    topics = ", ".join(partitions)
+                    raise Unavailable(f"the broker does not tell the offsets of {topics}: {_words(error)}") from None
+            # a client may hold on to what it knew of a broker that has been started again
+            self._admin = self._connection.admin()
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each topic has now, of those that are there.
+
+        Raises:
+            Unavailable: the broker did not answer.
+        """
         try:
-            return admin, _ends(admin, topic, partitions)
+            present = self._admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
-            if time.monotonic() > until:
-                raise Unavailable(f"the broker does not tell the offsets of {topic}: {_words(error)}") from None
-        time.sleep(0.2)
-        admin = connection.admin()  # a client may hold on to what it knew of a broker that has been started again
+            raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
+        return {topic: len(present[topic].partitions) for topic in topics if topic in present}
 
 
-def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
-    answers = {
-        place.partition: answer.result(_TIMEOUT).offset
-        for place, answer in admin.list_offsets(asked, request_timeout=5.0).items()
-    }
-    return [answers[partition] for partition in range(partitions)]
+class Announcements:
+    """The messages of a topic of one partition, in their order, read ahead in the background.
+
+    Args:
+        connection: how to reach the broker.
+        topic: such as :attr:`Topics.epochs`.
+        start: offset of the first one that is wanted; None for the oldest that is kept.
+
+    Attributes:
+        next: offset of the first one that has not been taken.
+    """
+
+    def __init__(self, connection: Connection, topic: str, start: int | None) -> None:
+        self.next = start or 0
+        options = {"enable.partition.eof": False, "auto.offset.reset": "earliest" if start is None else "error"}
+        self._consumer: Consumer = connection.consumer(topic, **options)
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
+
+    def take(self, most: int, patience: float) -> list[dict[str, Any]]:
+        """The next ones that have come.
+
+        Args:
+            most: of them, at most.
+            patience: seconds to wait for the first.
+
+        Raises:
+            StateError: the broker has removed what is next.
+            Unavailable: the broker says that it cannot give them.
+        """
+        first = self._consumer.poll(patience)
+        messages = [] if first is None else [first, *self._consumer.consume(most - 1, 0.0)]
+        taken = []
+        for message in messages:
+            error, value = message.error(), message.value()
+            if error is None and value is not None:
+                taken.append(json.loads(value))
+                self.next = int(message.offset() or 0) + 1
+            elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise StateError(f"{message.topic()} does not go back to offset {self.next} any more: {error.str()}")
+            elif error is not None:
+                raise Unavailable(f"{message.topic()} cannot be read: {error.str()}")
+        return taken
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._consumer.close()
 
 
 def _words(error: KafkaException) -> str:

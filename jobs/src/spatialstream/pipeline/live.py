@@ -1,11 +1,13 @@
-"""The router of a live stream: what one micro-batch of messages makes of the next epoch.
+"""The router of a live stream: what new messages make of the next epoch.
 
 An epoch goes through four steps, each of which may be repeated after a crash with the same outcome:
 
-1. *Ingest*: the messages that are new become runs (:mod:`~spatialstream.pipeline.ingest`).
+1. *Ingest*: the messages that are new become runs (:mod:`~spatialstream.pipeline.ingest`). Until the record is written
+   nothing depends on how many they are, so they may be more when it is repeated.
 2. *Decide*: clocks say up to which time the epoch reaches (:mod:`~spatialstream.pipeline.clocks`); what is later waits
    in its run. The routing store says whether a new version is wanted (:mod:`~spatialstream.pipeline.adoption`). All
-   decisions are written into the epoch's record, whole or not at all: from then on the epoch is fixed.
+   decisions, and up to which offsets the input has been read, are written into the epoch's record, whole or not at all:
+   from then on the epoch is fixed.
 3. *Route*: the records of the epoch go out as blocks, under the version that the epoch's record names.
 4. *Announce*: the epoch's record of offsets tells the worker that all blocks of the epoch are in the broker.
 
@@ -35,7 +37,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.adoption import Adoption
 from spatialstream.pipeline.clocks import NEVER, Clocks
-from spatialstream.pipeline.files import StateFolder, write_whole
+from spatialstream.pipeline.files import Progress, StateFolder, write_whole
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.learning import write_sample
 from spatialstream.pipeline.messages import block_key, numbers
@@ -141,13 +143,14 @@ class EpochRecord:
     """All decisions about an epoch; implements :class:`spatialstream.pipeline.order.Epochs`.
 
     Attributes:
-        epoch: its number, that of the router's micro-batch.
+        epoch: its number.
         after, upto: its range of time (after, upto].
         clocks: after the epoch.
         adoption: after the epoch.
         controls: what the slots are told.
         runs: those that have records for it or for later ones.
         intakes: what has come in since the epoch before.
+        read: for each topic partition, such as ``"objects/0"``, the offset of the first message not read yet.
         under: first and last timestamp of objects routed under the active version so far; None if there are none.
         past: (version, first, last timestamp) of the versions before it of which objects are kept.
         born: ms of the day's clock at which it was decided.
@@ -162,6 +165,7 @@ class EpochRecord:
     controls: tuple[Control, ...]
     runs: tuple[Run, ...]
     intakes: tuple[Intake, ...]
+    read: Mapping[str, int]
     under: tuple[int, int] | None
     past: tuple[tuple[int, int, int], ...]
     born: int
@@ -223,6 +227,7 @@ class EpochRecord:
             "controls": self.controls,
             "runs": [asdict(run) for run in self.runs],
             "intakes": [intake.to_json() for intake in self.intakes],
+            "read": self.read,
             "under": self.under,
             "past": self.past,
             "born": self.born,
@@ -243,6 +248,7 @@ class EpochRecord:
             tuple((control, number) for control, number in record["controls"]),
             tuple(Run.from_dict(run) for run in record["runs"]),
             tuple(Intake.from_json(intake) for intake in record["intakes"]),
+            record["read"],
             None if record["under"] is None else (record["under"][0], record["under"][1]),
             tuple((number, first, last) for number, first, last in record["past"]),
             record["born"],
@@ -302,7 +308,7 @@ class RouterJobs(Protocol):
     """What the router has done by Spark and the broker."""
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
-        """Turn the micro-batch's messages into runs, within :meth:`Router.limits`."""
+        """Turn new messages into runs, within :meth:`Router.limits`; those before ``Router.last.read`` are not new."""
 
     def route(self, record: EpochRecord) -> None:
         """Send the epoch's blocks and dead letters."""
@@ -322,6 +328,10 @@ class Router:
         names: the topic partitions that the stream reads, such as ``"objects/0"``.
         now: the day's clock, ms.
         step: is called before each step, with its name; tests stop the router there.
+
+    Attributes:
+        last: the record of the last epoch, done or not.
+        done: the last epoch that is known to be done; -1 if none is.
     """
 
     def __init__(
@@ -341,7 +351,14 @@ class Router:
         self._names = list(names)
         self._now = now
         self._step = step
+        self._progress = Progress(checkpoint / "epochs" / "done")
         self.last: EpochRecord | None = self._latest()
+        self.done = self._progress.load()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last epoch has to be done again, because nobody knows whether it was done."""
+        return self.last is not None and self.last.epoch > self.done
 
     def _path(self, epoch: int) -> Path:
         return self._checkpoint / "epochs" / f"{epoch:09d}.json"
@@ -350,16 +367,16 @@ class Router:
         records = sorted((self._checkpoint / "epochs").glob("*.json"))
         return EpochRecord.load(records[-1]) if records else None
 
-    def epoch(self, number: int) -> EpochRecord:
-        """Do one epoch, or do it again."""
-        if self._path(number).exists():
-            record = EpochRecord.load(self._path(number))
-        else:
-            before = self._before(number)
+    def epoch(self) -> EpochRecord:
+        """Do the next epoch, or the last one again if it is not known to be done."""
+        record = self.last
+        if record is None or record.epoch <= self.done:
             self._step("ingest")
-            record = self._decide(number, before, self._jobs.ingest(number))
+            record = self._decide(self.done + 1, record, self._jobs.ingest(self.done + 1))
             self._step("record")
-            record.save(self._path(number))
+            record.save(self._path(record.epoch))
+            self.last = record
+        number = record.epoch
         if record.silent:
             StateFolder(self._checkpoint, "registry", number).carry()
         else:
@@ -369,16 +386,10 @@ class Router:
             self._jobs.announce(number, self.announcement(record))
         self._step("clean")
         self._clean(record)
-        self.last = record
+        self._step("done")
+        self._progress.save(number)
+        self.done = number
         return record
-
-    def _before(self, number: int) -> EpochRecord | None:
-        if number == 0:
-            return None
-        path = self._path(number - 1)
-        if not path.exists():
-            raise StateError(f"{path} is missing: the checkpoint is damaged, or belongs to another stream")
-        return EpochRecord.load(path)
 
     def limits(self) -> tuple[int | None, int | None]:
         """Objects up to the first are too old for retention now; records after the second are from the future."""
@@ -404,6 +415,9 @@ class Router:
         if before is not None and adoption.active != before.adoption.active:
             controls = (*controls, (ACTIVATE, adoption.active))
         under, past = self._ranges(before, adoption, runs, upto)
+        read = {} if before is None else dict(before.read)
+        for intake in intakes:
+            read[intake.partition] = max(intake.last + 1, read.get(intake.partition, 0))
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch
         return EpochRecord(
             number,
@@ -414,6 +428,7 @@ class Router:
             controls,
             runs,
             tuple(intakes),
+            read,
             under,
             past,
             now,
@@ -480,10 +495,11 @@ class Router:
             "controls": record.controls,
             "past": record.past,
             "refused": sum(intake.refused for intake in record.intakes),
+            "records": sum(run.rows for kind in ("objects", "queries") for run in record.runs_of(record.epoch, kind)),
         }
 
     def _clean(self, record: EpochRecord) -> None:
-        """Delete what no replay can ask for: the broker's offsets of the epoch before have been committed."""
+        """Delete what no replay can ask for: the epoch before is done."""
         folder = self._checkpoint / "input"
         if record.epoch >= 1 and self._path(record.epoch - 1).exists():
             kept = {run.name for run in record.runs}

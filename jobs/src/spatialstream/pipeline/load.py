@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from spatialstream.pipeline.kafka import Connection
 __all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
 
 _EVERY = 16
+_ANY_TIME = 10**12
 _ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
 
 
@@ -48,7 +49,6 @@ class LoadSettings:
         partitions: of the objects' topic.
         rate: objects a second; 0 sends as fast as the broker takes them.
         objects_per_message: at most.
-        now: stamp records with the day's clock.
         tick: seconds between two sendings.
         marks: send marks; without them the router waits for silent partitions.
     """
@@ -57,7 +57,6 @@ class LoadSettings:
     partitions: int
     rate: float = 0.0
     objects_per_message: int = 100
-    now: bool = False
     tick: float = 0.05
     marks: bool = True
 
@@ -148,15 +147,18 @@ class Sender:
         """Send objects, in their order."""
         if not len(objects):
             return
-        text = bytes(self._object_lines(objects))
-        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        self._send_lines(np.frombuffer(self._object_lines(objects), np.uint8))
+
+    def _send_lines(self, text: npt.NDArray[np.uint8]) -> None:
+        """Send objects that are lines already, so many to a message."""
+        ends = np.flatnonzero(text == ord("\n"))
         step = self.settings.objects_per_message
         first = 0
         for last in [*ends[step - 1 : -1 : step].tolist(), int(ends[-1])]:
-            self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last])
+            self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last].tobytes())
             self._turn += 1
             first = last + 1
-        self.sent += len(objects)
+        self.sent += len(ends)
 
     def send_queries(self, queries: QueryBatch) -> None:
         """Send queries, in their order; many to a message where there are many."""
@@ -225,47 +227,77 @@ class Sender:
 
     def live(
         self,
-        objects: Iterator[ObjectBatch],
+        objects: ObjectBatch,
         queries: QueryBatch,
         queries_per_second: float,
         seconds: float,
         stop: Callable[[], bool],
+        count: int | None = None,
     ) -> None:
         """Send objects at the rate, stamped with the day's clock, and queries now and then.
 
         Args:
-            objects: endless, or as many as are to be sent.
+            objects: are sent in their order, all that are sent at one time with the same timestamp.
             queries: are asked one after the other, again from the start when they are used up (under new ids).
             queries_per_second: how many of them.
             seconds: how long.
             stop: is asked between sendings.
+            count: send so many objects, again from the start when they are used up; None: each once.
         """
         tick, rate, began = self.settings.tick, self.settings.rate, time.monotonic()
-        left, place = ObjectBatch.of([]), 0
-        asked = 0
-        number = 0
-        while not stop() and time.monotonic() - began < seconds:
+        lines = _Lines(objects, self._object_lines)
+        most = len(lines) if count is None else count
+        place, asked, number = 0, 0, 0
+        while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
-            due = int(rate * number * tick) - self.sent
-            while len(left) - place < due:
-                more = next(objects, None)
-                if more is None:
-                    break
-                left, place = ObjectBatch.concat([left.take(np.arange(place, len(left))), more]), 0
+            due = min(most, int(rate * number * tick))
             now = int(time.time() * 1000)
-            part = left.take(np.arange(place, min(place + due, len(left))))
-            place += len(part)
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
                 asked = wanted
-            self.send_objects(replace(part, t=np.full(len(part), now, np.int64)))
+            while place < due:
+                first = place % len(lines)
+                last = min(first + due - place, len(lines))
+                self._send_lines(lines.stamped(first, last, now))
+                place += last - first
             self.send_marks(now)
-            if not len(part) and due > 0:
-                break
             self._wait(began + number * tick)
         self.send_marks(int(time.time() * 1000) + 1)
         self.flush()
+
+
+class _Lines:
+    """Objects as JSON Lines that are written once and stamped again and again.
+
+    Args:
+        objects: at least one.
+        encode: objects as JSON Lines with ``"t": `` before the timestamp.
+    """
+
+    def __init__(self, objects: ObjectBatch, encode: Callable[[ObjectBatch], Any]) -> None:
+        text = bytearray(encode(replace(objects, t=np.full(len(objects), _ANY_TIME, np.int64))))
+        self._text = np.frombuffer(text, np.uint8)
+        self._starts = np.concatenate([[0], np.flatnonzero(self._text == ord("\n")) + 1])
+        # quotes within a text are escaped, so what looks like this is nothing else
+        times = [match.start(1) for match in re.finditer(rb'"t": (%d)' % _ANY_TIME, text)]
+        self._times = np.array(times, np.int64)
+        assert len(self._times) == len(self) == len(objects)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def stamped(self, first: int, last: int, now: int) -> npt.NDArray[np.uint8]:
+        """The lines of some objects with this timestamp, until the next call.
+
+        Args:
+            first: number of the first object.
+            last: of the one after the last.
+            now: ms since 1970, between 2001 and 2286.
+        """
+        digits = np.frombuffer(str(now).encode(), np.uint8)
+        self._text[self._times[first:last, None] + np.arange(len(digits))] = digits
+        return self._text[self._starts[first] : self._starts[last]]
 
 
 def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> QueryBatch:

@@ -6,7 +6,7 @@ behind does many epochs for the price of one. Each round
 
 1. is *recorded*: its epochs and the offsets of its blocks, so a replay does the same;
 2. is *worked*: WORK for all slots, then MERGE, then the results go out;
-3. has a *second phase*, if an SKQ needs one (:mod:`~spatialstream.pipeline.second`);
+3. has a *second phase*, if many SKQs need one (:mod:`~spatialstream.pipeline.second`); a few are MERGE's affair;
 4. is *confirmed* to the routing store, where it has prepared a new version.
 
 Everything here is free of Spark and of the broker: both are behind :class:`WorkerJobs`.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ import pyarrow as pa
 from spatialstream.model.errors import Conflict, StateError, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
-from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.files import Progress, write_whole
 from spatialstream.pipeline.merge import EpochResults, merge, merge_second
 from spatialstream.pipeline.moves import ABORT, ACTIVATE, LOAD, PREPARE
 from spatialstream.pipeline.route import Row
@@ -42,10 +42,14 @@ __all__ = [
     "Worker",
     "WorkerJobs",
     "merge_round",
+    "merge_second_at_once",
     "merge_second_round",
     "second_round",
     "work_round",
 ]
+
+FEW = 128
+"""Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
 
 _CENSUS = 64
 """Every so-many-th round the slots count their standing queries by leaf."""
@@ -57,22 +61,24 @@ class RoundRecord:
 
     Attributes:
         round: what the slots are told.
-        batch: number of the worker's micro-batch.
+        announced: the offset of the first announcement that no round has taken yet.
         starts, ends: the offsets of its blocks in each slot's partition, [start, end).
         births: for each epoch, when it was decided, ms of the day's clock.
         pending: the version that is being prepared after the round.
         stage: what the slots have done for it: ``exported`` or ``loaded``.
         refused: records that the router has rejected.
+        records: objects and queries of the round, at most.
     """
 
     round: Round
-    batch: int
+    announced: int
     starts: tuple[int, ...]
     ends: tuple[int, ...]
     births: tuple[int, ...] = ()
     pending: int | None = None
     stage: Stage | None = None
     refused: int = 0
+    records: int = 0
 
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
@@ -108,7 +114,7 @@ class Summary:
         rejected: queries that were not admitted.
         counts: the stream's rows by query type up to and with the round.
         loads: load statistics of each slot.
-        second: the slots that take part in a second phase.
+        second: the slots that take part in a second phase that is still to come.
     """
 
     lines: int
@@ -164,16 +170,30 @@ def work_round(
     return list(work(slot, rows, settings, checkpoint, order))
 
 
-def merge_round(rows: Sequence[Row], record: RoundRecord, space: Space, checkpoint: Path) -> EpochResults:
-    """MERGE of a round; writes its summary, and what a second phase needs."""
+def merge_round(
+    rows: Sequence[Row], record: RoundRecord, space: Space, checkpoint: Path, few: int = FEW
+) -> EpochResults:
+    """MERGE of a round; writes its summary, and what a second phase needs that is a job.
+
+    The results' ``second`` is what is left for :func:`merge_second_at_once`.
+    """
     number = record.round.number
     results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint))
-    if results.second is not None:
+    slots: tuple[int, ...] = ()
+    if results.second is not None and results.second.questions > few:
         results.second.save(round_path(checkpoint, number, "second"))
-    slots = () if results.second is None else results.second.slots
+        slots, results = results.second.slots, replace(results, second=None)
     summary = Summary(len(results.lines), len(results.rejected), results.counts, results.loads, slots)
     summary.save(round_path(checkpoint, number, "summary"))
     return results
+
+
+def merge_second_at_once(second: Second, number: int, settings: WorkSettings, checkpoint: Path) -> pa.LargeStringArray:
+    """The lines of a second phase with few questions, which are asked here, one after the other."""
+    rows = list(second.rows)
+    for slot in second.slots:
+        rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, checkpoint))
+    return merge_second(rows, settings.space)
 
 
 def second_round(slot: int, number: int, settings: WorkSettings, checkpoint: Path) -> list[Row]:
@@ -208,7 +228,6 @@ class Worker:
         checkpoint: folder of the stream's state.
         store: the routing store.
         jobs: what does the work.
-        committed: the last micro-batch that will not be done again; -1 if there is none.
         step: is called before each step, with its name; tests stop the worker there.
 
     Attributes:
@@ -222,7 +241,6 @@ class Worker:
         checkpoint: Path,
         store: RoutingStore,
         jobs: WorkerJobs,
-        committed: int = -1,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._slots = slots
@@ -232,38 +250,59 @@ class Worker:
         self._step = step
         records = sorted((checkpoint / "rounds").glob("*.json"))
         self.last: RoundRecord | None = RoundRecord.load(records[-1]) if records else None
-        self.done = -1 if self.last is None or self.last.batch > committed else self.last.round.number
+        self._progress = Progress(checkpoint / "rounds" / "done")
+        self.done = self._progress.load()
 
-    def batch(self, number: int, announcements: Sequence[Mapping[str, Any]]) -> tuple[RoundRecord, Summary] | None:
-        """Do what has been announced in one micro-batch, or do it again; None if there was nothing new.
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last round has to be done again, because nobody knows whether it was done."""
+        return self.last is not None and self.last.round.number > self.done
+
+    @property
+    def announced(self) -> int | None:
+        """The offset of the first announcement that no round has taken; None before the first round."""
+        return None if self.last is None else self.last.announced
+
+    def round(
+        self, announcements: Sequence[Mapping[str, Any]], announced: int = 0
+    ) -> tuple[RoundRecord, Summary] | None:
+        """Do what has been announced since the last round, which must be done; None if there was nothing new.
+
+        Args:
+            announcements: some, in any order.
+            announced: the offset of the first announcement after them.
 
         Raises:
             StateError: an announcement is missing.
         """
+        record = self._decide(announcements, announced)
+        if record is None:
+            return None
+        self._step("record")
+        record.save(round_path(self._checkpoint, record.round.number))
+        self.last = record
+        return self.again()
+
+    def again(self) -> tuple[RoundRecord, Summary]:
+        """Do the last round, for the first time or once more."""
         record = self.last
-        if record is None or record.batch < number:
-            record = self._decide(number, announcements)
-            if record is None:
-                return None
-            self._step("record")
-            record.save(round_path(self._checkpoint, record.round.number))
-            self.last = record
-        elif record.batch > number:
-            raise StateError(f"round {record.round.number} was done by a later micro-batch: the checkpoint is damaged")
+        assert record is not None
         self._step("work")
         self._jobs.work(record)
         summary = Summary.load(round_path(self._checkpoint, record.round.number, "summary"))
         if summary.second:
             self._step("second")
             self._jobs.second(record, summary.second)
+        self._step("clean")
+        self._clean(record.round.number)
+        self._step("done")
+        self._progress.save(record.round.number)
         self.done = record.round.number
         self._step("confirm")
         self.confirm()
-        self._step("clean")
-        self._clean(record.round.number)
         return record, summary
 
-    def _decide(self, batch: int, announcements: Sequence[Mapping[str, Any]]) -> RoundRecord | None:
+    def _decide(self, announcements: Sequence[Mapping[str, Any]], announced: int) -> RoundRecord | None:
         before = self.last
         last = -1 if before is None else before.round.last
         news: list[Mapping[str, Any]] = []
@@ -302,13 +341,14 @@ class Worker:
         starts = (0,) * self._slots if before is None else before.ends
         return RoundRecord(
             order,
-            batch,
+            announced,
             starts,
             tuple(newest["ends"]),
             tuple(each["born"] for each in news),
             pending,
             stage,
             sum(each["refused"] for each in news),
+            sum(each["records"] for each in news),
         )
 
     def confirm(self) -> bool:

@@ -1,9 +1,9 @@
 """SKQs in two phases: first the slot nearest to ρ, then the slots within the radius that it gives (SSTD, section 6.2).
 
-In the paper the radius goes back to the router, which sends the query out again. Here the second phase is a second job
-of the same round: the slots are still in the state of that round, so both phases see the same objects by construction,
-and an answer costs one more job in place of one more way through router and broker. The slots are found as the router
-would, from the same routing versions.
+In the paper the radius goes back to the router, which sends the query out again. Here the second phase belongs to the
+same round: the slots are still in the state of that round, so both phases see the same objects by construction, and no
+way through router and broker is added. Few questions MERGE asks itself, of the slots' files; many are a second job,
+with a task for each slot. The slots are found as the router would, from the same routing versions.
 
 An SKQ needs no second phase if no other slot has a leaf within its radius. If the first slot has fewer than k objects,
 the radius is infinite.
@@ -45,11 +45,13 @@ class Second:
         numbers: int64[n], of the queries, ascending.
         rows: their heads, the objects found so far, and the queries with the slots still to be asked.
         slots: the slots that take part, ascending.
+        questions: how many they are asked, each by one query.
     """
 
     numbers: npt.NDArray[np.int64]
     rows: tuple[Row, ...]
     slots: tuple[int, ...]
+    questions: int
 
     def save(self, path: Path) -> None:
         """Write the rows to a file."""
@@ -96,7 +98,7 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
         (0, messages.SNAPSHOT_QUERIES, _only(pa.concat_batches(heads), later)),
         (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
     ]
-    return Second(later, tuple(kept), tuple(np.unique(target).tolist()))
+    return Second(later, tuple(kept), tuple(np.unique(target).tolist()), len(target))
 
 
 def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -79,6 +79,12 @@ def embedded_session(
         # the heavy work is in Python: a JVM that compiles less starts in half the time and leaves the cores to it
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_quiet_logging()}",
         "spark.sql.adaptive.enabled": "false",
+        # rows are few and large: code made and compiled for each plan takes longer than it saves
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.ui.explainMode": "simple",
+        # all but Kafka, which is by default read through an older interface that converts each row twice
+        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         # an epoch without input makes no micro-batch: the epoch's number and the micro-batch's are one

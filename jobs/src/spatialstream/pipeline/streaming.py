@@ -291,7 +291,9 @@ class _Jobs:
 
     def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
         assert self.worker is not None
-        self.worker.batch(epoch, [{**announcement, "ends": [0] * self._settings.slots}])
+        if self.worker.unfinished:
+            self.worker.again()
+        self.worker.round([{**announcement, "ends": [0] * self._settings.slots}])
 
     def work(self, record: RoundRecord) -> None:
         self._jobs.round(self._epoch, record)
@@ -347,20 +349,19 @@ class LocalStream:
         self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step=step)
         last = self._router.last
         self._clock = WaitingClock(now, 0 if last is None else last.born)
-        self._done = -1 if last is None else last.epoch - 1
         self._lock = threading.Lock()
         self._closed = False
 
     # -------------------------------------------------------------------------------------------------------- epochs
 
     def recover(self) -> None:
-        """Do the last epoch again, if there is one, because nobody knows whether it was finished. To be called first.
+        """Do the last epoch again, if nobody knows whether it was finished. To be called first.
 
         Raises:
             StateError: the checkpoint is damaged.
         """
         with self._busy():
-            if self._router.last is not None:
+            if self._router.unfinished:
                 self._next(_nothing)
 
     def micro_batch(self, number: int, coming: Ingestion) -> bool:
@@ -375,7 +376,7 @@ class LocalStream:
         """
         with self._busy() as is_open:
             if is_open:
-                if self._assigned(number) > self._done:
+                if self._assigned(number) > self._router.done:
                     self._next(coming)
                 self._drain()
             return is_open
@@ -383,10 +384,10 @@ class LocalStream:
     def advance(self) -> bool:
         """Do the epochs that are due without input; whether there was one."""
         with self._busy() as is_open:
-            before = self._done
+            before = self._router.done
             if is_open and not self._promised():
                 self._drain()
-            return self._done > before
+            return self._router.done > before
 
     def finish(self) -> None:
         """Answer everything that has come: no source gives anything earlier than the latest record so far.
@@ -434,8 +435,7 @@ class LocalStream:
     def _next(self, coming: Ingestion) -> None:
         """The next epoch, or the last one again after a restart."""
         self._jobs.coming = coming
-        self._router.epoch(self._done + 1)
-        self._done += 1
+        self._router.epoch()
         # samples are for learning, and there is no other version to be learnt for
         shutil.rmtree(self._checkpoint / "samples", ignore_errors=True)
 
@@ -463,13 +463,13 @@ class LocalStream:
         if batch > number:
             raise StateError(f"micro-batch {batch} came before {number}: the checkpoint is damaged")
         if batch < number:
-            epoch = self._done + 1
+            epoch = self._router.done + 1
             write_whole(self._assignment, json.dumps({"batch": number, "epoch": epoch}).encode())
         return epoch
 
     def _promised(self) -> bool:
         """Whether the next epoch belongs to a micro-batch that has not come again yet."""
-        return self._known()[1] > self._done
+        return self._known()[1] > self._router.done
 
     # ------------------------------------------------------------------------------------------------- routing version
 

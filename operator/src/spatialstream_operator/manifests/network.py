@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spatialstream_operator.commands import METRICS_PORT
 from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.names import STREAM_LABEL, StreamNames
@@ -33,12 +35,19 @@ def service(names: StreamNames, component: str, uid: str) -> Manifest:
     }
 
 
-def pod_monitor(names: StreamNames, uid: str) -> Manifest:
-    """The PodMonitor of both drivers. Prometheus then labels their series with ``namespace`` and ``pod``."""
+def pod_monitor(names: StreamNames, uid: str, labels: Mapping[str, str]) -> Manifest:
+    """The PodMonitor of both drivers. Prometheus then labels their series with ``namespace`` and ``pod``.
+
+    Args:
+        names: of the stream.
+        uid: of the SpatialStream.
+        labels: by which the Prometheus operator selects monitors.
+    """
+    about = metadata(names, names.monitor, uid)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
-        "metadata": metadata(names, names.monitor, uid),
+        "metadata": {**about, "labels": {**labels, **about["labels"]}},
         "spec": {
             "selector": {
                 "matchLabels": {STREAM_LABEL: names.name},

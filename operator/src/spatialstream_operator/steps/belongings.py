@@ -56,6 +56,7 @@ def _wanted(look: Look) -> list[manifests.Manifest]:
         manifests.service(names, "router", uid),
         manifests.service(names, "worker", uid),
     ]
-    if look.environment.config.monitors:
-        wanted.append(manifests.pod_monitor(names, uid))
+    config = look.environment.config
+    if config.monitors:
+        wanted.append(manifests.pod_monitor(names, uid, config.monitor_labels))
     return wanted

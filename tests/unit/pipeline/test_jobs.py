@@ -1,0 +1,180 @@
+"""The loop of a live stream's jobs, without Spark and without a broker: turns that fail, offsets, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.errors import RunError, StateError
+from spatialstream.pipeline.ingest import Intake
+from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _unseen
+from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.live import StreamSettings
+from spatialstream.store.memory import MemoryStore
+
+
+class Given:
+    """Attributes that a job has in any case."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.states: list[bool] = []
+        self.arguments: dict[str, Any] = {
+            "session": None,
+            "connection": Connection("nowhere:1"),
+            "settings": StreamSettings("s"),
+            "checkpoint": folder,
+            "store": MemoryStore(),
+            "report": self.said.append,
+            "running": self.states.append,
+        }
+
+
+@dataclass(slots=True)
+class Turns(_Job):
+    """A job whose turns are given: True, False, or an error to be raised; after the last one it is stopped."""
+
+    turns: list[bool | Exception] = field(default_factory=list)
+    forgotten: int = 0
+    begun: list[bool] = field(default_factory=list)
+    broken: Exception | None = None
+    attended: threading.Event = field(default_factory=threading.Event)
+
+    name = "job"
+
+    def _prepare(self) -> None:
+        self.begun.append(True)
+
+    def _turn(self) -> bool:
+        if self.broken is not None:
+            assert self.attended.wait(10.0)
+        outcome = self.turns.pop(0)
+        if not self.turns:
+            self.stop()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+
+    def _beside(self) -> None:
+        self.attended.set()
+        if self.broken is not None:
+            raise self.broken
+
+
+@pytest.fixture
+def given_(tmp_path: Path) -> Given:
+    return Given(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between two tries."""
+    wait = threading.Event.wait
+    monkeypatch.setattr(threading.Event, "wait", lambda self, timeout=None: wait(self, min(timeout or 10.0, 0.01)))
+
+
+def test_turns_follow_one_another_until_the_job_is_stopped(given_: Given) -> None:
+    job = Turns(**given_.arguments, turns=[True, False, True])
+    job.run()
+    assert job.turns == []
+    assert given_.states == [True, False]
+    assert given_.said == []
+
+
+def test_a_turn_that_fails_is_tried_again(given_: Given) -> None:
+    job = Turns(**given_.arguments, turns=[True, OSError("no space\nleft"), StateError("strange"), True, True])
+    job.run()
+    assert given_.said == ["job: left; trying again in 1 s", "job: strange; trying again in 2 s"]
+    assert given_.states == [True, False, False, True, False]
+    assert job.forgotten == 3  # after each failure, and at the end
+
+
+def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
+    failures: list[bool | Exception] = [StateError(f"failure {i}") for i in range(3)]
+    job = Turns(**given_.arguments, patience=2, turns=[*failures[:2], True, *failures, True])
+    with pytest.raises(RunError, match="failed 3 times in a row: failure 2"):
+        job.run()
+    assert job.turns == [True]
+
+
+def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Turns(**given_.arguments, turns=[True] * 1000, broken=ValueError("odd"))
+    with pytest.raises(RunError, match="the job has failed: odd"):
+        job.run()
+
+
+# ------------------------------------------------------------------------------------------------------------- offsets
+
+
+@given(st.dictionaries(st.text(max_size=3), st.tuples(st.integers(0, 99), st.integers(1, 99)), max_size=9), st.data())
+def test_ranges_are_cut_in_proportion(spans: dict[str, tuple[int, int]], data: st.DataObject) -> None:
+    news = {name: (start, start + size) for name, (start, size) in spans.items()}
+    most = data.draw(st.integers(1, 300))
+    cut = _limited(news, most)
+    assert cut.keys() == news.keys()
+    assert sum(end - start for start, end in cut.values()) <= max(most, len(news))
+    for name, (start, end) in news.items():
+        assert cut[name][0] == start < cut[name][1] <= end
+
+
+class Ends:
+    """Where partitions begin and end."""
+
+    def __init__(self, first: list[int], last: list[int]) -> None:
+        self.first, self.last = first, last
+
+    def _both(self, offsets: list[int], partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        assert partitions == {"s.objects": 2, "s.queries": 1}
+        return {"s.objects": offsets[:2], "s.queries": offsets[2:]}
+
+    def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        return self._both(self.first, partitions)
+
+    def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        return self._both(self.last, partitions)
+
+
+def router(given_: Given, ends: Ends, read: dict[str, int] | None) -> RouterJob:
+    job = RouterJob(**given_.arguments, counts={"s.objects": 2, "s.queries": 1, "s.blocks": 4})
+    job._offsets = ends  # type: ignore[assignment]
+    last = None if read is None else SimpleNamespace(read=read)
+    job._router = SimpleNamespace(last=last, limits=lambda: (None, None))  # type: ignore[assignment]
+    return job
+
+
+def test_a_new_stream_begins_with_the_oldest_messages(given_: Given) -> None:
+    job = router(given_, Ends([5, 0, 7], [9, 0, 8]), None)
+    assert job._news() == {"objects/0": (5, 9), "queries/0": (7, 8)}
+
+
+def test_an_epoch_begins_where_the_one_before_ended(given_: Given) -> None:
+    job = router(given_, Ends([5, 0, 7], [9, 4, 8]), {"objects/0": 9, "queries/0": 7})
+    assert job._news() == {"objects/1": (0, 4), "queries/0": (7, 8)}
+
+
+def test_a_topic_that_was_made_anew_is_noticed(given_: Given) -> None:
+    job = router(given_, Ends([0, 0, 0], [3, 0, 0]), {"objects/0": 9, "objects/1": 0, "queries/0": 0})
+    with pytest.raises(StateError, match=r"s\.objects ends at offset 3 in partition 0, but 9 have been read"):
+        job._news()
+
+
+def test_offsets_that_no_message_has_are_read_too() -> None:
+    """Markers of transactions have offsets, but Spark does not show them."""
+    ranges = {"objects/0": (0, 9), "objects/1": (0, 4), "queries/0": (7, 9)}
+    seen = [Intake("objects/0", 5, None, "", 1, 0, 3), Intake("objects/0", 6, None, "", 1, 0, 8)]
+    unseen = _unseen(ranges, [*seen, Intake("queries/0", 6, None, "", 1, 0, 7)])
+    assert [(each.partition, each.last, each.clock) for each in unseen] == [
+        ("objects/1", 3, None),
+        ("queries/0", 8, None),
+    ]

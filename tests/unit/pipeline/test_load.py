@@ -1,0 +1,82 @@
+"""What a sender stamps: lines written once, with other timestamps each time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from confluent_kafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.generate import object_lines
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.space import WGS84
+from spatialstream.pipeline import load
+from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.load import LoadSettings, Sender
+
+_TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])
+_OBJECTS = st.lists(
+    st.builds(
+        SpatialObject,
+        st.uuids().map(str).flatmap(lambda unique: _TEXTS.map(lambda text: text + unique)),
+        st.integers(0, 10**13),
+        st.floats(-180, 180),
+        st.floats(-90, 90),
+        st.lists(st.text("abcdé", min_size=1, max_size=4), max_size=3, unique=True).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+def encode(batch: ObjectBatch) -> memoryview:
+    return object_lines(batch, WGS84)
+
+
+def records(text: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.split(b"\n")[:-1]]
+
+
+@given(_OBJECTS, st.data())
+def test_stamped_lines_are_those_of_stamped_objects(objects: list[SpatialObject], data: st.DataObject) -> None:
+    batch = ObjectBatch.of(objects)
+    lines = load._Lines(batch, encode)
+    assert len(lines) == len(batch)
+    for _ in range(3):
+        first = data.draw(st.integers(0, len(batch)))
+        last = data.draw(st.integers(first, len(batch)))
+        now = data.draw(st.integers(10**12, 10**13 - 1))
+        part = batch.take(np.arange(first, last))
+        expected = encode(replace(part, t=np.full(last - first, now, np.int64)))
+        assert records(lines.stamped(first, last, now).tobytes()) == records(bytes(expected))
+
+
+class Topic:
+    """A producer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[TopicPartition, bytes, bytes | None]] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, partition: int, **more: object) -> None:
+        self.messages.append((TopicPartition(topic, partition), value, key))
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("count", "expected"), [(None, 7), (17, 17), (3, 3)])
+def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> None:
+    objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
+    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2, 1000.0, 2, tick=0.005), encode, encode)
+    sender._producer = topic = Topic()  # type: ignore[assignment]
+    sender.live(objects, load.QueryBatch.of([]), 0.0, 60.0, lambda: False, count)
+    sent = [value for at, value, key in topic.messages if at.topic == "s.objects" and key is None]
+    ids = [line.split(b'"')[3] for value in sent for line in value.split(b"\n")]
+    assert ids == [b"o%d" % (i % 7) for i in range(expected)]
+    assert sender.sent == expected
