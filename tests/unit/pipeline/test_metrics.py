@@ -22,10 +22,10 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.pipeline.adoption import Adoption
-from spatialstream.pipeline.clocks import Clocks
+from spatialstream.pipeline.clocks import NEVER, Clocks
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
-from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, serve
+from spatialstream.pipeline.metrics import LoadWindow, RouterMetrics, WorkerMetrics, serve
 from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.work import Round, version_path
 from spatialstream.store.memory import MemoryStore
@@ -100,6 +100,23 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "leaf_checked": [9] * len(leaves),
         "census": [2] * len(version.mapping),
     }
+
+
+def test_what_a_leaf_holds_is_not_counted_from_before_there_was_a_clock(
+    sample: tuple[ObjectBatch, QueryBatch],
+) -> None:
+    """The first round may end before every timestamp: partitions of which nothing has been heard hold it back."""
+    version = build(WGS84, *sample, 4, SLOTS)
+    window = LoadWindow(span=600_000, retention=None)
+    window.use(version, NEVER)
+    window.take(NEVER, {})
+    window.take(1_000, {slot: load_of(version, slot) for slot in range(SLOTS)})
+    window.take(61_000, {slot: load_of(version, slot) for slot in range(SLOTS)})
+    counts = window.counts()
+    assert counts is not None
+    np.testing.assert_array_equal(counts.objects, np.full(len(version.mapping), 8.0))
+    np.testing.assert_array_equal(counts.arrivals, np.full(len(version.mapping), 8.0))
+    assert counts.span == 60_000
 
 
 # --------------------------------------------------------------------------------------------------- the documentation
@@ -200,7 +217,7 @@ def test_epochs_make_no_new_series() -> None:
         intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5) for i in range(2))
         clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
         adoption = Adoption(epoch, epoch + 1, "p", "prepare")
-        record = EpochRecord(epoch, 0, 1_000 * epoch, clocks, adoption, (), (), intakes, None, (), 0, epoch - 1)
+        record = EpochRecord(epoch, 0, 1_000 * epoch, clocks, adoption, (), (), intakes, {}, None, (), 0, epoch - 1)
         metrics.observe(record, None, 0.1)
 
     assert exposed(metrics.registry) == before

@@ -166,7 +166,7 @@ class LoadWindow:
             self.version = version
             self._samples.clear()
             self.standing = np.zeros(len(version.index.leaves))
-            self.began = upto
+            self.began = upto if upto > NEVER else None
 
     def take(self, upto: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
         """The loads of a round have come."""
@@ -187,7 +187,9 @@ class LoadWindow:
         self._samples.append(sample)
         while self._samples and self._samples[0].upto <= upto - self._span:
             self._samples.popleft()
-        self.first = upto if self.first is None else min(self.first, upto)
+        if upto > NEVER:  # an epoch before anything was heard of some partition ends before all time
+            self.first = upto if self.first is None else min(self.first, upto)
+            self.began = upto if self.began is None else self.began
         self.upto = max(self.upto, upto)
 
     @property
