@@ -8,7 +8,8 @@ Layout under the checkpoint folder, for each owner (a slot, the registry, the me
 Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of
 writing only, and the same input writes the same bytes; so when Spark replays an epoch, after a crash or because a task
 was tried twice, it overwrites files with equal content, and whichever attempt finishes last, the state is the same.
-Spark's own checkpoint decides which epoch is next; there is no second truth about it here.
+Which epoch is next is decided elsewhere, and once: in embedded mode by Spark's own checkpoint, in a live stream by
+:class:`Progress`.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -118,7 +119,7 @@ class StateFolder:
     def commit(self, manifest: Manifest) -> None:
         """Store this epoch's manifest, then delete what only the manifest before the previous one named.
 
-        When epoch e runs, Spark has committed e-1, so nothing older than the manifest of e-1 can be asked for again.
+        When epoch e runs, e-1 is done, so nothing older than the manifest of e-1 can be asked for again.
         """
         write_whole(self._manifest_path(self._epoch), json.dumps(manifest).encode())
         old = self._manifest_path(self._epoch - 2)
