@@ -391,15 +391,16 @@ class RouterJob(_Job):
         """
         assert self._router is not None
         assert self._offsets is not None
-        counts = {topic: self.counts[topic] for topic in self.topics.kinds}
+        places = self._partitions()  # once: there may be more of them at any time
+        counts = {topic: 1 + max(i for of, i in places.values() if of == topic) for topic in self.topics.kinds}
         ends = self._offsets.latest(counts)
         read = self._begin if self._router.last is None else self._begin | dict(self._router.last.read)
-        if missing := [name for name in self._partitions() if name not in read]:
+        if missing := [name for name in places if name not in read]:
             first = self._offsets.earliest(counts)
-            self._begin |= {name: first[topic][i] for name, (topic, i) in self._partitions().items() if name in missing}
+            self._begin |= {name: first[places[name][0]][places[name][1]] for name in missing}
             read = self._begin | read
         news = {}
-        for name, (topic, i) in self._partitions().items():
+        for name, (topic, i) in places.items():
             start, end = read[name], ends[topic][i]
             if end < start:
                 raise StateError(
@@ -428,12 +429,13 @@ class RouterJob(_Job):
         assert self._router is not None
         assert self._offsets_beside is not None
         offsets = self._offsets_beside
-        self.counts = {**self.counts, **offsets.partitions(self.topics.kinds)}
+        known = {topic: max(self.counts[topic], n) for topic, n in offsets.partitions(self.topics.kinds).items()}
+        self.counts = {**self.counts, **known}
         ends = offsets.latest({topic: self.counts[topic] for topic in self.topics.kinds})
         read = {} if self._router.last is None else self._router.last.read
         for topic, kind in self.topics.kinds.items():
-            known = [read.get(f"{kind}/{i}", self._begin.get(f"{kind}/{i}", end)) for i, end in enumerate(ends[topic])]
-            self.lag(kind, max(0, sum(ends[topic]) - sum(known)))
+            done = [read.get(f"{kind}/{i}", self._begin.get(f"{kind}/{i}", end)) for i, end in enumerate(ends[topic])]
+            self.lag(kind, max(0, sum(ends[topic]) - sum(done)))
 
     def ingest(self, epoch: int) -> Sequence[Intake]:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
@@ -468,11 +470,12 @@ class RouterJob(_Job):
 
 
 def _limited(news: Ranges, most: int) -> Ranges:
-    """The ranges cut to about so many messages in all, each in proportion."""
-    waiting = sum(end - start for start, end in news.values())
-    if waiting <= most:
+    """The ranges cut to so many messages in all: one of each, and of the others each range its proportion."""
+    others = sum(end - start - 1 for start, end in news.values())
+    room = max(0, most - len(news))
+    if others <= room:
         return news
-    return {name: (start, start + max(1, (end - start) * most // waiting)) for name, (start, end) in news.items()}
+    return {name: (start, start + 1 + (end - start - 1) * room // others) for name, (start, end) in news.items()}
 
 
 def _unseen(ranges: Ranges, intakes: Sequence[Intake]) -> list[Intake]:
