@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segments import SegmentStore, top_terms
+from spatialstream.local.segment import Segment
+from spatialstream.local.segments import SegmentStore, phase_of, top_terms
 from spatialstream.local.state import MemoryFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
@@ -89,7 +90,10 @@ def counted(store: SegmentStore, *query: Any) -> dict[str, int]:
 def test_a_store_answers_as_its_twin(space: Space, data: st.DataObject) -> None:
     files = MemoryFiles()
     store = SegmentStore(
-        space, data.draw(st.sampled_from([None, 1, 4])), capacity=data.draw(st.sampled_from([8, 64, 1 << 20]))
+        space,
+        data.draw(st.sampled_from([None, 1, 4])),
+        capacity=data.draw(st.sampled_from([8, 64, 1 << 20])),
+        phase=data.draw(st.sampled_from([0.0, phase_of(1), phase_of(2), 0.999])),
     )
     twin = Twin(space)
     for _ in range(data.draw(st.integers(1, 12))):
@@ -124,7 +128,8 @@ def columns_of(objects: list[SpatialObject]) -> list[tuple[Any, ...]]:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_every_object_leaves_once_late_ones_too(interval: int | None, data: st.DataObject) -> None:
-    files, store, appended, left = MemoryFiles(), SegmentStore(PLANE, interval, capacity=40), [], []
+    phase = data.draw(st.sampled_from([0.0, 0.4, 0.8]))
+    files, store, appended, left = MemoryFiles(), SegmentStore(PLANE, interval, capacity=40, phase=phase), [], []
     for _ in range(data.draw(st.integers(1, 12))):
         batch = data.draw(batches(PLANE))
         store.append(ObjectBatch.of(batch))
@@ -206,6 +211,48 @@ def test_merging_keeps_to_the_interval() -> None:
     store.drop_before(1990)
     assert len(store) == 75
     assert not rows(store.range_query(None, [], -1, 1989))
+
+
+def test_a_later_phase_moves_the_ends_of_intervals_and_does_not_lengthen_them() -> None:
+    store = SegmentStore(PLANE, interval=1000, phase=0.4)
+    for seed in range(35):
+        store.append(epoch(5, seed))
+    segments = store.checkpoint(MemoryFiles().write)["segments"]
+    assert [(segment["t_min"], segment["t_max"]) for segment in segments[:3]] == [(0, 580), (600, 1580), (1600, 2580)]
+
+
+def largest_epoch(monkeypatch: pytest.MonkeyPatch, phases: list[float], interval: int | None) -> tuple[int, int]:
+    """Objects merged in the epoch that merges most of them, and in all epochs, of stores with the same load."""
+    merged = [0]
+    merge = Segment.merge
+
+    def counting(parts: Any, floor: int) -> Segment:
+        merged[-1] += sum(len(part) for part in parts)
+        return merge(parts, floor)
+
+    monkeypatch.setattr("spatialstream.local.segments._SMALLEST", 16)
+    monkeypatch.setattr(Segment, "merge", counting)
+    files, stores = MemoryFiles(), [SegmentStore(PLANE, interval, 4096, phase) for phase in phases]
+    for seed in range(300):
+        batch = epoch(20, seed)
+        for i, store in enumerate(stores):
+            store.append(batch)
+            if seed % 50 == 0:  # the phase outlives the process
+                stores[i] = SegmentStore.restore(PLANE, store.checkpoint(files.write), files.read)
+        merged.append(0)
+    return max(merged), sum(merged)
+
+
+@pytest.mark.parametrize("interval", [None, 10_000])
+def test_stores_with_the_same_load_do_not_all_merge_at_once(
+    monkeypatch: pytest.MonkeyPatch, interval: int | None
+) -> None:
+    with monkeypatch.context() as patch:
+        together, in_all = largest_epoch(patch, [0.0] * 4, interval)
+    with monkeypatch.context() as patch:
+        apart, in_all_apart = largest_epoch(patch, [phase_of(slot) for slot in range(4)], interval)
+    assert apart <= together / 2
+    assert in_all_apart <= 1.2 * in_all
 
 
 def test_dropping_hides_at_once_what_is_still_stored() -> None:

@@ -15,11 +15,14 @@ Objects leave with their segment, never before: what is dropped can be archived 
 objects are objects like any other: those that come together form a segment, of the interval of the latest of them.
 
 Cost: an append is the building of its objects; every now and then it pays for a merge, of at most ``CAPACITY``
-objects.
+objects. Stores that take in the same load, as the slots of a stream do, would all pay in the same epoch. So each has a
+``phase``: by it the intervals of one store end earlier than those of another, and a store's first merges of each size
+are made with fewer segments. From then on the merges of several stores are spread over time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,10 +44,11 @@ from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "prepare", "top_terms"]
+__all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare", "top_terms"]
 
-CAPACITY = 1 << 20
-"""Objects of a segment beyond which none are added to it."""
+CAPACITY = 1 << 19
+"""Objects of a segment beyond which none are added to it. Fewer would make queries slower, which meet more segments;
+more would make the longest append longer, which merges as many (``tests/benchmarks/bench_segment.py``)."""
 
 FAN_IN = 8
 """Segments of one size that are merged into one."""
@@ -56,6 +60,13 @@ _TERMS_PER_OBJECT = 32
 """An object with more terms weighs as several when capacities are compared."""
 
 _NO_FLOOR = -(2**62)
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def phase_of(slot: int) -> float:
+    """The phase in [0, 1) of a slot's store: however many slots there are, theirs are spread evenly (Weyl, 1916)."""
+    return slot * _GOLDEN % 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -101,19 +112,25 @@ class SegmentStore:
         space: of the objects.
         interval: Δ in ms, the longest time that merging puts into one segment; None: unbounded.
         capacity: objects of a segment beyond which none are added to it.
+        phase: in [0, 1), when this store merges in relation to others with the same load.
 
     Attributes:
         checked: objects that queries have looked at one by one since this instance was made.
         floor: objects with t below it are not found any more.
     """
 
-    def __init__(self, space: Space, interval: int | None = None, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self, space: Space, interval: int | None = None, capacity: int = CAPACITY, phase: float = 0.0
+    ) -> None:
         self.space = space
         self.interval = interval
         self.capacity = capacity
+        self.phase = phase
         self.floor = _NO_FLOOR
         self.checked = 0
         self._parts: list[_Part] = []
+        self._merged: set[int] = set()
+        """Tiers in which there has been a merge."""
         self._read: ReadFile | None = None
         self._table: npt.NDArray[np.int64] | None = None
         self._unloaded: list[int] = []
@@ -166,7 +183,9 @@ class SegmentStore:
             yield _objects_of(part.segment or self._load(part))
 
     def _interval_of(self, part: _Part) -> int:
-        return 0 if self.interval is None else part.t_max // self.interval
+        if self.interval is None:
+            return 0
+        return (part.t_max + int(self.phase * self.interval)) // self.interval
 
     def _close_earlier(self, current: int) -> None:
         """Merge what is left of each interval before ``current`` that was open until now."""
@@ -183,7 +202,10 @@ class SegmentStore:
             self._merge(open_)
 
     def _merge_tiers(self, interval: int) -> None:
-        """Merge ``FAN_IN`` segments of one size, or as many as fill a segment, until there are no such."""
+        """Merge ``FAN_IN`` segments of one size, or as many as fill a segment, until there are no such.
+
+        The first time fewer will do, the fewer the greater the phase: as if the store had begun earlier than it has.
+        """
         merged = True
         while merged:
             merged = False
@@ -191,9 +213,12 @@ class SegmentStore:
             for part in self._parts:
                 if self._interval_of(part) == interval and part.weight <= self.capacity // 2:
                     tiers.setdefault(part.tier, []).append(part)
-            for _, members in sorted(tiers.items()):
-                if len(members) >= FAN_IN or sum(part.weight for part in members) >= self.capacity:
+            for tier, members in sorted(tiers.items()):
+                full = 1.0 if tier in self._merged else 1.0 - self.phase
+                weight = sum(part.weight for part in members)
+                if len(members) > 1 and (len(members) >= full * FAN_IN or weight >= full * self.capacity):
                     self._merge(members[:FAN_IN])
+                    self._merged.add(tier)
                     merged = True
                     break
 
@@ -297,6 +322,8 @@ class SegmentStore:
         return {
             "interval": self.interval,
             "capacity": self.capacity,
+            "phase": self.phase,
+            "merged": sorted(self._merged),
             "floor": self.floor,
             "segments": [
                 {
@@ -314,7 +341,8 @@ class SegmentStore:
     @classmethod
     def restore(cls, space: Space, manifest: Manifest, read: ReadFile) -> SegmentStore:
         """The store of a checkpoint. A segment's file is read when a query or a merge first needs it."""
-        store = cls(space, manifest["interval"], manifest["capacity"])
+        store = cls(space, manifest["interval"], manifest["capacity"], manifest["phase"])
+        store._merged = set(manifest["merged"])
         store.floor = manifest["floor"]
         store._read = read
         store._parts = [_Part(**part) for part in manifest["segments"]]
