@@ -119,9 +119,7 @@ class SegmentStore:
         floor: objects with t below it are not found any more.
     """
 
-    def __init__(
-        self, space: Space, interval: int | None = None, capacity: int = CAPACITY, phase: float = 0.0
-    ) -> None:
+    def __init__(self, space: Space, interval: int | None = None, capacity: int = CAPACITY, phase: float = 0.0) -> None:
         self.space = space
         self.interval = interval
         self.capacity = capacity
