@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from spatialstream.local import segments, wordtable
 from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore, top_terms
+from spatialstream.local.segments import SegmentStore, phase_of, top_terms
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box
 from tests.benchmarks.workload import SPACE, objects, queries
@@ -22,6 +22,9 @@ from tests.benchmarks.workload import SPACE, objects, queries
 Row = dict[str, Any]
 
 EPOCH = 100_000
+SLOTS, SMALL_EPOCH, SMALL_EPOCHS = 4, 10_000, 200
+"""Slots of a stream of 40,000 objects/s, with an epoch a second."""
+
 QUERIES = 1_000
 FOREVER = (-1, 2**62)
 FIRST = {"store": "gives numbers to the terms of all segments"}
@@ -52,10 +55,26 @@ def run(n: int = 5_000_000) -> list[Row]:
         store.append(part)
         spent.append(time.process_time() - begun)
     row("store: append", n / sum(spent), "objects/s", "", f"epochs of {EPOCH:,}; {store.segments} segments at the end")
-    row("store: longest append", max(spent), "s", "", "a merge of a million objects included")
+    row("store: longest append", max(spent), "s", "", "a merge of half a million objects included")
     row("store: size", store.nbytes / n, "bytes/object", "< 120")
     query(store, "store", batch, row)
+    del store
+    for name, phases in (("one phase", [0.0] * SLOTS), ("a phase each", [phase_of(slot) for slot in range(SLOTS)])):
+        note = f"{SLOTS} x {SMALL_EPOCH:,} objects, in each of {SMALL_EPOCHS} epochs"
+        row(f"{SLOTS} stores, {name}: longest epoch", longest_epoch(batch, phases), "s", "", note)
     return result
+
+
+def longest_epoch(batch: ObjectBatch, phases: Sequence[float]) -> float:
+    """CPU seconds of the epoch that takes most of them, when stores of these phases take in the same load."""
+    stores, longest = [SegmentStore(SPACE, phase=phase) for phase in phases], 0.0
+    for start in range(0, min(len(batch), SMALL_EPOCHS * SMALL_EPOCH), SMALL_EPOCH):
+        part = batch.take(np.arange(start, start + SMALL_EPOCH))
+        begun = time.process_time()
+        for store in stores:
+            store.append(part)
+        longest = max(longest, time.process_time() - begun)
+    return longest
 
 
 def query(index: Segment | SegmentStore, name: str, batch: ObjectBatch, row: Callable[..., None]) -> None:
