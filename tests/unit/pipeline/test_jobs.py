@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import RunError, StateError
+from spatialstream.pipeline import jobs
 from spatialstream.pipeline.ingest import Intake
-from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _unseen
+from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _rest_after, _unseen
 from spatialstream.pipeline.kafka import Connection
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.store.memory import MemoryStore
@@ -35,6 +38,7 @@ class Given:
             "store": MemoryStore(),
             "report": self.said.append,
             "running": self.states.append,
+            "warm_up": 0.0,
         }
 
 
@@ -43,6 +47,9 @@ class Turns(_Job):
     """A job whose turns are given: True, False, or an error to be raised; after the last one it is stopped."""
 
     turns: list[bool | Exception] = field(default_factory=list)
+    warm: Callable[[], object] = lambda: None
+    broken_off: bool = False
+    rests: list[float] = field(default_factory=list)
     forgotten: int = 0
     begun: list[bool] = field(default_factory=list)
     broken: Exception | None = None
@@ -52,6 +59,18 @@ class Turns(_Job):
 
     def _prepare(self) -> None:
         self.begun.append(True)
+
+    def _idle_turn(self) -> None:
+        self.warm()
+
+    def _break_off(self) -> None:
+        self.broken_off = True
+
+    def _rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
+
+    def _input(self) -> Mapping[str, int]:
+        return {}
 
     def _turn(self) -> bool:
         if self.broken is not None:
@@ -77,27 +96,25 @@ def given_(tmp_path: Path) -> Given:
     return Given(tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two tries."""
-    wait = threading.Event.wait
-    monkeypatch.setattr(threading.Event, "wait", lambda self, timeout=None: wait(self, min(timeout or 10.0, 0.01)))
-
-
 def test_turns_follow_one_another_until_the_job_is_stopped(given_: Given) -> None:
     job = Turns(**given_.arguments, turns=[True, False, True])
     job.run()
     assert job.turns == []
     assert given_.states == [True, False]
-    assert given_.said == []
+    assert given_.said == ["job: running"]
 
 
 def test_a_turn_that_fails_is_tried_again(given_: Given) -> None:
     job = Turns(**given_.arguments, turns=[True, OSError("no space\nleft"), StateError("strange"), True, True])
     job.run()
-    assert given_.said == ["job: left; trying again in 1 s", "job: strange; trying again in 2 s"]
+    assert given_.said == ["job: running", "job: left; trying again", "job: strange; trying again in 2 s"]
+    assert job.rests == [0, 0, 2, 0, 0]  # after a turn that has succeeded there is no pause here
     assert given_.states == [True, False, False, True, False]
     assert job.forgotten == 3  # after each failure, and at the end
+
+
+def test_rests_after_failures_grow() -> None:
+    assert [_rest_after(failures) for failures in range(1, 9)] == [0, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
@@ -112,6 +129,81 @@ def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: py
     job = Turns(**given_.arguments, turns=[True] * 1000, broken=ValueError("odd"))
     with pytest.raises(RunError, match="the job has failed: odd"):
         job.run()
+
+
+# ------------------------------------------------------------------------------------------------------------- warm-up
+
+
+def warming(given_: Given, warm: Callable[[], object], **more: Any) -> Turns:
+    """A job with a warm-up and two turns."""
+    return Turns(**(given_.arguments | {"warm_up": 60.0} | more), turns=[True, True], warm=warm)
+
+
+def test_a_job_is_warm_before_it_says_that_it_is_running(given_: Given) -> None:
+    seen: list[list[bool]] = []
+    job = warming(given_, lambda: seen.append(list(given_.states)))
+    job.run()
+    assert seen == [[]]
+    assert given_.states == [True, False]
+    warming_up, warm, running = given_.said
+    assert (warming_up, warm[:15], running) == ("job: warming up", "job: warm after", "job: running")
+    assert not job.broken_off
+
+
+def test_a_job_that_is_stopped_while_it_warms_up_has_not_been_running(given_: Given) -> None:
+    over = threading.Event()
+    job = warming(given_, lambda: (job.stop(), over.wait(10.0)))
+    job.run()
+    over.set()
+    assert given_.states == [False]
+    assert given_.said == ["job: warming up"]
+    assert job.broken_off
+    assert job.turns == [True, True]
+
+
+def test_a_warm_up_that_fails_is_told_and_the_job_runs(given_: Given) -> None:
+    def fail() -> None:
+        raise OSError("no broker")
+
+    job = warming(given_, fail)
+    job.run()
+    assert given_.states == [True, False]
+    assert given_.said[1:] == [
+        "job: the warm-up has failed, so the first results may be late: no broker",
+        "job: running",
+    ]
+    assert job.turns == []
+
+
+def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Given) -> None:
+    over = threading.Event()
+    job = warming(given_, lambda: over.wait(10.0), warm_up=0.01)
+    job.run()
+    over.set()
+    assert given_.states == [True, False]
+    assert given_.said[1:] == ["job: not warm after 0.01 s, so the first results may be late", "job: running"]
+    assert job.broken_off
+    assert job.turns == []
+
+
+def test_an_idle_turn_reads_just_after_the_last_messages(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, str]] = []
+    frame, sent = MagicMock(), []
+    monkeypatch.setattr(jobs, "Offsets", lambda connection, stopping: Ends([5, 0, 7], [9, 0, 8]))
+    monkeypatch.setattr(RouterJob, "_cores", 2)
+    monkeypatch.setattr(
+        RouterJob,
+        "_messages",
+        lambda self, ranges, **more: asked.append((ranges, more["failOnDataLoss"])) or frame,
+    )
+    monkeypatch.setattr(RouterJob, "_send", lambda self, frame: sent.append(frame))
+    job = router(given_, Ends([], []), None)
+    job.session = MagicMock()
+    job._idle_turn()
+    assert asked == [({"s.objects": {0: (9, 10), 1: (0, 1)}}, "false")]  # on as many partitions as there are cores
+    (task, _), _ = frame.select().repartition(2).mapInArrow.call_args
+    assert sent == [frame.select().repartition(2).mapInArrow()]
+    assert list(task(iter([pa.record_batch({"value": [b"a message", None]})]))) == []
 
 
 # ------------------------------------------------------------------------------------------------------------- offsets

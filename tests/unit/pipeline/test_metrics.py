@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from spatialstream.balance.loads import LeafCounts, slot_loads
 from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
@@ -25,19 +26,27 @@ from spatialstream.pipeline.adoption import Adoption
 from spatialstream.pipeline.clocks import NEVER, Clocks
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
-from spatialstream.pipeline.metrics import LoadWindow, RouterMetrics, WorkerMetrics, serve
+from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, serve
 from spatialstream.pipeline.rounds import RoundRecord, Summary
+from spatialstream.pipeline.window import LoadWindow
 from spatialstream.pipeline.work import Round, version_path
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import STATISTICS, read_load
+from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
 from spatialstream_operator.metrics import OperatorMetrics
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 SLOTS = 3
 SETTINGS = StreamSettings("s", slots=SLOTS)
 TYPES = {kind.value for kind in QueryType}
-BY_LEAF = {"spatialstream_leaf_objects", "spatialstream_leaf_checked", "spatialstream_leaf_standing_queries"}
-"""What has no series before it is known which leaves there are."""
+BY_LEAF = {
+    "spatialstream_leaf_objects": None,
+    "spatialstream_leaf_checked": None,
+    "spatialstream_leaf_busy_seconds": None,
+    "spatialstream_leaf_held_objects": None,
+    "spatialstream_leaf_standing_queries": ("CRQ", "CTQ"),
+    "spatialstream_leaf_queries": ("SRQ", "SKQ", "STQ"),
+}
+"""What has no series before it is known which leaves there are: name -> values of the label ``type``, if it has it."""
 
 Series = dict[str, set[tuple[tuple[str, str], ...]]]
 
@@ -98,7 +107,11 @@ def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
         "leaves": leaves,
         "leaf_objects": [4] * len(leaves),
         "leaf_checked": [9] * len(leaves),
-        "census": [2] * len(version.mapping),
+        "leaf_matches": [1] * len(leaves),
+        "spent": {"match": 0.1, "results": 0.02, "objects": 0.08, "queries": 0.0},
+        "queries": {"SRQ": 2, "CRQ": 1},
+        "leaf_queries": {"SRQ": [leaves, [1] * len(leaves)], "CRQ": [leaves, [1] * len(leaves)]},
+        "leaf_standing": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
     }
 
 
@@ -204,8 +217,10 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
             number += 1
             sizes.append(len(generate_latest(worker.registry).splitlines()))
         there = exposed(worker.registry)
-        wanted = {(("leaf", str(leaf)),) for leaf in range(len(version.index.leaves))}
-        assert {name: there[name][1][name] for name in BY_LEAF} == dict.fromkeys(BY_LEAF, wanted)
+        for name, types in BY_LEAF.items():
+            of_leaf = [()] if types is None else [(("type", kind),) for kind in types]
+            wanted = {(("leaf", str(leaf)), *more) for leaf in range(len(version.index.leaves)) for more in of_leaf}
+            assert there[name][1][name] == wanted, name
     assert len(set(sizes[:30])) == 1
     assert len(set(sizes[30:])) == 1
 
@@ -244,30 +259,50 @@ def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatc
 
     value = worker.registry.get_sample_value
     on_slot = np.bincount(version.mapping, minlength=SLOTS)
+    leaves_of = [np.flatnonzero(version.mapping == slot) for slot in range(SLOTS)]
     for slot in range(SLOTS):
         assert value("spatialstream_slot_objects_total", {"slot": str(slot)}) == 2 * 4 * on_slot[slot]
         assert value("spatialstream_slot_checked_total", {"slot": str(slot)}) == 2 * 9 * on_slot[slot]
         assert value("spatialstream_slot_busy_seconds_total", {"slot": str(slot)}) == 0.5
         assert value("spatialstream_slot_load", {"slot": str(slot)}) > 0
+        assert value("spatialstream_slot_queries_total", {"slot": str(slot), "type": "SRQ"}) == 4
+        assert value("spatialstream_slot_queries_total", {"slot": str(slot), "type": "CKQ"}) == 0
+        of_leaves = [value("spatialstream_leaf_busy_seconds", {"leaf": str(each)}) for each in leaves_of[slot]]
+        assert sum(of_leaves) == pytest.approx(2 * (0.1 + 0.02 + 0.08))
     assert value("spatialstream_worker_results_rows", {"type": "CRQ"}) == 2
     assert value("spatialstream_worker_rejected_total") == 2
     assert value("spatialstream_leaf_objects", {"leaf": "0"}) == 8
-    assert value("spatialstream_leaf_standing_queries", {"leaf": "0"}) == 2
+    assert value("spatialstream_leaf_held_objects", {"leaf": "0"}) == 8
+    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CRQ"}) == 2
+    assert value("spatialstream_leaf_standing_queries", {"leaf": "0", "type": "CTQ"}) == 1
+    assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SRQ"}) == 2
+    assert value("spatialstream_leaf_queries", {"leaf": "0", "type": "SKQ"}) == 0
     loads = [value("spatialstream_slot_load", {"slot": str(slot)}) for slot in range(SLOTS)]
     assert value("spatialstream_imbalance_ratio") == pytest.approx(max(loads) / min(loads))
     assert 0 <= value("spatialstream_model_error_ratio") <= 2 / len(version.mapping)
+    assert 0 < value("spatialstream_model_time_error_ratio") <= 2 / len(version.mapping)
 
     load = read_load(store)
     counts = load.counts
     assert load.version == version.number
     assert counts.arrivals.tolist() == [8] * len(version.mapping)
-    assert counts.standing.tolist() == [2] * len(version.mapping)
+    assert counts.standing.tolist() == [3] * len(version.mapping)
     assert load.checked.tolist() == [18] * len(version.mapping)
+    assert load.seconds is not None
+    assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
 
 
 def test_there_are_no_load_statistics_before_the_first_round() -> None:
     with pytest.raises(StateError, match="there are no load statistics yet"):
         read_load(MemoryStore())
+
+
+def test_statistics_without_times_are_read() -> None:
+    """As an earlier release has written them."""
+    store, column = MemoryStore(), np.ones(2)
+    save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0), column, 5))
+
+    assert read_load(store).seconds is None
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

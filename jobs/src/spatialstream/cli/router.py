@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         try:
             with live.stopping(options, job.stop):
-                live.say(options, f"{options.command} of {options.stream}: running")
+                live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
         finally:
             session.stop()

@@ -10,7 +10,7 @@ import gc
 
 from pyspark import daemon
 
-from spatialstream.pipeline import stages  # noqa: F401 - imported for the forks
+from spatialstream.pipeline import ingest, stages, tasks  # noqa: F401 - imported for the forks
 from spatialstream.pipeline.kernels import prepare
 
 if __name__ == "__main__":

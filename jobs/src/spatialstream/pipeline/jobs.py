@@ -14,39 +14,38 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.pipeline import messages
-from spatialstream.pipeline.delivery import result_messages
+from spatialstream.pipeline.deadlines import done_within
 from spatialstream.pipeline.executors import Executors
 from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.pipeline.learning import Learner
-from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
-from spatialstream.pipeline.rounds import (
-    RoundRecord,
-    Worker,
-    merge_round,
-    merge_second_at_once,
-    merge_second_round,
-    second_round,
-    work_round,
+from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings
+from spatialstream.pipeline.rounds import RoundRecord, Worker
+from spatialstream.pipeline.tasks import (
+    MESSAGE_TYPE,
+    IdleTask,
+    MergeTask,
+    RouteTask,
+    SecondMergeTask,
+    SecondTask,
+    WorkTask,
 )
 from spatialstream.pipeline.work import WorkSettings
 from spatialstream.store.base import RoutingStore
 
 __all__ = ["RouterJob", "WorkerJob"]
 
-_MESSAGE = "topic string, partition int, key binary, value binary"
-_ROUTED = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary())])
 _FEW_MESSAGES = 2_000
 _FEW_RECORDS = 20_000
 """Messages of an epoch, and records of a round, up to which a task does what is of several partitions or slots, so that
@@ -56,128 +55,16 @@ distribution."""
 _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
+_LONGEST_REST = 30.0
+
+_WARM_UP = "warm-up"
+"""The tag of its Spark jobs."""
+
+_NOT_YET = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "50"}
+"""Has Spark read offsets that no message has yet: it looks once, and finds nothing."""
 
 Ranges = dict[str, tuple[int, int]]
 """Offsets [start, end) of partitions such as ``objects/0``."""
-
-
-def _message(topic: str, partition: int | None, key: bytes | None, value: bytes | pa.Buffer) -> pa.RecordBatch:
-    size = value.size if isinstance(value, pa.Buffer) else len(value)
-    offsets = pa.py_buffer(memoryview(bytearray((0).to_bytes(4, "little") + size.to_bytes(4, "little"))))
-    content = value if isinstance(value, pa.Buffer) else pa.py_buffer(value)
-    data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
-    return pa.RecordBatch.from_arrays(
-        [pa.array([topic]), pa.array([partition], pa.int32()), pa.array([key], pa.binary()), data], schema=_ROUTED
-    )
-
-
-# ------------------------------------------------------------------------------------------- what runs in Spark's tasks
-
-
-@dataclass(frozen=True, slots=True)
-class RouteTask:
-    """Numbers of router partitions to messages, as ``mapInArrow`` takes it."""
-
-    epoch: int
-    partitions: int
-    checkpoint: Path
-    blocks: str
-    rejected: str
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """ROUTE of an epoch."""
-        record = EpochRecord.load(self.checkpoint / "epochs" / f"{self.epoch:09d}.json")
-        for batch in batches:
-            for partition in batch.column(0).to_pylist():
-                for key, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.checkpoint):
-                    if kind == messages.REJECTED and slot < 0:
-                        for line in content.column("line").to_pylist():
-                            yield _message(self.rejected, None, None, line.encode())
-                    else:
-                        yield _message(self.blocks, slot, key, messages.pack(content))
-
-
-@dataclass(frozen=True, slots=True)
-class WorkTask:
-    """Messages of some slots' partitions to partials, as ``mapInArrow`` takes it."""
-
-    record: RoundRecord
-    settings: WorkSettings
-    checkpoint: Path
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """WORK of a round."""
-        blocks: dict[int, list[tuple[bytes, Any]]] = {}
-        for batch in batches:
-            slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
-            for i in range(batch.num_rows):
-                blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
-        for slot in sorted(blocks):
-            for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
-                yield messages.message(*row)
-
-
-@dataclass(frozen=True, slots=True)
-class MergeTask:
-    """Partials of all slots to messages of results, as ``mapInArrow`` takes it; there is one partition."""
-
-    record: RoundRecord
-    settings: WorkSettings
-    checkpoint: Path
-    results: str
-    rejected: str
-    rows_per_message: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """MERGE of a round."""
-        rows = [row for batch in batches for row in messages.blocks(batch)]
-        if not rows:
-            return
-        number = self.record.round.number
-        results = merge_round(rows, self.record, self.settings.space, self.checkpoint)
-        for key, value in result_messages(results.lines, number, 0, self.rows_per_message):
-            yield _message(self.results, None, key, value)
-        for line in results.rejected:
-            yield _message(self.rejected, None, None, line.encode())
-        if results.second is not None:
-            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint)
-            for key, value in result_messages(lines, number, 1, self.rows_per_message):
-                yield _message(self.results, None, key, value)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondTask:
-    """Positions in a list of slots to what these slots say in the second phase, as ``mapInArrow`` takes it."""
-
-    number: int
-    slots: tuple[int, ...]
-    settings: WorkSettings
-    checkpoint: Path
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The second phase of a round."""
-        for batch in batches:
-            for position in batch.column(0).to_pylist():
-                for row in second_round(self.slots[position], self.number, self.settings, self.checkpoint):
-                    yield messages.message(*row)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondMergeTask:
-    """What slots say in the second phase to messages of results, as ``mapInArrow`` takes it; one partition."""
-
-    number: int
-    settings: WorkSettings
-    checkpoint: Path
-    results: str
-    rows_per_message: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """MERGE of the second phase of a round."""
-        rows = [row for batch in batches for row in messages.blocks(batch)]
-        lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint)
-        for key, value in result_messages(lines, self.number, 1, self.rows_per_message):
-            yield _message(self.results, None, key, value)
 
 
 # ------------------------------------------------------------------------------------------------------------ the jobs
@@ -199,6 +86,7 @@ class _Job(ABC):
         store: the routing store.
         pause: ms between the starts of turns, at least.
         patience: how often in a row a turn may fail before the job gives up.
+        warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
         observe: is told what each turn has done, and how long it took, in s.
         report: is told what a person should know.
         running: is told whether turns succeed.
@@ -211,6 +99,7 @@ class _Job(ABC):
     store: RoutingStore
     pause: int = 0
     patience: int = 8
+    warm_up: float = 120.0
     observe: Callable[[Any, Any, float], None] = lambda record, summary, seconds: None
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
@@ -225,8 +114,13 @@ class _Job(ABC):
         """The stream's topics."""
         return self.connection.topics(self.settings.name)
 
-    def _messages(self, ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> DataFrame:
-        """The messages of some topics between offsets [start, end) of their partitions, a Spark partition each."""
+    def _messages(self, ranges: Mapping[str, Mapping[int, tuple[int, int]]], **more: str) -> DataFrame:
+        """The messages of some topics between offsets [start, end) of their partitions, a Spark partition each.
+
+        Args:
+            ranges: topic -> partition -> offsets.
+            more: options of Spark's connector besides.
+        """
         starts = {topic: {str(i): start for i, (start, _) in parts.items()} for topic, parts in ranges.items()}
         ends = {topic: {str(i): end for i, (_, end) in parts.items()} for topic, parts in ranges.items()}
         options = {
@@ -237,6 +131,7 @@ class _Job(ABC):
             "kafka.group.id": f"{self.settings.name}-{self.name}",
             "kafka.max.partition.fetch.bytes": str(LARGEST_MESSAGE),
             "kafka.fetch.max.wait.ms": "50",
+            **more,
         }
         return self.session.read.format("kafka").options(**self.connection.options(), **options).load()
 
@@ -263,13 +158,60 @@ class _Job(ABC):
         attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
         attendant.start()
         try:
-            self.running(True)
+            self._warm_up()
+            if not self._stopping.is_set():
+                self.running(True)
+                self.report(f"{self.name}: running")
             self._follow()
         finally:
             self.running(False)
             self._ended.set()
             attendant.join(10.0)
             self._forget()
+
+    def _warm_up(self) -> None:
+        """Have done before the first turn what it would wait for: a stream that says that it runs answers in time.
+
+        Turns need nothing of it, so whatever goes wrong is told, and no more.
+        """
+        if not self.warm_up:
+            return
+        began = time.monotonic()
+        self.report(f"{self.name}: warming up")
+        try:
+            warm = done_within(self.warm_up, self._idle_turn, self._stopping)
+            if not warm:
+                self._break_off()
+        except Exception as error:  # noqa: BLE001 - a turn that meets it too is tried again, and tells
+            self.report(f"{self.name}: the warm-up has failed, so the first results may be late: {_cause(error)}")
+            return
+        if warm:
+            self.report(f"{self.name}: warm after {time.monotonic() - began:.1f} s")
+        elif not self._stopping.is_set():
+            self.report(f"{self.name}: not warm after {self.warm_up:g} s, so the first results may be late")
+
+    def _idle_turn(self) -> None:
+        """What a turn has Spark do, without a record: read, shuffle, run a task on every core, and send.
+
+        Executors then have their Python processes with all kernels, clients of the broker, and the classes for it, and
+        the driver has made such plans before. No message is read and none is sent: it looks just after the last ones.
+        """
+        self.session.sparkContext.addJobTag(_WARM_UP)  # of the jobs of this thread
+        cores, ranges = self._cores, dict[str, dict[int, tuple[int, int]]]()
+        ends = Offsets(self.connection, self._stopping).latest(self._input())
+        places = [(topic, i, end) for topic, of_topic in ends.items() for i, end in enumerate(of_topic)]
+        for topic, i, end in islice(places, cores):  # one for each core will do
+            ranges.setdefault(topic, {})[i] = (end, end + 1)
+        nothing = self._messages(ranges, **_NOT_YET).select("topic", "partition", "offset", "key", "value")
+        self._send(nothing.repartition(cores).mapInArrow(IdleTask(), MESSAGE_TYPE))
+
+    def _break_off(self) -> None:
+        """Take the warm-up's tasks off the executors."""
+        self.session.sparkContext.cancelJobsWithTag(_WARM_UP)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait, but no longer than until the job is to stop."""
+        self._stopping.wait(seconds)
 
     def _follow(self) -> None:
         failures = 0
@@ -283,15 +225,15 @@ class _Job(ABC):
                 self._forget()
                 if failures > self.patience:
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
-                wait = min(30.0, 0.5 * 2**failures)
-                self.report(f"{self.name}: {_cause(error)}; trying again in {wait:.0f} s")
-                self._stopping.wait(wait)
+                rest = _rest_after(failures)
+                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
+                self._rest(rest)
             else:
                 if failures:
                     self.running(True)
                     failures = 0
                 if worked:
-                    self._stopping.wait(max(0.0, began + self.pause / 1000 - time.monotonic()))
+                    self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
             if self._failure is not None:
                 raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
@@ -311,6 +253,10 @@ class _Job(ABC):
         """What is to be done before the first turn."""
 
     @abstractmethod
+    def _input(self) -> Mapping[str, int]:
+        """The topics that Spark reads, and how many partitions each has."""
+
+    @abstractmethod
     def _turn(self) -> bool:
         """Do one turn; or wait a little and return False if there is nothing to do."""
 
@@ -321,6 +267,14 @@ class _Job(ABC):
     @abstractmethod
     def _beside(self) -> None:
         """What is to be done now and then, beside the turns."""
+
+
+def _rest_after(failures: int) -> float:
+    """Seconds until a turn that has failed so often in a row is tried again.
+
+    At first none: mostly a process has gone, and there will be another. What fails twice may need time.
+    """
+    return 0.0 if failures == 1 else min(_LONGEST_REST, 0.5 * 2**failures)
 
 
 def _cause(error: Exception) -> str:
@@ -369,6 +323,9 @@ class RouterJob(_Job):
         """What is read: names such as ``objects/0``, with topic and number."""
         kinds = self.topics.kinds.items()
         return {f"{kind}/{i}": (topic, i) for topic, kind in kinds for i in range(self.counts[topic])}
+
+    def _input(self) -> Mapping[str, int]:
+        return {topic: self.counts[topic] for topic in self.topics.kinds}
 
     def _turn(self) -> bool:
         router = self._router
@@ -460,7 +417,7 @@ class RouterJob(_Job):
         partitions = self.settings.partitions
         task = RouteTask(record.epoch, partitions, self.checkpoint, self.topics.blocks, self.topics.rejected)
         tasks = min(partitions, self._cores)
-        self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, _MESSAGE))
+        self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, MESSAGE_TYPE))
 
     def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
@@ -535,6 +492,9 @@ class WorkerJob(_Job):
     def _prepare(self) -> None:
         self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self)
 
+    def _input(self) -> Mapping[str, int]:
+        return {self.topics.blocks: self.settings.slots}
+
     def _turn(self) -> bool:
         worker = self._worker
         assert worker is not None
@@ -572,7 +532,7 @@ class WorkerJob(_Job):
             blocks = blocks.coalesce(self._cores)
         partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint), messages.BLOCK_TYPE)
         task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, self.rows_per_message)
-        self._send(partials.repartition(1).mapInArrow(task, _MESSAGE))
+        self._send(partials.repartition(1).mapInArrow(task, MESSAGE_TYPE))
 
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""
@@ -581,4 +541,4 @@ class WorkerJob(_Job):
         tasks = min(len(slots), self._cores)
         asked = self.session.range(0, len(slots), 1, tasks).mapInArrow(ask, messages.BLOCK_TYPE)
         task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, self.rows_per_message)
-        self._send(asked.repartition(1).mapInArrow(task, _MESSAGE))
+        self._send(asked.repartition(1).mapInArrow(task, MESSAGE_TYPE))

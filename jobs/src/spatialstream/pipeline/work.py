@@ -18,21 +18,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.balance.attribution import Spent
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.ckq import ContinuousNearestIndex
 from spatialstream.local.crq import ContinuousRangeIndex
 from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
 from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import StateError
@@ -76,6 +78,8 @@ _LINES_PER_BLOCK = 500_000
 """Bounds a block of result lines to some 100 MB, far below the 2 GiB of an Arrow string array."""
 
 _CODE = {kind: TYPES.index(kind) for kind in QueryType}
+_SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+_REGIONAL = [_CODE[kind] for kind in (QueryType.SRQ, QueryType.STQ, QueryType.CRQ, QueryType.CTQ)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,11 @@ def load_version(path: Path) -> RoutingVersion:
 class SlotIndexes:
     """All structures of one slot."""
 
-    def __init__(self, settings: WorkSettings) -> None:
+    def __init__(self, settings: WorkSettings, slot: int) -> None:
         space = settings.space
         self.settings = settings
-        self.objects = SegmentStore(space, None if settings.retention is None else settings.interval)
+        interval = None if settings.retention is None else settings.interval
+        self.objects = SegmentStore(space, interval, phase=phase_of(slot))
         self.range = ContinuousRangeIndex(space)
         self.nearest = ContinuousNearestIndex(space)
         self.terms = ContinuousTermsIndex(space)
@@ -209,7 +214,9 @@ def work(
     state.commit(indexes.checkpoint(state.write))
     _kept[str(checkpoint), slot] = epoch, indexes
     if order is not None:
-        yield slot, messages.LOAD, _load(indexes, order, load, checkpoint, time.perf_counter() - began)
+        record = _load_record(slot, indexes, order, load, checkpoint)
+        record["seconds"] = time.perf_counter() - began
+        yield slot, messages.LOAD, columns(load=pa.array([json.dumps(record)]))
     yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
 
 
@@ -219,7 +226,9 @@ def _indexes_before(slot: int, epoch: int, settings: WorkSettings, checkpoint: P
     known_epoch, indexes = _kept.pop((str(checkpoint), slot), (None, None))
     if indexes is None or known_epoch != epoch - 1:
         manifest = state.previous()
-        indexes = SlotIndexes(settings) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
+        indexes = (
+            SlotIndexes(settings, slot) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
+        )
     return state, indexes
 
 
@@ -280,44 +289,92 @@ def _hand_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) 
 
 @dataclass(slots=True)
 class Load:
-    """What a slot has done in an epoch, by leaf of the active version; see :func:`_load`."""
+    """What a slot does in an epoch.
+
+    Attributes:
+        objects: n, how many come.
+        leaf: int32[n], the leaf of each; None if none come, or if not all leaves are of one version.
+        checked: int32[n], candidates of CRQs that are checked for each.
+        matched: int32[m], the object of each match of a CRQ.
+        queries: those that come, of all types.
+        spent: the time that this takes.
+    """
 
     objects: int = 0
     leaf: npt.NDArray[np.int32] | None = None
-    checked: npt.NDArray[np.int32] | None = None
-    matches: int = 0
-    registered: list[QueryBatch] = field(default_factory=list)
+    checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    matched: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    queries: list[QueryBatch] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+
+    @contextmanager
+    def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
+        """Add the time within to a part of ``spent``."""
+        began = time.perf_counter()
+        yield
+        setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
 
 
-def _load(indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path, seconds: float) -> pa.RecordBatch:
-    """The load statistics of a slot: one row of JSON, bounded by the number of leaves."""
+def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path) -> dict[str, Any]:
+    """The load statistics of a slot as JSON values, bounded by the number of its leaves.
+
+    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
+    to. ``leaf_queries`` are queries that came, and in a census ``leaf_standing`` those that stand, by type and leaf.
+    """
     record: dict[str, Any] = {
         "objects": load.objects,
-        "matches": load.matches,
-        "seconds": seconds,
+        "matches": len(load.matched),
         "held": len(indexes.objects),
         "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
         "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
+        "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
     if load.leaf is not None:
-        leaves, position = np.unique(load.leaf, return_inverse=True)
-        record["leaves"] = leaves.tolist()
-        record["leaf_objects"] = np.bincount(position).tolist()
-        checked = np.zeros(len(load.leaf)) if load.checked is None else load.checked
-        record["leaf_checked"] = np.bincount(position, checked).astype(np.int64).tolist()
-    if load.registered:
+        record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
+    if load.queries or order.census:
         version = load_version(version_path(checkpoint, order.version))
-        new = np.concatenate([version.index.route_queries(queries)[1] for queries in load.registered])
-        leaves, counts = np.unique(new, return_counts=True)
-        record["registered"] = [leaves.tolist(), counts.tolist()]
-    if order.census:
-        version = load_version(version_path(checkpoint, order.version))
-        count = np.zeros(len(version.index.leaves), np.int64)
-        for _, queries in (indexes.range.standing(order.upto), indexes.terms.standing(order.upto)):
-            if len(queries):
-                count += np.bincount(version.index.route_queries(queries)[1], minlength=len(count))
-        record["census"] = count.tolist()
-    return columns(load=pa.array([json.dumps(record)]))
+        code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
+        record["queries"] = {kind.value: int(np.count_nonzero(code == _CODE[kind])) for kind in QueryType}
+        record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
+        if order.census:
+            standing = [index.standing(order.upto)[1] for index in (indexes.range, indexes.terms)]
+            record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
+    return record
+
+
+def _objects_by_leaf(
+    leaf: npt.NDArray[np.int32], checked: npt.NDArray[np.int32], matched: npt.NDArray[np.int32]
+) -> dict[str, list[int]]:
+    leaves, position = np.unique(leaf, return_inverse=True)
+    return {
+        "leaves": leaves.tolist(),
+        "leaf_objects": np.bincount(position).tolist(),
+        "leaf_checked": np.bincount(position, checked).astype(np.int64).tolist(),
+        "leaf_matches": np.bincount(position[matched], minlength=len(leaves)).tolist(),
+    }
+
+
+def _queries_by_leaf(
+    slot: int, batches: Sequence[QueryBatch], version: RoutingVersion
+) -> dict[str, tuple[list[int], list[int]]]:
+    """How many queries concern each leaf of the slot: type -> (leaves, counts), as far as there are any.
+
+    A query concerns the leaves that its region meets; an SKQ the one nearest to it, which is asked first. A CKQ
+    concerns the whole space and is on every slot whatever its leaves, so it is counted for none.
+    """
+    n = len(version.index.leaves)
+    keys = [np.empty(0, np.int64)]
+    for queries in filter(len, batches):
+        nearest = queries.at[queries.code == _CODE[QueryType.SKQ]]
+        keys.append(_CODE[QueryType.SKQ] * n + version.index.nearest_leaves(nearest).astype(np.int64))
+        regional = np.flatnonzero(np.isin(queries.code, _REGIONAL))
+        row, leaf = version.index.route_regions(queries.regions.take(regional))
+        keys.append(queries.code[regional[row]].astype(np.int64) * n + leaf)
+    key, count = np.unique(np.concatenate(keys), return_counts=True)
+    code, leaf = np.divmod(key, n)
+    mine = version.mapping[leaf] == slot
+    found = ((TYPES[each], mine & (code == each)) for each in np.unique(code[mine]).tolist())
+    return {kind.value: (leaf[here].tolist(), count[here].tolist()) for kind, here in found}
 
 
 # ----------------------------------------------------------------------------------------------------------- an epoch
@@ -362,10 +419,8 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
         number = numbers(content, "number")
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
         _register(indexes, queries, number)
-        standing = np.flatnonzero((queries.code == _CODE[QueryType.CRQ]) | (queries.code == _CODE[QueryType.CTQ]))
-        if len(standing):
-            load.registered.append(queries.take(standing))
-        snapshots.append(_of_types(queries, number, QueryType.SRQ, QueryType.SKQ, QueryType.STQ))
+        load.queries.append(queries)
+        snapshots.append(_of_types(queries, number, *_SNAPSHOT))
         if slot == 0:  # every slot knows every CKQ; one of them tells the merger
             yield from _forward(slot, queries, number)
     for content in by_kind.get(messages.ENDED, []):
@@ -376,13 +431,15 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
             yield slot, messages.ENDED, content
     parts = sorted(by_kind.get(messages.OBJECTS, []), key=lambda content: content.column("seq")[0].as_py())
     if parts:
-        seq = np.concatenate([numbers(part, "seq") for part in parts])
-        objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
+        with load.spending("objects"):
+            seq = np.concatenate([numbers(part, "seq") for part in parts])
+            objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
         load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
         load.objects = len(objects)
         yield from _match(slot, indexes, objects, seq, load)
-    for queries, number in snapshots:
-        yield from _answer(slot, indexes, queries, number)
+    with load.spending("queries"):
+        answers = [row for queries, number in snapshots for row in _answer(slot, indexes, queries, number)]
+    yield from answers
     yield from _step(slot, indexes, upto)
     _expire(indexes, upto)
 
@@ -421,17 +478,23 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 def _match(
     slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], load: Load
 ) -> Iterator[Row]:
-    indexes.range.observe(objects)
-    matches = indexes.range.match(objects)
-    load.checked, load.matches = matches.checked, len(matches)
+    with load.spending("objects"):
+        indexes.range.observe(objects)
+    with load.spending("match"):
+        matches = indexes.range.match(objects)
+    load.checked, load.matched = matches.checked, matches.object
     if len(matches):
-        texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
-        ids = indexes.range.ids_of(matches)
+        with load.spending("results"):
+            texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
+            ids = indexes.range.ids_of(matches)
         for first in range(0, len(matches), _LINES_PER_BLOCK):
-            which = matches.object[first : first + _LINES_PER_BLOCK]
-            lines = match_lines(ids.slice(first, len(which)), objects.t, texts, which)
-            yield slot, messages.LINES, columns(t=objects.t[which], seq=seq[which], line=lines)
-    arrivals = indexes.nearest.update(objects)
+            with load.spending("results"):
+                which = matches.object[first : first + _LINES_PER_BLOCK]
+                lines = match_lines(ids.slice(first, len(which)), objects.t, texts, which)
+                content = columns(t=objects.t[which], seq=seq[which], line=lines)
+            yield slot, messages.LINES, content
+    with load.spending("objects"):
+        arrivals = indexes.nearest.update(objects)
     if len(arrivals):
         rows = arrivals.position
         content = columns(
@@ -443,8 +506,9 @@ def _match(
             distance=arrivals.distance,
         )
         yield slot, messages.ARRIVALS, content
-    indexes.terms.update(objects)
-    indexes.objects.append(objects)
+    with load.spending("objects"):
+        indexes.terms.update(objects)
+        indexes.objects.append(objects)
 
 
 def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:

@@ -41,12 +41,14 @@ class LoadReport:
         counts: of each leaf.
         checked: float64[n], candidates checked.
         upto: timestamp in ms up to which was counted.
+        seconds: float64[n], time of the slots that was attributed to each leaf; None: not known.
     """
 
     version: int
     counts: LeafCounts
     checked: npt.NDArray[np.float64]
     upto: int
+    seconds: npt.NDArray[np.float64] | None = None
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:
@@ -62,6 +64,8 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
         "standing": counts.standing,
         "checked": report.checked,
     }
+    if report.seconds is not None:
+        arrays["seconds"] = report.seconds
     store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
 
 
@@ -77,7 +81,7 @@ def read_load(store: RoutingStore) -> LoadReport:
         raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
     arrays, meta = kept
     counts = LeafCounts(arrays["objects"], arrays["arrivals"], arrays["standing"], float(meta["span"]))
-    return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]))
+    return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]), arrays.get("seconds"))
 
 
 def read_statistics(store: RoutingStore) -> Statistics | None:

@@ -1,0 +1,161 @@
+"""What the two jobs of a stream run in Spark's tasks, as ``mapInArrow`` takes it.
+
+The Python processes of the executors load this module and what it needs before their first task
+(:mod:`~spatialstream.pipeline.daemon`). No client of the broker is among that: to the broker it is Spark that speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spatialstream.pipeline import messages
+from spatialstream.pipeline.delivery import result_messages
+from spatialstream.pipeline.live import EpochRecord, route_epoch
+from spatialstream.pipeline.rounds import (
+    RoundRecord,
+    merge_round,
+    merge_second_at_once,
+    merge_second_round,
+    second_round,
+    work_round,
+)
+from spatialstream.pipeline.work import WorkSettings
+
+__all__ = ["MESSAGE_TYPE", "IdleTask", "MergeTask", "RouteTask", "SecondMergeTask", "SecondTask", "WorkTask"]
+
+MESSAGE_TYPE = "topic string, partition int, key binary, value binary"
+"""The Spark schema of what goes to the broker."""
+
+_ROUTED = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary())])
+
+
+def _message(topic: str, partition: int | None, key: bytes | None, value: bytes | pa.Buffer) -> pa.RecordBatch:
+    size = value.size if isinstance(value, pa.Buffer) else len(value)
+    offsets = pa.py_buffer(memoryview(bytearray((0).to_bytes(4, "little") + size.to_bytes(4, "little"))))
+    content = value if isinstance(value, pa.Buffer) else pa.py_buffer(value)
+    data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([topic]), pa.array([partition], pa.int32()), pa.array([key], pa.binary()), data], schema=_ROUTED
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTask:
+    """Numbers of router partitions to messages, as ``mapInArrow`` takes it."""
+
+    epoch: int
+    partitions: int
+    checkpoint: Path
+    blocks: str
+    rejected: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """ROUTE of an epoch."""
+        record = EpochRecord.load(self.checkpoint / "epochs" / f"{self.epoch:09d}.json")
+        for batch in batches:
+            for partition in batch.column(0).to_pylist():
+                for key, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.checkpoint):
+                    if kind == messages.REJECTED and slot < 0:
+                        for line in content.column("line").to_pylist():
+                            yield _message(self.rejected, None, None, line.encode())
+                    else:
+                        yield _message(self.blocks, slot, key, messages.pack(content))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTask:
+    """Messages of some slots' partitions to partials, as ``mapInArrow`` takes it."""
+
+    record: RoundRecord
+    settings: WorkSettings
+    checkpoint: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """WORK of a round."""
+        blocks: dict[int, list[tuple[bytes, Any]]] = {}
+        for batch in batches:
+            slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
+            for i in range(batch.num_rows):
+                blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
+        for slot in sorted(blocks):
+            for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
+                yield messages.message(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Partials of all slots to messages of results, as ``mapInArrow`` takes it; there is one partition."""
+
+    record: RoundRecord
+    settings: WorkSettings
+    checkpoint: Path
+    results: str
+    rejected: str
+    rows_per_message: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """MERGE of a round."""
+        rows = [row for batch in batches for row in messages.blocks(batch)]
+        if not rows:
+            return
+        number = self.record.round.number
+        results = merge_round(rows, self.record, self.settings.space, self.checkpoint)
+        for key, value in result_messages(results.lines, number, 0, self.rows_per_message):
+            yield _message(self.results, None, key, value)
+        for line in results.rejected:
+            yield _message(self.rejected, None, None, line.encode())
+        if results.second is not None:
+            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint)
+            for key, value in result_messages(lines, number, 1, self.rows_per_message):
+                yield _message(self.results, None, key, value)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondTask:
+    """Positions in a list of slots to what these slots say in the second phase, as ``mapInArrow`` takes it."""
+
+    number: int
+    slots: tuple[int, ...]
+    settings: WorkSettings
+    checkpoint: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The second phase of a round."""
+        for batch in batches:
+            for position in batch.column(0).to_pylist():
+                for row in second_round(self.slots[position], self.number, self.settings, self.checkpoint):
+                    yield messages.message(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondMergeTask:
+    """What slots say in the second phase to messages of results, as ``mapInArrow`` takes it; one partition."""
+
+    number: int
+    settings: WorkSettings
+    checkpoint: Path
+    results: str
+    rows_per_message: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """MERGE of the second phase of a round."""
+        rows = [row for batch in batches for row in messages.blocks(batch)]
+        lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint)
+        for key, value in result_messages(lines, self.number, 1, self.rows_per_message):
+            yield _message(self.results, None, key, value)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTask:
+    """Whatever comes to nothing: what there is to a task before it has anything to do."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """No batches."""
+        for _ in batches:
+            pass
+        yield from ()
