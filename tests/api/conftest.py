@@ -102,7 +102,8 @@ def process(
     """The operator, under its own account."""
     folder = tmp_path_factory.mktemp("operator")
     token = installation.token(api)
-    with OperatorProcess(folder, server, token, installation.namespace, PROMETHEUS_URL=prometheus.url) as started:
+    settings = {"PROMETHEUS_URL": prometheus.url, "EXECUTOR_GRACE": "8"}
+    with OperatorProcess(folder, server, token, installation.namespace, **settings) as started:
         eventually(lambda: started.ready, "the operator is at work", 60)
         yield started
 

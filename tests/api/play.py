@@ -197,6 +197,16 @@ class Played:
 
     def executor(self, number: int) -> None:
         """The worker's driver has an executor, which is ready."""
+        self.asks_for(number)
+        self.runs(f"worker-exec-{number}")
+
+    def asks_for(self, number: int, unscheduled: str = "") -> None:
+        """The worker's driver makes the pod of an executor.
+
+        Args:
+            number: of the executor.
+            unscheduled: what the scheduler says of it, if no node has room; "" if there is no scheduler.
+        """
         name = f"worker-exec-{number}"
         labels = {"spatialstream.dev/stream": self.name, "app.kubernetes.io/component": "executor"}
         secure = {
@@ -211,7 +221,9 @@ class Played:
             "spec": {"serviceAccountName": f"{self.name}-driver", "containers": [container]},
         }
         self.api.post(f"/api/v1/namespaces/{self.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", **pod})
-        self.runs(name)
+        if unscheduled:
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unscheduled}
+            self.api.patch(f"{self.pod_path(name)}/status", {"status": {"conditions": [said]}})
 
     def start(self, executors: int = 1) -> Played:
         """Both jobs run, with executors."""

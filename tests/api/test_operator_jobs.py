@@ -50,6 +50,7 @@ def test_a_driver_that_fails_comes_again_and_its_failures_are_told(operator, pla
     stream = played(restart={"backoff": "2s", "maxBackoff": "3s", "maxFailures": 2, "healthyAfter": "600s"})
     first = stream.runs("router")
     stream.runs("worker")
+    stream.executor(1)
 
     stream.fails("router", 3, "Kafka has gone.")
     stream.until(lambda status: status["router"].get("nextAttempt"), "a next attempt is planned")
@@ -124,6 +125,8 @@ def test_a_change_of_one_jobs_template_restarts_that_job_alone(operator, played)
 def test_changes_of_what_the_operator_does_itself_restart_nothing(operator, played):
     stream = played().start()
     before = {job: stream.pod(job)["metadata"]["uid"] for job in ("router", "worker")}
+    limit, labels = "spatialstream_operator_imbalance_limit", {"namespace": stream.namespace, "stream": "quakes"}
+    assert operator.metric(limit, **labels) == 6.0
 
     stream.edit(
         rebalance={"mode": "off", "interval": "2s", "stabilisation": "2s", "cooldown": "3s"},
@@ -137,6 +140,7 @@ def test_changes_of_what_the_operator_does_itself_restart_nothing(operator, play
 
     stream.until(lambda status: status["observedGeneration"] == 2, "the change was seen")
     stream.until(lambda status: status["workers"]["ready"] == "1/3", "three executors are to be")
+    eventually(lambda: operator.metric(limit, **labels) == 3.0, "the alert is told of the other limit")
     pods = {job: stream.pod(job)["metadata"] for job in before}
     assert {job: pod["uid"] for job, pod in pods.items()} == before
     assert not any("deletionTimestamp" in pod for pod in pods.values())
@@ -200,6 +204,47 @@ def test_a_pod_that_the_cluster_refuses_is_told(operator, played):
     stream.start()
     stream.says("Degraded", "False")
     assert stream.status["router"]["restarts"] == 0
+
+
+def test_executors_that_find_no_room_are_told_once_until_they_come(operator, played):
+    stream = played(workers={"min": 2}).start(executors=1)
+    stream.asks_for(2, "0/1 nodes are available: 1 Insufficient memory.")
+    since = stream.until(lambda status: status["workers"].get("missing"), "an executor is missing")["since"]
+    assert stream.condition("Degraded")["status"] == "False"
+    assert stream.says("Progressing", "True", "Scaling")["message"] == "Ready executors: 1; wanted: 2."
+
+    said = stream.says("Degraded", "True", "ExecutorsMissing")["message"]
+
+    room = "1 of 2: Unschedulable: 0/1 nodes are available: 1 Insufficient memory."
+    assert said == f"Executors missing since {since[:19]}Z: {room}"
+    assert stream.says("Progressing", "False", "Waiting")["message"] == said
+    assert stream.condition("Ready")["status"] == "True", "it answers with the one that it has"
+    assert stream.status["phase"] == "Degraded"
+    operator.kill()
+    operator.start()
+    eventually(lambda: operator.ready, "it is back", 60)
+    eventually(lambda: operator.looks(stream) >= 3, "it is looked at again")
+    assert stream.status["workers"]["missing"] == {"since": since, "most": 1}
+    assert stream.condition("Degraded")["message"] == said
+    assert len(stream.events("Degraded")) == 1
+
+    stream.runs("worker-exec-2")
+
+    stream.says("Degraded", "False")
+    stream.says("Progressing", "False", "AsWanted")
+    assert "missing" not in stream.status["workers"]
+    assert len(stream.events("Recovered")) == 1
+
+
+def test_executors_are_not_missing_while_the_driver_comes_again(operator, played):
+    stream = played(workers={"min": 2}).start(executors=1)
+    stream.until(lambda status: status["workers"].get("missing"), "an executor is missing")
+
+    stream.vanishes("worker")
+
+    stream.until(lambda status: "missing" not in status["workers"], "that is forgotten")
+    stream.made("worker")
+    assert not stream.events("Degraded")
 
 
 def test_a_pod_of_somebody_else_is_left_alone(operator, api, played):

@@ -63,6 +63,27 @@ def test_the_number_of_executors_follows_the_scale_subresource(operator, api, pl
     assert len(stream.events("Scaled")) == 3
 
 
+def test_the_number_of_executors_follows_the_figures(operator, played, known):
+    quick = {"enabled": True, "targetUtilisation": 1, "scaleUpStabilisation": "1s", "scaleDownStabilisation": "1s"}
+    stream = played(autoscaling=quick, workers={"max": 2})
+    known(stream, busy=0.0)
+    with stream.store() as store:
+        store.create(first_version(2))
+        stream.start()
+        stream.until(lambda status: status["autoscaling"]["reason"] == "Idle", "there is nothing to do")
+        eventually(lambda: asked_executors(store) == 1, "one executor is asked for")
+
+        known(stream, busy=0.05)
+
+        eventually(lambda: asked_executors(store) == 2, "two executors are asked for", now=lambda: stream.status)
+        stream.until(lambda status: status["workers"]["ready"] == "1/2", "the status says two")
+        (event,) = stream.events("Scaled")
+        assert event["note"].startswith("1 -> 2 executors: ")
+        stream.executor(2)
+        stream.until(lambda status: status["workers"]["ready"] == "2/2", "both are there")
+        stream.until(lambda status: status["autoscaling"]["utilisation"] == "5%", "the status says how much is used")
+
+
 def test_skewed_load_is_rebalanced(operator, played, known):
     stream = played()
     known(stream, loads=SKEW)

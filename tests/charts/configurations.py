@@ -10,6 +10,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "watch": {"namespaces": ["geo", "weather"]},
     "prometheus": {"url": "http://prometheus.monitoring:9090"},
+    "executors": {"graceSeconds": 600},
     "log": {"level": "debug", "format": "text"},
     "rbac": {"secrets": {"names": ["kafka", "zookeeper"]}},
     "serviceAccount": {"name": "operator", "annotations": {"example.com/role": "operator"}},

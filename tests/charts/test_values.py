@@ -20,6 +20,8 @@ WRONG = [
     (OPERATOR, {"watch": {"namespaces": ["Geo"]}}, "namespaces"),
     (OPERATOR, {"watch": {"namespace": "geo"}}, "namespace"),
     (OPERATOR, {"prometheus": {"url": "prometheus:9090"}}, "url"),
+    (OPERATOR, {"executors": {"graceSeconds": 0}}, "graceSeconds"),
+    (OPERATOR, {"executors": {"graceSeconds": "5m"}}, "graceSeconds"),
     (OPERATOR, {"log": {"level": "loud"}}, "level"),
     (OPERATOR, {"rbac": {"secrets": True}}, "secrets"),
     (OPERATOR, {"resources": {"requests": {"memory": "lots"}}}, "memory"),

@@ -33,6 +33,8 @@ class OperatorConfig:
         health_port: port of ``/healthz`` and ``/readyz``.
         interval: seconds between two looks at a stream at which nothing changes.
         lease: seconds after which another operator takes over from one that has gone silent.
+        executor_grace: seconds for which executors may be missing before a stream is degraded by it. A node that a
+            cluster's autoscaler adds comes within a few minutes.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -49,6 +51,7 @@ class OperatorConfig:
     health_port: int = 8081
     interval: float = 5.0
     lease: float = 30.0
+    executor_grace: float = 300.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorConfig:
@@ -70,6 +73,7 @@ class OperatorConfig:
             health_port=_port("health_port", said["health_port"] or "8081"),
             interval=_seconds("interval", said["interval"] or "5", 0.1),
             lease=_seconds("lease", said["lease"] or "30", 1.0),
+            executor_grace=_seconds("executor_grace", said["executor_grace"] or "300", 1.0),
             pod=environment.get("POD_NAME", "spatialstream-operator"),
             namespace=environment.get("POD_NAMESPACE", "default"),
         )
@@ -87,6 +91,7 @@ _VARIABLES = (
     "health_port",
     "interval",
     "lease",
+    "executor_grace",
 )
 
 

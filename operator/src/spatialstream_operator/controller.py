@@ -23,6 +23,7 @@ from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.belongings import apply_belongings
 from spatialstream_operator.steps.drivers import keep_drivers
+from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
 from spatialstream_operator.steps.rebalancing import rebalance
 from spatialstream_operator.steps.refusing import refuse
@@ -40,6 +41,7 @@ STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
     read_routing,
     measure,
     scale,
+    miss_executors,
     rebalance,
     tell,
 )

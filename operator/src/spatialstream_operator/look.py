@@ -47,8 +47,10 @@ class Look:
         memory: what this operator knows of the stream from earlier looks, without which it could go on.
         now: when the look began, in ms since 1970-01-01 UTC.
         jobs: router and worker, once they have been looked at.
+        executors: the executors' pods, if the worker's driver could have any.
         registered: executors that are ready; None if that is not known.
         desired: executors that there should be.
+        missing: executors that have been missing for long: how many, since when and why; None if none is.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
         figures: what Prometheus says.
@@ -63,8 +65,10 @@ class Look:
     memory: Memory
     now: int
     jobs: dict[str, Job] = field(default_factory=dict)
+    executors: list[Object] = field(default_factory=list)
     registered: int | None = None
     desired: int = 0
+    missing: Failure | None = None
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     figures: Figures = field(default_factory=Figures)

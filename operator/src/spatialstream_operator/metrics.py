@@ -68,6 +68,11 @@ class OperatorMetrics:
     desired: Gauge = field(
         default_factory=lambda: _gauge("desired_workers", "Executors that a stream is to have.", *_STREAM)
     )
+    imbalance_limit: Gauge = field(
+        default_factory=lambda: _gauge(
+            "imbalance_limit", "Lmax / Lmin above which a stream is out of balance: its lambda.", *_STREAM
+        )
+    )
     watch_lag: Gauge = field(
         default_factory=lambda: _gauge(
             "watch_lag_seconds", "For how long something that is listed has not been seen by the watch."
@@ -90,11 +95,15 @@ class OperatorMetrics:
             self.phase,
             self.phase_since,
             self.desired,
+            self.imbalance_limit,
             self.watch_lag,
         ]
 
     def begin(self, namespace: str, stream: str, phases: Iterable[str]) -> None:
-        """A stream is looked after from now on: its series are there from the first scrape."""
+        """A stream is looked after from now on: its series are there from the first scrape.
+
+        That of its limit comes with the first look, because a limit of 0 would be another limit.
+        """
         for outcome in OUTCOMES:
             self.reconciles.labels(namespace, stream, outcome)
         for job in JOBS:

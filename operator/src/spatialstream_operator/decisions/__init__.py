@@ -9,6 +9,7 @@ operator that was restarted goes on where the one before it stopped.
 :mod:`~spatialstream_operator.decisions.balance`      what is said about balance in the ``Balanced`` condition
 :mod:`~spatialstream_operator.decisions.choosing`     which of the paper's strategies a proposal is made with
 :mod:`~spatialstream_operator.decisions.autoscaling`  how many executors the worker should have
+:mod:`~spatialstream_operator.decisions.executors`    when executors that are missing are told of, and why they are
 :mod:`~spatialstream_operator.decisions.restarts`     when the drivers' pods are made, removed and made again
 :mod:`~spatialstream_operator.decisions.conditions`   the conditions, the phase, and the events of a stream
 ===================================================== ================================================================

@@ -75,6 +75,7 @@ class Summary:
         suspended: whether the spec says so.
         deleting: whether the stream is on its way out.
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
+        missing: executors that have been missing for long; None if none is.
     """
 
     now: int
@@ -88,6 +89,7 @@ class Summary:
     suspended: bool = False
     deleting: bool = False
     problem: Failure | None = None
+    missing: Failure | None = None
 
     @property
     def jobs(self) -> tuple[Job, Job]:
@@ -168,6 +170,8 @@ def _progressing(summary: Summary) -> Verdict:
             return Verdict("True", "Starting", f"The {job.name}: {_state(job)}")
         if not job.is_ready:
             return Verdict("False", "Waiting", f"The {job.name}: {_state(job)}")
+    if summary.missing is not None:
+        return Verdict("False", "Waiting", summary.missing.message)
     if summary.registered is not None and summary.registered != summary.desired:
         text = f"Ready executors: {summary.registered}; wanted: {summary.desired}."
         return Verdict("True", "Scaling", text)
@@ -195,6 +199,8 @@ def _degraded(summary: Summary) -> Verdict:
             job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
         ):
             return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job)}")
+    if summary.missing is not None and not summary.deleting:
+        return Verdict("True", summary.missing.reason, summary.missing.message)
     return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")
 
 

@@ -285,7 +285,7 @@ def report(pod: Mapping[str, Any], now: int, container: str = _DRIVER) -> PodRep
     phase, state = records.text(status, "phase"), records.part(driver, "state")
     leaving = records.moment(meta, "deletionTimestamp")
     if leaving is not None:
-        late = Failure("TerminationStuck", "The driver's pod does not end; its node may be lost.", "slow")
+        late = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
         return PodReport(uid, "terminating", template, failure=late if now - leaving > _OVERDUE else None)
     over = records.part(state, "terminated")
     if phase in ("Failed", "Succeeded") or over:
@@ -321,10 +321,10 @@ def _hindrance(status: Mapping[str, Any], waiting: Mapping[str, Any]) -> Failure
     """Why a pod does not start; None if it is on its way."""
     reason, message = records.text(waiting, "reason"), records.text(waiting, "message")
     if reason in _STUCK:
-        return Failure(reason, message or f"The driver's container cannot start: {reason}.", "slow")
+        return Failure(reason, message or f"The container cannot start: {reason}.", "slow")
     scheduled = _named(status.get("conditions"), "type", "PodScheduled")
     if scheduled.get("status") == "False":
-        said = records.text(scheduled, "message") or "No node has room for the driver's pod."
+        said = records.text(scheduled, "message") or "No node has room for the pod."
         return Failure(records.text(scheduled, "reason") or "Unschedulable", said, "slow")
     return None
 

@@ -5,6 +5,7 @@
 - :mod:`~spatialstream_operator.steps.routing`: what the routing store says;
 - :mod:`~spatialstream_operator.steps.measuring`: what Prometheus says;
 - :mod:`~spatialstream_operator.steps.scaling`: how many executors there should be;
+- :mod:`~spatialstream_operator.steps.executors`: executors that are wanted and missing for long;
 - :mod:`~spatialstream_operator.steps.rebalancing`: moving load;
 - :mod:`~spatialstream_operator.steps.telling`: status, conditions, events, metrics;
 - :mod:`~spatialstream_operator.steps.removing`: what is done when the stream is deleted.

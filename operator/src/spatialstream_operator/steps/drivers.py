@@ -21,7 +21,7 @@ from spatialstream_operator.decisions.restarts import (
 from spatialstream_operator.look import Look
 from spatialstream_operator.steps.ownership import hindrance
 
-__all__ = ["count_executors", "keep_drivers"]
+__all__ = ["keep_drivers"]
 
 _PARTS = {"router": "router", "worker": "workers"}
 """Where the status has what is remembered of a job."""
@@ -31,20 +31,6 @@ async def keep_drivers(look: Look) -> None:
     """Router first: it makes the topics and the first routing version, which the worker waits for."""
     await _keep(look, "router")
     await _keep(look, "worker")
-
-
-async def count_executors(look: Look) -> int | None:
-    """Executors that are ready; None if there is no driver that could have any."""
-    if look.jobs["worker"].state not in ("starting", "running"):
-        return None
-    pods = await look.environment.cluster.list("Pod", look.names.namespace, look.names.selected("executor"))
-    return sum(_is_ready(pod) for pod in pods)
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 async def _keep(look: Look, job: Literal["router", "worker"]) -> None:

@@ -10,7 +10,7 @@ from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, Sc
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.look import Look
-from spatialstream_operator.steps.drivers import count_executors
+from spatialstream_operator.steps.executors import count_executors
 
 __all__ = ["scale"]
 
@@ -23,7 +23,7 @@ _AGAIN = 60_000
 
 async def scale(look: Look) -> None:
     """Decide, remember, and tell the worker."""
-    look.registered = await count_executors(look)
+    await count_executors(look)
     before = ScalingState.from_status(look.part("autoscaling"))
     adopting = look.part("rebalance").get("phase") in _ADOPTING
     decision = autoscale(

@@ -30,6 +30,7 @@ async def tell(look: Look) -> None:
         look.desired,
         look.spec.suspend,
         problem=look.problem,
+        missing=look.missing,
     )
     before: list[Object] = list(look.status.get("conditions") or [])
     after = conditions(summary, before)
@@ -99,3 +100,4 @@ def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:
         metrics.phase.labels(*labels, each.value).set(each is state.phase)
     metrics.phase_since.labels(*labels).set(state.since / 1000)
     metrics.desired.labels(*labels).set(0 if look.spec.suspend else look.desired)
+    metrics.imbalance_limit.labels(*labels).set(look.spec.index.balance.imbalance)

@@ -15,6 +15,7 @@ from spatialstream_operator.decisions.restarts import Failure
 T = 1_800_000_000_000
 BALANCED = Verdict("True", "Balanced", "Load is in balance.")
 CRASH = Failure("RunFailed", "The streaming query failed.")
+MISSING = Failure("ExecutorsMissing", "Executors missing since then: 1 of 2: no room.", "slow")
 RUNNING = Summary(T, 3, Job("router", "running"), Job("worker", "running"), BALANCED, Phase.WATCHING, 2, 2)
 
 
@@ -56,6 +57,8 @@ def test_all_is_well():
         ({"deleting": True}, "Deleting", "False", "True", "False"),
         ({"problem": Failure("KafkaUnreachable", "No answer.")}, "Running", "True", "False", "False"),
         ({"problem": Failure("SecretMissing", "There is none.", "slow")}, "Degraded", "True", "False", "True"),
+        ({"registered": 1, "missing": MISSING}, "Degraded", "True", "False", "True"),
+        ({"registered": 0, "missing": MISSING}, "Degraded", "False", "False", "True"),
     ],
 )
 def test_how_things_are_said(changes, word, ready, progressing, degraded):
@@ -139,6 +142,7 @@ summaries = st.builds(
     st.booleans(),
     st.booleans(),
     failures,
+    st.none() | st.just(MISSING),
 )
 
 
@@ -166,8 +170,27 @@ def test_whatever_happens_conditions_are_well_formed(history):
         before = after
 
 
+def test_missing_executors_are_said_with_their_cause_and_once():
+    before = conditions(RUNNING)
+    short = replace(RUNNING, registered=1, missing=MISSING)
+    first = conditions(short, before)
+    told = {each["type"]: (each["reason"], each["message"]) for each in first}
+    assert told["Degraded"] == (MISSING.reason, MISSING.message)
+    assert told["Progressing"] == ("Waiting", MISSING.message)
+    worse = replace(MISSING, message="Executors missing since then: 2 of 2: no room.")
+    other = conditions(replace(short, registered=0, missing=worse), first)
+    assert [each.reason for each in transitions(before, first)] == ["Degraded"]
+    assert [each.reason for each in transitions(first, other)] == ["NotReady"]
+    assert [each.reason for each in transitions(other, conditions(RUNNING, other))] == ["Ready", "Recovered"]
+
+
+def test_what_is_wrong_with_a_job_is_told_before_missing_executors():
+    summary = replace(RUNNING, registered=1, missing=MISSING, router=Job("router", "backoff", True, 10, CRASH))
+    assert reasons(summary)["Degraded"] == "RouterFailing"
+
+
 def test_a_pod_that_does_not_end_is_told():
-    stuck = Failure("TerminationStuck", "The driver's pod does not end; its node may be lost.", "slow")
+    stuck = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
     summary = replace(RUNNING, worker=Job("worker", "terminating", failure=stuck))
     assert truth(summary)["Degraded"] == "True"
     assert truth(replace(RUNNING, worker=Job("worker", "terminating")))["Degraded"] == "False"

@@ -34,6 +34,7 @@ def test_what_is_said_counts():
             f"{PREFIX}HEALTH_PORT": "65535",
             f"{PREFIX}INTERVAL": "0.1",
             f"{PREFIX}LEASE": "15",
+            f"{PREFIX}EXECUTOR_GRACE": "600",
             "POD_NAME": "operator-0",
             "POD_NAMESPACE": "system",
         }
@@ -54,6 +55,7 @@ def test_what_is_said_counts():
         health_port=65535,
         interval=0.1,
         lease=15.0,
+        executor_grace=600.0,
     )
 
 

@@ -119,5 +119,8 @@ def test_series_of_a_stream_come_and_go_with_it():
         }
 
     assert series() == {("geo", "quakes"), ("geo", "other")}
+    samples = [each for metric in metrics.imbalance_limit.collect() for each in metric.samples]
+    assert samples == [], "0 would be a limit that every load is above"
+    metrics.imbalance_limit.labels("geo", "quakes").set(6.0)
     metrics.end("geo", "quakes")
     assert series() == {("geo", "other")}

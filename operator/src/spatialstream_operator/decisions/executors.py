@@ -1,0 +1,120 @@
+"""Executors that are wanted and do not come: noticed at once, told when that has lasted.
+
+A stream goes on with the executors that it gets, so one whose executors find no room is only slower, and nothing else
+says so. Executors count as missing from the first look at which fewer are ready than wanted. They are told of after a
+grace time, in which a start or a scale-out usually ends. One executor more than there ever were since then is progress,
+and the time begins anew; one that comes and goes is none.
+
+Only a driver that is at work can be expected to have executors: nothing begins before it is ready for the first time,
+and what was remembered is forgotten with its pod, so a start, a restart or a suspension is never a shortage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.conditions import JobState
+from spatialstream_operator.decisions.restarts import Failure, report
+
+__all__ = ["REASON", "Shortage", "cause", "is_ready", "problem", "shortage"]
+
+REASON = "ExecutorsMissing"
+
+_NO_PODS = "there are no pods for them; a quota or a policy may refuse them, and the log of the worker's driver says so"
+_ON_THEIR_WAY = "their pods are on their way"
+_ENDED = "executors end, and are made anew; the log of the worker's driver says why"
+_LONGEST = 300
+"""Characters of a cause: what the scheduler says has a part for each kind of node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What is remembered while executors are missing, in ``status.workers.missing``.
+
+    Attributes:
+        since: when they began to be, or an executor more came, in ms since 1970-01-01 UTC.
+        most: executors that were ready at the same time, at most, since they began to be missing.
+    """
+
+    since: int
+    most: int
+
+    def to_status(self) -> dict[str, Any]:
+        """As it stands in the status."""
+        return {"since": records.moment_text(self.since), "most": self.most}
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any]) -> Shortage | None:
+        """From the status; None if there is none, or it is not understood."""
+        since, most = records.moment(status, "since"), records.whole(status, "most")
+        return None if since is None or most is None else cls(since, most)
+
+
+def shortage(before: Shortage | None, now: int, ready: int | None, wanted: int, driver: JobState) -> Shortage | None:
+    """What to remember about missing executors; None if none is missing.
+
+    Args:
+        before: what was remembered.
+        now: the time, in ms since 1970-01-01 UTC.
+        ready: executors that are ready; None if that is not known.
+        wanted: executors that there should be.
+        driver: where the worker's driver is.
+    """
+    if ready is None or ready >= wanted or driver not in ("starting", "running"):
+        return None
+    if before is None or before.since > now:  # a clock that was set back says nothing about how long it has lasted
+        return Shortage(now, ready) if driver == "running" else None
+    return Shortage(now, ready) if ready > before.most else before
+
+
+def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: str) -> Failure | None:
+    """What is to be told of a shortage; None if there is none, or it has not lasted.
+
+    Args:
+        found: the shortage.
+        now: the time, in ms since 1970-01-01 UTC.
+        ready: executors that are ready.
+        wanted: executors that there should be.
+        grace: how long executors may be missing, in ms.
+        why: see :func:`cause`.
+    """
+    if found is None or now - found.since < grace:
+        return None
+    since = records.moment_text(found.since // 1000 * 1000)
+    return Failure(REASON, f"Executors missing since {since}: {wanted - ready} of {wanted}: {why}.", "slow")
+
+
+def cause(pods: Sequence[Mapping[str, Any]], now: int, container: str) -> str:
+    """Why executors are not ready: what Kubernetes says of most of their pods, without a full stop.
+
+    No pod is named: Spark makes them anew now and then, under other names, and the sentence is to stay.
+
+    Args:
+        pods: of the executors, as the API server gives them.
+        now: the time, in ms since 1970-01-01 UTC.
+        container: name of the executors' container.
+    """
+    missing = [report(pod, now, container) for pod in pods if not is_ready(pod)]
+    stuck = Counter(_text(each.failure) for each in missing if each.state == "stuck" and each.failure is not None)
+    if stuck:
+        return max(stuck, key=lambda text: (stuck[text], text))
+    if any(each.state == "failed" for each in missing):
+        return _ENDED
+    return _ON_THEIR_WAY if missing else _NO_PODS
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is ready, and stays."""
+    conditions = records.part(pod, "status").get("conditions") or []
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in records.part(pod, "metadata")
+
+
+def _text(failure: Failure) -> str:
+    """A failure in one line that is not too long."""
+    said = " ".join(f"{failure.reason}: {failure.message}".split()).rstrip(".")
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"

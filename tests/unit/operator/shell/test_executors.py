@@ -1,0 +1,76 @@
+import asyncio
+import copy
+
+from spatialstream_operator.decisions.conditions import Job
+from spatialstream_operator.look import Look
+from spatialstream_operator.memory import Memory
+from spatialstream_operator.names import StreamNames
+from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.steps.executors import count_executors, miss_executors
+from tests.unit.operator.shell.simulated import World
+
+NAMES = StreamNames("geo", "quakes")
+ROOM = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def executor(world, number, ready):
+    """The pod of an executor, which is ready, or finds no room."""
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ROOM}
+    conditions = [{"type": "Ready", "status": "True"}] if ready else [said]
+    metadata = {"name": f"quakes-worker-exec-{number}", "namespace": "geo", "labels": NAMES.selected("executor")}
+    world.cluster.put({"kind": "Pod", "metadata": metadata, "status": {"conditions": conditions}})
+
+
+def look_at(world, driver="running", wanted=2):
+    """What a look says of missing executors; it knows of earlier ones by the status alone."""
+    body, environment = world.body(), world.environment
+    spec = StreamSpec.parse(body["spec"], environment.defaults)
+    look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
+    look.jobs["worker"], look.desired = Job("worker", driver), wanted
+
+    async def steps():
+        await count_executors(look)
+        await miss_executors(look)
+
+    asyncio.run(steps())
+    return look
+
+
+def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
+    world = World()
+    world.stream()
+    executor(world, 1, True)
+    executor(world, 2, False)
+
+    assert look_at(world).missing is None
+    assert world.body()["status"]["workers"]["missing"] == {"since": "2027-01-15T08:00:00Z", "most": 1}
+    world.at += 299_000
+    assert look_at(world).missing is None
+    world.at += 1_000
+    look = look_at(world)
+
+    assert look.registered == 1
+    assert look.missing.message == f"Executors missing since 2027-01-15T08:00:00Z: 1 of 2: Unschedulable: {ROOM}"
+    executor(world, 2, True)
+    assert look_at(world).missing is None
+    assert world.body()["status"]["workers"] == {}
+
+
+def test_without_a_driver_nothing_is_known_and_nothing_missing():
+    world = World()
+    world.stream(status={"workers": {"missing": {"since": "2027-01-15T07:00:00Z", "most": 0}}})
+
+    look = look_at(world, "terminating")
+
+    assert (look.registered, look.missing) == (None, None)
+    assert "missing" not in world.body()["status"]["workers"]
+
+
+def test_nothing_is_written_while_nothing_is_missing():
+    world = World()
+    world.stream(status={"workers": {"replicas": 1}})
+    executor(world, 1, True)
+
+    look_at(world, wanted=1)
+
+    assert world.cluster.calls == []
