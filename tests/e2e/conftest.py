@@ -42,9 +42,16 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         os.environ.get("E2E_STORAGE_CLASS", ""),
     )
     installed.remove()
+    keep = bool(os.environ.get("E2E_KEEP"))
     try:
         installed.install()
-        yield installed
-    finally:
-        if not os.environ.get("E2E_KEEP"):
-            installed.remove()
+    except BaseException as error:
+        try:
+            if not keep:
+                installed.remove()
+        except AssertionError as after:  # shown with the failure that it follows from, not in place of it
+            error.add_note(f"and then it could not be removed: {after}")
+        raise
+    yield installed
+    if not keep:
+        installed.remove()

@@ -86,7 +86,7 @@ class Story:
         """
         draw = random.Random(self.seed * 1_000_003 + len(self.objects))
         begin = t = max(self.t, BEGIN)
-        objects = []
+        objects: list[dict[str, Any]] = []
         for _ in range(count):
             t += draw.randrange(1, 2 * _PACE)
             x, y = _place(draw, bounds)

@@ -11,16 +11,69 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CommandError", "Kube", "wait_for"]
+__all__ = ["CommandError", "Kube", "trouble", "wait_for"]
 
 _EVERY = 1.0
+_WARNINGS = 20
 
 
 class CommandError(AssertionError):
     """A command has failed."""
 
 
-def wait_for(what: str, condition: Callable[[], Any], timeout: float, state: Callable[[], object] = lambda: "") -> Any:
+def run(command: Sequence[str], data: bytes | None = None, timeout: float = 180.0) -> str:
+    """Run a command to its end; what it printed."""
+    said = " ".join(command)[:300]
+    try:
+        done = subprocess.run(list(command), input=data, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"{said}: not done after {timeout:.0f} s") from error
+    if done.returncode:
+        raise CommandError(f"{said}: exit status {done.returncode}\n{done.stderr.decode()}{done.stdout.decode()}")
+    return done.stdout.decode()
+
+
+def trouble() -> str:
+    """What is wrong in the cluster: with its nodes, the pods that are not ready and why, and the last warnings."""
+    try:
+        nodes, pods = (
+            json.loads(run(["kubectl", "get", kind, "-A", "-o", "json"]))["items"] for kind in ("nodes", "pods")
+        )
+        warnings = run(
+            ["kubectl", "get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.metadata.creationTimestamp"]
+        )
+    except CommandError as error:
+        return f"what is wrong in the cluster cannot be seen: {error}"
+    told = [line for each in nodes for line in _node_trouble(each)]
+    told += [line for each in pods for line in _pod_trouble(each)]
+    return "\n".join([*told, "the last warnings:", *warnings.splitlines()[-_WARNINGS:]])
+
+
+def _node_trouble(node: dict[str, Any]) -> list[str]:
+    name, taints = node["metadata"]["name"], node["spec"].get("taints", [])
+    told = [f"node {name} has the taint {each['key']}:{each['effect']}" for each in taints]
+    for each in node["status"].get("conditions", []):
+        if (each["status"] == "True") != (each["type"] == "Ready"):
+            told.append(f"node {name}: {each['type']} is {each['status']}: {each.get('message', '')}")
+    return told
+
+
+def _pod_trouble(pod: dict[str, Any]) -> list[str]:
+    """Why a pod is not ready; nothing if it is, or has done its work."""
+    status = pod["status"]
+    conditions = {each["type"]: each for each in status.get("conditions", [])}
+    if status.get("phase") == "Succeeded" or conditions.get("Ready", {}).get("status") == "True":
+        return []
+    told = [status, *(each for each in conditions.values() if each["status"] != "True")]
+    for each in status.get("initContainerStatuses", []) + status.get("containerStatuses", []):
+        told += [why for name, why in each.get("state", {}).items() if name != "running" and why.get("exitCode") != 0]
+    # the conditions repeat each other
+    reasons = dict.fromkeys(f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in told)
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    return [f"pod {name} is {status.get('phase')}: " + "; ".join(filter(None, reasons))]
+
+
+def wait_for(what: str, condition: Callable[[], Any], timeout: float, state: Callable[[], object] = trouble) -> Any:
     """Wait until a condition holds; what it gave.
 
     Args:
@@ -40,16 +93,6 @@ def wait_for(what: str, condition: Callable[[], Any], timeout: float, state: Cal
             failure = str(error)
         time.sleep(_EVERY)
     raise AssertionError(f"waited {timeout:.0f} s for {what}: {failure}\n{state()}")
-
-
-def run(command: Sequence[str], data: bytes | None = None, timeout: float = 180.0) -> str:
-    """Run a command to its end; what it printed."""
-    done = subprocess.run(list(command), input=data, capture_output=True, timeout=timeout, check=False)
-    if done.returncode:
-        raise CommandError(
-            f"{' '.join(command)[:300]}: exit status {done.returncode}\n{done.stderr.decode()}{done.stdout.decode()}"
-        )
-    return done.stdout.decode()
 
 
 @dataclass(frozen=True)
@@ -75,8 +118,11 @@ class Kube:
         return run(["kubectl", "-n", self.namespace, *arguments], data, timeout)
 
     def helm(self, *arguments: str, timeout: float = 600.0) -> str:
-        """Run Helm in the namespace."""
-        return run(["helm", "-n", self.namespace, *arguments], timeout=timeout)
+        """Run Helm in the namespace; why nothing came of it, if it fails: Helm itself only says that it has waited."""
+        try:
+            return run(["helm", "-n", self.namespace, *arguments], timeout=timeout)
+        except CommandError as error:
+            raise CommandError(f"{error}\n{trouble()}") from None
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Apply manifests."""

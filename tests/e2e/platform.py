@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.data import Part, Story
-from tests.e2e.kube import CommandError, Kube, run, wait_for
+from tests.e2e.kube import CommandError, Kube, run, trouble, wait_for
 
 __all__ = ["NAMESPACE", "SYSTEM", "Platform", "Stream"]
 
@@ -74,7 +74,13 @@ class Platform:
         for namespace in (NAMESPACE, SYSTEM):
             if run(["kubectl", "get", "namespace", namespace, "--ignore-not-found"]).strip():
                 self._end_streams(namespace)
-        self._empty_volume()
+        try:
+            self._empty_volume()
+        finally:  # what is left in the volume is no reason to leave the rest too
+            self._uninstall()
+
+    def _uninstall(self) -> None:
+        """Remove both charts, and what is in the namespaces with them."""
         for kube, release in ((self.system, "spatialstream"), (self.kube, "dev")):
             if release in run(["helm", "-n", kube.namespace, "list", "-q"]).split():
                 kube.helm("uninstall", release, "--wait")
@@ -131,7 +137,8 @@ class Platform:
             "image": {"repository": self.image("services")},
             "storage": {**self._storage(), "services": True, "size": "5Gi"},
             "prometheus": {"namespaces": [NAMESPACE, SYSTEM], "scrapeInterval": "3s"},
-            "alerts": {"rules": {"SpatialStreamImbalanced": {"for": "5s", "above": 2}}},
+            # above which ratio: the stream's own, as the operator says it
+            "alerts": {"rules": {"SpatialStreamImbalanced": {"for": "5s"}}},
         }
 
     def _storage(self) -> dict[str, Any]:
@@ -204,7 +211,7 @@ class Platform:
 
     def state(self) -> str:
         """What a person would look at if something does not come about."""
-        told = []
+        told = [trouble()]
         for kube, arguments in (
             (self.kube, ("get", "pods,sps", "-o", "wide")),
             (self.kube, ("get", "sps", "-o", "yaml")),
