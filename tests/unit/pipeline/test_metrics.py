@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from spatialstream.balance.loads import LeafCounts, slot_loads
 from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.errors import SettingError, StateError
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import WGS84
@@ -161,6 +162,7 @@ def test_the_page_names_the_labels(
     version = build(WGS84, *sample, leaves=4, slots=SLOTS)
     version.save(version_path(tmp_path, version.number))
     worker.observe(*round_of(0, version, {0: load_of(version, 0)}), 0.1)
+    assert worker.published(60.0)
     there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
 
     for name, (_, labels) in documented().items():
@@ -212,8 +214,9 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
     number, sizes = 0, []
     for version in versions:
         for _ in range(30):
-            worker._saved_at = 0.0  # as if five seconds had passed
+            worker._due = 0.0  # as if five seconds had passed
             worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in slots}), 0.1)
+            assert worker.published(60.0)
             number += 1
             sizes.append(len(generate_latest(worker.registry).splitlines()))
         there = exposed(worker.registry)
@@ -254,8 +257,9 @@ def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatc
     store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample, 1_000).to_arrays())
     worker = WorkerMetrics(SETTINGS, tmp_path, store)
     for number in range(2):
-        worker._saved_at = 0.0
+        worker._due = 0.0
         worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
+        assert worker.published(60.0)
 
     value = worker.registry.get_sample_value
     on_slot = np.bincount(version.mapping, minlength=SLOTS)
@@ -290,6 +294,35 @@ def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatc
     assert load.checked.tolist() == [18] * len(version.mapping)
     assert load.seconds is not None
     assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
+
+
+class AwayStore(MemoryStore):
+    """A routing store that answers only when it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = threading.Event()
+
+    def save_statistics(self, name: str, arrays: Any, meta: Any) -> None:
+        if not self.back.wait(60.0):
+            raise Unavailable("away")
+        super().save_statistics(name, arrays, meta)
+
+
+def test_no_round_waits_for_a_routing_store_that_is_away(
+    tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
+) -> None:
+    store, version = AwayStore(), build(WGS84, *sample, 16, SLOTS)
+    version.save(version_path(tmp_path, version.number))
+    worker = WorkerMetrics(SETTINGS, tmp_path, store)
+    for number in range(3):
+        worker._due = 0.0
+        worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
+    assert not worker.published(0.05)
+    assert worker.registry.get_sample_value("spatialstream_worker_round") == 2
+    store.back.set()
+    assert worker.published(60.0)
+    assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
 
 
 def test_there_are_no_load_statistics_before_the_first_round() -> None:

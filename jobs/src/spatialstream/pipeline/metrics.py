@@ -6,9 +6,11 @@ version (numbers of leaves begin anew with each version).
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -21,15 +23,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.queries import QueryType
+from spatialstream.pipeline.aside import Aside
 from spatialstream.pipeline.clocks import NEVER
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
 from spatialstream.pipeline.rounds import RoundRecord, Summary
-from spatialstream.pipeline.window import SNAPSHOT, STANDING, LoadWindow
+from spatialstream.pipeline.window import SNAPSHOT, STANDING, Lately, LoadWindow
 from spatialstream.pipeline.work import load_version, version_path
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import LoadReport, read_statistics, save_load
 
 __all__ = ["RouterMetrics", "WorkerMetrics", "serve"]
+
+_PUBLISH_SECONDS = 5.0
+"""Time between two publications of load statistics, at least."""
+
+_PUBLISH_SHARE = 0.05
+"""Which part of the time they may take."""
 
 _SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 
@@ -248,22 +257,16 @@ class _LeafSeries:
         for metric, kind in typed:
             self._series[metric, kind] = [metric.labels(leaf, kind.value) for leaf in range(leaves)]
 
-    def observe(
-        self,
-        window: LoadWindow,
-        counts: LeafCounts,
-        checked: npt.NDArray[np.float64],
-        seconds: npt.NDArray[np.float64],
-    ) -> None:
-        """What a window holds, and the counts, the candidates and the time of each leaf that it gives."""
+    def observe(self, lately: Lately, counts: LeafCounts) -> None:
+        """What a window held, and its counts."""
         self._set(self._objects, counts.arrivals)
-        self._set(self._checked, checked)
-        self._set(self._seconds, seconds)
+        self._set(self._checked, lately.checked)
+        self._set(self._seconds, lately.seconds)
         self._set(self._held, counts.objects)
-        for kind, standing in window.standing.items():
+        for kind, standing in lately.standing.items():
             self._set(self._standing, standing, kind)
-        for kind in SNAPSHOT:
-            self._set(self._queries, window.queries(kind), kind)
+        for kind, queries in lately.queries.items():
+            self._set(self._queries, queries, kind)
 
     def _set(self, metric: Gauge, values: npt.NDArray[np.float64], kind: QueryType | None = None) -> None:
         for series, value in zip(self._series[metric, kind], values.tolist(), strict=True):
@@ -307,6 +310,9 @@ class _ModelSeries:
 class WorkerMetrics:
     """The worker's metrics; also puts load statistics into the routing store now and then.
 
+    That, and what there is for each of thousands of leaves, is done in a thread of its own: the routing store may be
+    slow or away, and no round waits for it.
+
     Args:
         settings: of the stream.
         checkpoint: folder of the stream's state.
@@ -318,7 +324,9 @@ class WorkerMetrics:
         self.registry = registry = CollectorRegistry()
         self._checkpoint, self._store, self._slots = checkpoint, store, settings.slots
         self._window = LoadWindow(window, settings.retention)
-        self._saved_at = 0.0
+        self._due = 0.0
+        self._shown: int | None = None
+        self._aside = Aside("load-statistics")
         self._of_rounds = _RoundSeries(registry)
         self._of_slots = _SlotSeries(settings.slots, registry)
         self._of_leaves = _LeafSeries(registry)
@@ -350,26 +358,33 @@ class WorkerMetrics:
         version = load_version(version_path(self._checkpoint, order.version))
         changed = self._window.version is None or self._window.version.number != version.number
         self._window.use(version, order.upto)
-        if changed:
-            self._of_leaves.begin(self._window.leaves)
         self._window.take(order.upto, summary.loads)
-        if changed or now - self._saved_at > 5.0:
-            self._saved_at = now
-            self._publish()
+        if changed or time.monotonic() >= self._due:
+            self._due = time.monotonic() + _PUBLISH_SECONDS
+            self._aside.give(partial(self._publish, self._window.lately()))
 
-    def _publish(self) -> None:
-        """Compute the load by the cost model, and put the counts where the rebalancer finds them."""
-        window, version = self._window, self._window.version
-        counts = window.counts()
-        if counts is None or version is None:
-            return
-        checked, seconds = window.checked, window.seconds
-        self._of_leaves.observe(window, counts, checked, seconds)
-        try:
-            save_load(self._store, LoadReport(version.number, counts, checked, window.upto, seconds))
-            known = read_statistics(self._store)
-        except Unavailable:
-            return
+    def published(self, timeout: float | None = None) -> bool:
+        """Wait until what was observed is shown and saved, so many seconds at most; whether it is."""
+        return self._aside.wait(timeout)
+
+    def _publish(self, lately: Lately) -> None:
+        """Show what there is of each leaf, and put it where the rebalancer finds it; compute load by the cost model."""
+        began = time.monotonic()
+        if self._shown != lately.version.number:
+            self._of_leaves.begin(len(lately.version.index.leaves))
+            self._shown = lately.version.number
+        if lately.counts is not None:
+            self._of_leaves.observe(lately, lately.counts)
+            with contextlib.suppress(Unavailable):  # there will be others
+                self._save(lately, lately.counts)
+        # with very many leaves it takes seconds, in which the job's other threads get less of the processor
+        took = time.monotonic() - began
+        self._due = max(self._due, began + took / _PUBLISH_SHARE)
+
+    def _save(self, lately: Lately, counts: LeafCounts) -> None:
+        version, checked, seconds = lately.version, lately.checked, lately.seconds
+        save_load(self._store, LoadReport(version.number, counts, checked, lately.upto, seconds))
+        known = read_statistics(self._store)
         if known is not None:
             loads = leaf_loads(version, counts, known)
             slots = slot_loads(loads, version.mapping, self._slots)

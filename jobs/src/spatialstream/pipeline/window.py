@@ -16,7 +16,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.queries import QueryType
 from spatialstream.pipeline.clocks import NEVER
 
-__all__ = ["SNAPSHOT", "STANDING", "LoadWindow"]
+__all__ = ["SNAPSHOT", "STANDING", "Lately", "LoadWindow"]
 
 SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 """Queries that are answered once."""
@@ -36,6 +36,29 @@ class _Sample:
     checked: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float32]
     queries: dict[QueryType, list[_Cells]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lately:
+    """What a window held at one moment, for those who look at it while the next rounds come.
+
+    Attributes:
+        version: the active one, with n leaves.
+        counts: what :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come.
+        checked: float64[n], see :attr:`LoadWindow.checked`.
+        seconds: float64[n], see :attr:`LoadWindow.seconds`.
+        standing: float64[n] for each of :data:`STANDING`.
+        queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
+        upto: the latest timestamp that was counted up to, ms.
+    """
+
+    version: RoutingVersion
+    counts: LeafCounts | None
+    checked: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+    standing: Mapping[QueryType, npt.NDArray[np.float64]]
+    queries: Mapping[QueryType, npt.NDArray[np.float64]]
+    upto: int
 
 
 class LoadWindow:
@@ -140,6 +163,19 @@ class LoadWindow:
             return np.zeros(self.leaves)
         leaves, counts = (np.concatenate(columns) for columns in zip(*cells, strict=True))
         return np.bincount(leaves, counts, self.leaves).astype(np.float64)
+
+    def lately(self) -> Lately:
+        """What the window holds now; there is a version."""
+        assert self.version is not None
+        return Lately(
+            self.version,
+            self.counts(),
+            self.checked,
+            self.seconds,
+            {kind: standing.copy() for kind, standing in self.standing.items()},
+            {kind: self.queries(kind) for kind in SNAPSHOT},
+            self.upto,
+        )
 
     def counts(self) -> LeafCounts | None:
         """What :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come."""
