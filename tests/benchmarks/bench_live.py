@@ -515,6 +515,16 @@ def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict
             slowest = float(np.mean([max(each["slots"], default=0.0) for each in steps]))
             means["work: slowest slot in Python"] = slowest
             more += f", {np.mean([each['epochs'] for each in steps]):.1f} epochs"
+            share = sum(sum(each["slots"]) for each in steps) / (span * (os.cpu_count() or 1))
+            rows.append(
+                row(
+                    "   utilisation: the slots' share of all cores",
+                    100 * share,
+                    "%",
+                    None,
+                    "what the operator scales by",
+                )
+            )
         rows.append(row(f"   {unit} in all", 1e3 * span / n, "ms", None, f"{n}, of {more}"))
         rows.append(row("      between: what is new, offsets", 1e3 * float(np.mean(pauses)), "ms"))
         for name, seconds in means.items():

@@ -389,7 +389,7 @@ class Autoscaling:
         """``spec.autoscaling``."""
         return cls(
             enabled=fields.flag("enabled", False),
-            utilisation=fields.whole("targetUtilisation", 70, 1),
+            utilisation=fields.whole("targetUtilisation", 30, 1),
             lag=fields.duration("maxLag", "10s"),
             up=fields.duration("scaleUpStabilisation", "30s"),
             down=fields.duration("scaleDownStabilisation", "10m"),

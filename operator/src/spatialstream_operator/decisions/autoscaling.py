@@ -52,7 +52,7 @@ class AutoscalingSettings:
     enabled: bool
     minimum: int
     maximum: int
-    target: float = 0.7
+    target: float
     late: int = 10_000
     up: int = 30_000
     down: int = 600_000

@@ -16,7 +16,7 @@ from tests.unit.operator.decisions.trace import synthesise
 T = 1_800_000_000_000
 LOOK = 15_000
 MINUTE = 60_000
-SETTINGS = AutoscalingSettings(True, 1, 8)
+SETTINGS = AutoscalingSettings(True, 1, 8, 0.7)
 ONE = 1000.0  # objects a second that one executor does at most
 
 
@@ -204,7 +204,7 @@ def test_bounds_count_at_once_also_without_figures():
 
 @given(st.none() | st.integers(0, 99), st.integers(1, 5), st.integers(0, 5), st.none() | st.integers(0, 99))
 def test_without_autoscaling_whoever_scales_is_followed_within_bounds(replicas, minimum, more, before):
-    settings = AutoscalingSettings(False, minimum, minimum + more)
+    settings = AutoscalingSettings(False, minimum, minimum + more, 0.7)
     decision = autoscale(ScalingState(before), T, Use(T, 1.0), 1, replicas, settings)
     expected = sorted([minimum, minimum if replicas is None else replicas, minimum + more])[1]
     assert decision.desired == expected == clamp(replicas, minimum, minimum + more)
@@ -219,7 +219,7 @@ def test_a_number_that_a_person_sets_is_where_it_goes_on_from():
 
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.floats(0, 1), st.integers(0, 9)), max_size=80), st.integers(0, 9))
 def test_whatever_comes_the_bounds_hold(looks, maximum):
-    settings = AutoscalingSettings(True, min(2, maximum), maximum)
+    settings = AutoscalingSettings(True, min(2, maximum), maximum, 0.7)
     state, now = ScalingState(), T
     for passed, utilisation, registered in looks:
         now += passed
