@@ -22,6 +22,8 @@ autodoc_typehints_description_target = "documented_params"
 napoleon_numpy_docstring = False
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = "spatialstream"
 html_copy_source = False
 html_show_sphinx = False
