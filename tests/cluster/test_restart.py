@@ -34,6 +34,8 @@ def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: py
         began = time.monotonic()
         stream.router.start(timeout=240.0)
         stream.worker.start(timeout=240.0)
+        for job in (stream.router, stream.worker):  # while messages come
+            assert f"{job.name}: the warm-up has failed" not in job.log.read_text()
         sending.join()
         assert differences(stream, objects, queries, timeout=240.0) == []
         with capsys.disabled():

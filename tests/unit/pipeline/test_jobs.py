@@ -186,21 +186,36 @@ def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Gi
     assert job.turns == []
 
 
-def test_an_idle_turn_reads_just_after_the_last_messages(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, str]] = []
+@pytest.mark.parametrize(
+    ("first", "last", "read", "patient"),
+    [
+        ([5, 0, 7], [9, 0, 8], {"s.objects": {0: (8, 9)}, "s.queries": {0: (7, 8)}}, True),
+        ([5, 1, 7], [9, 4, 8], {"s.objects": {0: (8, 9), 1: (3, 4)}}, True),  # as many as there are cores
+        ([5, 0, 7], [5, 0, 7], {"s.objects": {0: (5, 6), 1: (0, 1)}}, False),
+    ],
+    ids=["one is empty", "none is empty", "all are empty"],
+)
+def test_an_idle_turn_reads_last_messages_or_where_the_next_will_be(
+    given_: Given,
+    monkeypatch: pytest.MonkeyPatch,
+    first: list[int],
+    last: list[int],
+    read: dict[str, dict[int, tuple[int, int]]],
+    patient: bool,
+) -> None:
+    asked: list[tuple[Any, dict[str, str]]] = []
     frame, sent = MagicMock(), []
-    monkeypatch.setattr(jobs, "Offsets", lambda connection, stopping: Ends([5, 0, 7], [9, 0, 8]))
+    monkeypatch.setattr(jobs, "Offsets", lambda connection, stopping: Ends(first, last))
     monkeypatch.setattr(RouterJob, "_cores", 2)
-    monkeypatch.setattr(
-        RouterJob,
-        "_messages",
-        lambda self, ranges, **more: asked.append((ranges, more["failOnDataLoss"])) or frame,
-    )
+    monkeypatch.setattr(RouterJob, "_messages", lambda self, ranges, **more: asked.append((ranges, more)) or frame)
     monkeypatch.setattr(RouterJob, "_send", lambda self, frame: sent.append(frame))
     job = router(given_, Ends([], []), None)
     job.session = MagicMock()
     job._idle_turn()
-    assert asked == [({"s.objects": {0: (9, 10), 1: (0, 1)}}, "false")]  # on as many partitions as there are cores
+    ((ranges, options),) = asked
+    assert ranges == read
+    assert options["failOnDataLoss"] == "false"
+    assert ("kafkaConsumer.pollTimeoutMs" not in options) == patient
     (task, _), _ = frame.select().repartition(2).mapInArrow.call_args
     assert sent == [frame.select().repartition(2).mapInArrow()]
     assert list(task(iter([pa.record_batch({"value": [b"a message", None]})]))) == []

@@ -60,8 +60,8 @@ _LONGEST_REST = 30.0
 _WARM_UP = "warm-up"
 """The tag of its Spark jobs."""
 
-_NOT_YET = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "50"}
-"""Has Spark read offsets that no message has yet: it looks once, and finds nothing."""
+_ONE_LOOK = {"kafkaConsumer.pollTimeoutMs": "50"}
+"""How Spark reads offsets that no message has yet: it looks once, and finds nothing."""
 
 Ranges = dict[str, tuple[int, int]]
 """Offsets [start, end) of partitions such as ``objects/0``."""
@@ -194,16 +194,19 @@ class _Job(ABC):
         """What a turn has Spark do, without a record: read, shuffle, run a task on every core, and send.
 
         Executors then have their Python processes with all kernels, clients of the broker, and the classes for it, and
-        the driver has made such plans before. No message is read and none is sent: it looks just after the last ones.
+        the driver has made such plans before. The last message of some partitions is read once more, and nothing sent.
         """
         self.session.sparkContext.addJobTag(_WARM_UP)  # of the jobs of this thread
-        cores, ranges = self._cores, dict[str, dict[int, tuple[int, int]]]()
-        ends = Offsets(self.connection, self._stopping).latest(self._input())
-        places = [(topic, i, end) for topic, of_topic in ends.items() for i, end in enumerate(of_topic)]
-        for topic, i, end in islice(places, cores):  # one for each core will do
-            ranges.setdefault(topic, {})[i] = (end, end + 1)
-        nothing = self._messages(ranges, **_NOT_YET).select("topic", "partition", "offset", "key", "value")
-        self._send(nothing.repartition(cores).mapInArrow(IdleTask(), MESSAGE_TYPE))
+        cores, offsets, topics = self._cores, Offsets(self.connection, self._stopping), self._input()
+        begins, ends = offsets.earliest(topics), offsets.latest(topics)
+        nexts = [(topic, i, end) for topic, of_topic in ends.items() for i, end in enumerate(of_topic)]
+        lasts = [(topic, i, end - 1) for topic, i, end in nexts if begins[topic][i] < end]
+        ranges = dict[str, dict[int, tuple[int, int]]]()
+        for topic, i, at in islice(lasts or nexts, cores):  # one for each core will do
+            ranges.setdefault(topic, {})[i] = (at, at + 1)
+        read = self._messages(ranges, **({} if lasts else _ONE_LOOK), failOnDataLoss="false")
+        nothing = read.select("topic", "partition", "offset", "key", "value").repartition(cores)
+        self._send(nothing.mapInArrow(IdleTask(), MESSAGE_TYPE))
 
     def _break_off(self) -> None:
         """Take the warm-up's tasks off the executors."""
