@@ -58,6 +58,19 @@ def test_every_partition_has_runs_of_its_own(stage: Ingest) -> None:
     assert [intake.partition for intake in stage.intakes([batch(*messages)])] == ["objects/0", "objects/1", "objects/2"]
 
 
+def test_a_late_task_of_a_try_that_failed_changes_nothing_of_the_next(stage: Ingest) -> None:
+    """It read fewer messages, and ends when the next try has been done long ago."""
+    both = batch(("s.objects", 0, 0, None, line("a", 1)), ("s.objects", 0, 1, None, b"nonsense\n" + line("b", 2)))
+    (intake,) = replace(stage, attempt="second").intakes([both])
+    (late,) = replace(stage, attempt="first").intakes([both.slice(0, 1)])
+    assert intake.run is not None
+    assert late.run is not None
+    rows = read_records(stage.folder / intake.run.name, pa.array([0, 1]).to_numpy())
+    assert rows.column("id").to_pylist() == ["a", "b"]
+    assert len(letters(stage, intake)) == 1
+    assert late.run.name != intake.run.name
+
+
 def test_marks_move_the_clock(stage: Ingest) -> None:
     (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, mark(77)))])
     assert (intake.partition, intake.clock, intake.run, intake.records) == ("queries/0", 77, None, 0)

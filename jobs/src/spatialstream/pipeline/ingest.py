@@ -5,7 +5,9 @@ earlier than t follows in its partition. A record that cannot be used becomes a 
 offset, and line within the message; a line that is too long likewise, because a block with it might not fit into a
 message downstream.
 
-Everything is named after epoch, topic partition and block, so a task that is tried twice overwrites equal files.
+Everything is named after epoch, topic partition and block, so a task that is tried twice overwrites equal files. An
+epoch that is tried twice may read other messages the second time, for more have come, while a task of the first time is
+still at work: so each try has a name of its own, which its files bear.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class Ingest:
         longest: bytes of a record beyond which it is rejected.
         floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
         ceiling: records of later times are from the future; None: none are.
+        attempt: which try of the epoch this is; "" where tries always read the same messages.
     """
 
     epoch: int
@@ -103,6 +106,7 @@ class Ingest:
     longest: int = 1 << 20
     floor: int | None = None
     ceiling: int | None = None
+    attempt: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row of JSON per block."""
@@ -118,7 +122,8 @@ class Ingest:
                 kind = self.kinds[topic]
                 partition = f"{kind}/{number}"
                 block = blocks[partition] = blocks.get(partition, -1) + 1
-                yield self._decode(piece, kind, partition, f"{self.epoch:09d}-{kind}-{number:04d}-{block:04d}")
+                name = f"{self.epoch:09d}-{kind}-{number:04d}-{block:04d}"
+                yield self._decode(piece, kind, partition, f"{name}-{self.attempt}" if self.attempt else name)
 
     def _decode(self, piece: pa.RecordBatch, kind: str, partition: str, name: str) -> Intake:
         is_mark = pc.fill_null(pc.equal(piece.column("key"), CLOCK), False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -408,7 +409,9 @@ class RouterJob(_Job):
             topic, i = places[name]
             ranges.setdefault(topic, {})[i] = span
         limits = settings.longest, *self._router.limits()
-        task = Ingest(epoch, self.checkpoint / "input", self.topics.kinds, settings.space, settings.rule, *limits)
+        # a task of a try that has failed may still be at work, on other messages than this one
+        last = *limits, uuid.uuid4().hex[:8]
+        task = Ingest(epoch, self.checkpoint / "input", self.topics.kinds, settings.space, settings.rule, *last)
         frame = self._messages(ranges).select("topic", "partition", "offset", "key", "value")
         if sum(end - start for start, end in self._ranges.values()) <= _FEW_MESSAGES:
             frame = frame.coalesce(self._cores)

@@ -514,10 +514,14 @@ class Router:
             self._path(record.epoch - 2).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove the versions from the routing store that retention has passed."""
+        """Remove versions from the routing store that retention has passed, and what failed tries have left."""
         record = self.last
         if record is None:
             return
+        named = {run.name for run in record.runs} | {intake.rejected for intake in record.intakes}
+        for path in (self._checkpoint / "input").glob("[0-9]*"):
+            if path.name not in named and int(path.name[:9]) <= record.epoch:
+                path.unlink(missing_ok=True)
         kept = {record.adoption.active, record.adoption.pending, *(number for number, _, _ in record.past)}
         try:
             old = [
