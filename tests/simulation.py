@@ -91,6 +91,9 @@ class Simulation:
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
         self.crashes = 0
+        self.tries: dict[
+            int, list[tuple[Ingest, pa.RecordBatch]]
+        ] = {}  # what the tasks of an epoch's last try have read
         archive = None if settings.retention is None else folder / "archive"
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)
@@ -268,14 +271,21 @@ class _RouterJobs:
         assert self._.router is not None
         read = {} if self._.router.last is None else self._.router.last.read
         limits = settings.longest, *self._.router.limits()
-        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, *limits)
+        last = *limits, f"{self._.time:08x}"
+        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, *last)
         intakes: list[Intake] = []
+        tasks: list[tuple[Ingest, pa.RecordBatch]] = []
         for topic, log in self._.topics.items():
             for i, partition in enumerate(log.partitions):
                 start = read.get(f"{topic}/{i}", 0)
                 if part := partition[start:]:
                     offsets = range(start, len(partition))
-                    intakes += stage.intakes([_batch(f"t.{topic}", i, offsets, part)])
+                    tasks.append((stage, _batch(f"t.{topic}", i, offsets, part)))
+                    intakes += stage.intakes([tasks[-1][1]])
+        for late, batch in self._.tries.get(epoch, []):  # tasks of the try before are still at work
+            if self._.random.random() < 0.5:
+                list(late.intakes([batch]))
+        self._.tries = {epoch: tasks}
         return intakes
 
     def route(self, record: EpochRecord) -> None:

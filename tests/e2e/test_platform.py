@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -18,31 +18,13 @@ WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 EUROPE: Bounds = (5.0, 46.0, 30.0, 60.0)
 BRAZIL: Bounds = (-60.0, -25.0, -40.0, -5.0)
 
-PLANE: Bounds = (0.0, 0.0, 100.0, 100.0)
-
 RATE = 150.0
-
-# A round takes about a second here, of which the slots work for a few hundredths: 2 to 8 per cent of a core while one
-# round follows another. Figures are of the last two minutes: so 1 per cent is exceeded when load has lasted for 20 s to
-# a minute, and two minutes after its end at the latest it is not any more. tests/unit/operator plays this through.
-AUTOSCALING: dict[str, Any] = {
-    "enabled": True,
-    "targetUtilisation": 1,
-    "scaleUpStabilisation": "5s",
-    "scaleDownStabilisation": "5s",
-}
 
 
 @pytest.fixture(scope="module")
 def quakes(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """The stream that the story is about."""
     return Stream(platform, "quakes", Story(1, tmp_path_factory.mktemp("quakes")))
-
-
-@pytest.fixture(scope="module")
-def plane(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    """A stream of another space beside it."""
-    return Stream(platform, "plane", Story(2, tmp_path_factory.mktemp("plane"), Space.planar(*PLANE)))
 
 
 def rebalanced(stream: Stream, bounds: Bounds, before: int, kill: str = "") -> None:
@@ -192,56 +174,17 @@ def test_suspended_and_resumed(quakes: Stream) -> None:
     quakes.assert_exact()
 
 
-def test_two_streams_side_by_side(quakes: Stream, plane: Stream) -> None:
-    # longer than what is sent ever pauses, and short enough to wait for when a question is asked at the end
-    plane.kube.apply(plane.manifest(time={"idle": "10s"}))
-    plane.wait_ready()
+def test_two_streams_side_by_side(quakes: Stream, platform: Platform, tmp_path: Path) -> None:
+    space = Space.parse("planar:0,0,100,100")
+    other = Stream(platform, "plane", Story(2, tmp_path, space))
+    other.kube.apply(other.manifest(time={"idle": "2s"}))
+    other.wait_ready()
     with quakes.sending(quakes.story.draw(600, WORLD), RATE / 2):
-        plane.send(plane.story.draw(800, PLANE, each=3), RATE)
+        other.send(other.story.draw(800, (0.0, 0.0, 100.0, 100.0), each=3), RATE)
     quakes.assert_exact()
-    plane.assert_exact()
-
-
-def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platform: Platform) -> None:
-    plane.patch(rebalance={"mode": "off", "interval": "3s"}, autoscaling=AUTOSCALING)
-    plane.wait(
-        "one worker to be enough",
-        lambda status: status["autoscaling"]["reason"] == "Idle" and status["workers"]["ready"] == "1/1",
-    )
-    loaded(plane, PLANE, 2)
-    plane.wait("2 workers", lambda status: status["workers"]["ready"] == "2/2")
-    told = platform.prometheus('max(spatialstream_operator_desired_workers{stream="plane"})')
-    assert [float(each["value"][1]) for each in told] == [2.0]
-    plane.send(plane.story.draw(600, PLANE), RATE)
-    plane.assert_exact()
-    plane.wait("1 worker", lambda status: status["workers"]["ready"] == "1/1", 240.0)
-    events = plane.kube.kubectl("events", "--for", "spatialstream/plane")
-    assert "1 -> 2 executors" in events
-    assert "2 -> 1 executors" in events
-
-
-def loaded(stream: Stream, bounds: Bounds, executors: int) -> None:
-    """Send objects and queries until the operator wants so many executors."""
-    count, rate = 3000, RATE
-    for _ in range(8):
-        with stream.sending(stream.story.draw(count, bounds), rate):
-            if _wants(stream, executors, count / rate):
-                return
-    raise AssertionError(f"{executors} executors were not wanted\n{stream.platform.state()}")
-
-
-def _wants(stream: Stream, executors: int, seconds: float) -> bool:
-    """Whether the operator comes to want so many executors in a time."""
-    try:
-        wait_for("more executors", lambda: stream.status["workers"]["desired"] == executors, seconds, lambda: "")
-    except AssertionError:
-        return False
-    return True
-
-
-def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform: Platform) -> None:
-    look_at_from_outside(plane)
-    plane.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
+    other.assert_exact()
+    look_at_from_outside(other)
+    other.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
     assert_nothing_left(platform, "plane")
 
 
