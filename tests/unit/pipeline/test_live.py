@@ -71,6 +71,23 @@ def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     assert differences(stream, simulation) == []
 
 
+def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None:
+    stream = in_order(random_stream(1, 50, 2, WGS84))
+    setup = StreamSettings("t", slots=2, space=WGS84, partitions=1, idle=IDLE)
+    simulation = Simulation(tmp_path, WGS84, stream.objects, stream.queries, setup, 1, chaos=0.0)
+    simulation.run(0.0, 0.0)
+    router = simulation.router
+    assert router is not None
+    assert router.last is not None
+    epoch, folder = router.last.epoch, tmp_path / "input"
+    named = {folder / run.name for run in router.last.runs}
+    late, coming = (folder / f"{number:09d}-objects-0000-0000-other.arrow" for number in (epoch, epoch + 1))
+    for path in (*named, late, coming):  # the epoch to come may be at work
+        path.touch()
+    router.tidy()
+    assert {path for path in (*named, late, coming) if path.exists()} == {*named, coming}
+
+
 def test_the_simulation_does_what_it_is_for() -> None:
     """Versions are adopted several times, processes die at many steps, messages are repeated."""
     stream = in_order(random_stream(11, 300, 40, WGS84))

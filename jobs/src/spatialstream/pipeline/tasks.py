@@ -44,6 +44,11 @@ def _message(topic: str, partition: int | None, key: bytes | None, value: bytes 
     )
 
 
+def _results(topic: str, lines: pa.Array, number: int, phase: int, rows: int) -> Iterator[pa.RecordBatch]:
+    for key, value in result_messages(lines, number, phase, rows):
+        yield _message(topic, None, key, value)
+
+
 @dataclass(frozen=True, slots=True)
 class RouteTask:
     """Numbers of router partitions to messages, as ``mapInArrow`` takes it."""
@@ -105,14 +110,12 @@ class MergeTask:
             return
         number = self.record.round.number
         results = merge_round(rows, self.record, self.settings.space, self.checkpoint)
-        for key, value in result_messages(results.lines, number, 0, self.rows_per_message):
-            yield _message(self.results, None, key, value)
+        yield from _results(self.results, results.lines, number, 0, self.rows_per_message)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
         if results.second is not None:
             lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint)
-            for key, value in result_messages(lines, number, 1, self.rows_per_message):
-                yield _message(self.results, None, key, value)
+            yield from _results(self.results, lines, number, 1, self.rows_per_message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +149,12 @@ class SecondMergeTask:
         """MERGE of the second phase of a round."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
         lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint)
-        for key, value in result_messages(lines, self.number, 1, self.rows_per_message):
-            yield _message(self.results, None, key, value)
+        yield from _results(self.results, lines, self.number, 1, self.rows_per_message)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTask:
-    """Whatever comes to nothing: what there is to a task before it has anything to do."""
+    """Any batches to none: the task of a warm-up, which reads and drops."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """No batches."""

@@ -437,9 +437,10 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
         load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
         load.objects = len(objects)
         yield from _match(slot, indexes, objects, seq, load)
-    with load.spending("queries"):
-        answers = [row for queries, number in snapshots for row in _answer(slot, indexes, queries, number)]
-    yield from answers
+    for queries, number in snapshots:
+        with load.spending("queries"):
+            answers = list(_answer(slot, indexes, queries, number))
+        yield from answers
     yield from _step(slot, indexes, upto)
     _expire(indexes, upto)
 
