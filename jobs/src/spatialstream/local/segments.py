@@ -7,9 +7,9 @@ whose objects are all outside a query's time are not even mapped, and within one
 is compared.
 
 Δ (``interval``) bounds the time that merging puts together. A segment belongs to the interval of its latest object,
-``t_max // Δ``, and only segments of one interval are merged; when a later interval begins, what is left of the
-earlier one is merged into as few segments as the capacity allows. So a merged segment is droppable as a whole at most
-Δ after its earliest epoch is. Without an interval nothing is bounded, for streams that keep everything.
+``(t_max + phase Δ) // Δ``, and only segments of one interval are merged; when a later interval begins, what is left of
+the earlier one is merged into as few segments as the capacity allows. So a merged segment is droppable as a whole at
+most Δ after its earliest epoch is. Without an interval nothing is bounded, for streams that keep everything.
 
 Objects leave with their segment, never before: what is dropped can be archived first, and nothing else is lost. Late
 objects are objects like any other: those that come together form a segment, of the interval of the latest of them.
