@@ -60,6 +60,16 @@ def test_a_missing_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--output" in refused(["run", "--objects", "a.jsonl", "--queries", "b.jsonl"], capsys)
 
 
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_a_job_cannot_be_told_to_trust_everybody(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--stream", "quakes", "--checkpoint", str(tmp_path / "checkpoint")]
+    for setting in ("spark.authenticate=false", "spark.authenticate.secret=4711", "spark.network.crypto.enabled=false"):
+        told = refused([job, *options, "--conf", setting], capsys)
+        assert f"{setting.partition('=')[0]} cannot be set" in told
+        assert "4711" not in told
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_the_tree_is_shown_and_drawn(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "tree.svg"
     assert main(["tree", *files, "--leaves", "16", "--slots", "3", "--svg", str(picture)]) == 0

@@ -37,7 +37,7 @@ def options(command):
 
 
 def properties(options):
-    return dict(text.split("=", 1) for text in options.conf)
+    return dict(options.conf)
 
 
 def test_both_jobs_are_told_the_same_about_the_stream():

@@ -133,11 +133,28 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
-    add("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
+    add(
+        "--conf",
+        type=shared.value("conf", _property),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; may be repeated",
+    )
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="say nothing but errors")
+
+
+def _property(text: str) -> tuple[str, str]:
+    from spatialstream.pipeline.session import check_conf
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise SettingError("conf", f"{text!r} is not KEY=VALUE")
+    check_conf({key: value})
+    return key, value
 
 
 def connection(options: argparse.Namespace) -> Connection:
@@ -189,14 +206,11 @@ def session(options: argparse.Namespace) -> SparkSession:
     from spatialstream.pipeline.session import embedded_session
     from spatialstream.servers.jars import connector_jars
 
-    conf = {}
-    for text in options.conf:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise SettingError("conf", f"{text!r} is not KEY=VALUE")
-        conf[key] = value
     name = f"spatialstream-{options.command}-{options.stream}"
-    return embedded_session(name, options.cores, master=options.master, jars=connector_jars(), conf=conf)
+    secret = options.checkpoint.absolute() / f"{options.command}.secret"
+    return embedded_session(
+        name, options.cores, master=options.master, jars=connector_jars(), conf=dict(options.conf), secret=secret
+    )
 
 
 def say(options: argparse.Namespace, text: str) -> None:

@@ -1,20 +1,39 @@
-"""The Spark session of the embedded mode, and what its Python processes start with."""
+"""The Spark session of the jobs, and what its Python processes start with.
+
+Spark's driver listens for executors, and whoever it takes for one is given jars and tasks. So a session made here
+always authenticates both sides by a secret of this one application, and encrypts what they say, whatever its ``master``
+is: loopback is shared by all users of a machine, and a pod's address by all pods of a cluster.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["INTERRUPTED", "embedded_session", "java_home"]
+__all__ = ["INTERRUPTED", "check_conf", "embedded_session", "java_home"]
 
 _JAVA_WANTED = 17
+
+_GUARD = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # the key exchange and the cipher that Spark recommends; its defaults are older ones, for compatibility
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    # otherwise a client could choose the mechanism before, which does not encrypt
+    "spark.network.crypto.saslFallback": "false",
+}
+_GUARDED = ("spark.authenticate", "spark.network.crypto.")
+_SECRET_BYTES = 32
 
 INTERRUPTED = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the micro-batch\n: java.lang.InterruptedException"
@@ -46,6 +65,21 @@ def _quiet_logging() -> str:
     return f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 
 
+def check_conf(conf: Mapping[str, str]) -> None:
+    """Refuse settings of Spark that would weaken how processes of an application authenticate each other.
+
+    Raises:
+        SettingError: there is one.
+    """
+    for key, value in conf.items():
+        if key.startswith(_GUARDED) and value != _GUARD.get(key):
+            raise SettingError(
+                "conf",
+                f"{key} cannot be set: Spark's processes always authenticate each other by a secret, and encrypt"
+                " (see Access and encryption in docs/live.md)",
+            )
+
+
 def embedded_session(
     name: str,
     cores: int | None = None,
@@ -53,11 +87,17 @@ def embedded_session(
     master: str | None = None,
     jars: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
+    secret: Path | None = None,
 ) -> SparkSession:
     """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
 
     With a ``master`` of another kind than ``local``, the tasks run in executors that Spark gets from there; then the
     driver listens where Spark's own settings say.
+
+    The secret that driver and executors share is new in every session. Within this process Spark keeps it in memory. On
+    Kubernetes Spark would put it into the executors' pods as an environment variable, for everyone to see who may look
+    at pods; with ``secret`` they read it from that file. The master of a standalone cluster has to know the secret
+    beforehand: there it is ``spark.authenticate.secret`` in the ``spark-defaults.conf`` of all machines.
 
     Python processes are forked from a daemon that has the package and its compiled kernels loaded, so a new one costs
     nothing; see :mod:`spatialstream.pipeline.daemon`.
@@ -67,12 +107,18 @@ def embedded_session(
         cores: see above.
         master: where Spark runs, if not in this process.
         jars: jars that the executors need too.
-        conf: settings that go before those made here.
+        conf: settings that go before those made here, but for those that guard the session.
+        secret: with a Kubernetes ``master``: a file to be written, which the executors see at the same path.
+
+    Raises:
+        SettingError: there is no Java, ``conf`` holds what cannot be set, the file cannot be written, or ``master``
+            needs a secret that Spark's configuration does not have.
     """
+    check_conf(conf or {})
     if home := java_home():
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
+    settings = _GUARD | {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
@@ -101,9 +147,30 @@ def embedded_session(
     else:
         # that an executor has gone is no failure of the tasks; those that fail by themselves are tried once more
         settings |= {"spark.executor.extraJavaOptions": _quiet_logging(), "spark.task.maxFailures": "2"}
+    if secret is not None and master is not None and master.startswith("k8s:"):
+        _make_secret(secret)
+        settings["spark.authenticate.secret.file"] = str(secret)
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     builder = SparkSession.builder.master(master or f"local[{cores or '*'}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as error:
+        if "A secret key must be specified" in str(error.java_exception.getMessage()):
+            raise SettingError(
+                "master",
+                f"{master} needs spark.authenticate.secret in spark-defaults.conf, as all its machines have it",
+            ) from None
+        raise
+
+
+def _make_secret(path: Path) -> None:
+    """A new secret in a file that nobody but this user may read."""
+    try:
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(_SECRET_BYTES))
+    except OSError as error:
+        raise SettingError("checkpoint", f"{path} cannot be written: {error.strerror}") from None

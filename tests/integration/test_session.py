@@ -1,0 +1,89 @@
+"""Who is let in at Spark's port: nobody who does not know the session's secret."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+_GUARDED = (
+    "-Dspark.authenticate=true",
+    "-Dspark.network.crypto.enabled=true",
+    "-Dspark.network.crypto.authEngineVersion=2",
+    "-Dspark.network.crypto.cipher=AES/GCM/NoPadding",
+    "-Dspark.network.crypto.saslFallback=false",
+)
+
+
+def secret_of(spark: SparkSession) -> str:
+    return str(spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager().getSecretKey())
+
+
+def registers(spark: SparkSession, *options: str, secret: str | None = None) -> str:
+    """What an executor says that is started by hand with the driver's address; it ends by itself."""
+    address = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().rpcEnv().address().hostPort()
+    environment = dict(os.environ) | ({} if secret is None else {"_SPARK_AUTH_SECRET": secret})
+    done = subprocess.run(
+        [
+            *(
+                f"{os.environ['JAVA_HOME']}/bin/java",
+                "-Xmx256m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                *options,
+            ),
+            *("-cp", f"{Path(pyspark.__file__).parent}/jars/*"),
+            "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+            *("--driver-url", f"spark://CoarseGrainedScheduler@{address}"),
+            *("--executor-id", "1", "--cores", "1", "--app-id", "intruder", "--resourceProfileId", "0"),
+            *("--hostname", "127.0.0.1", "--bind-address", "127.0.0.1"),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    return done.stdout + done.stderr
+
+
+def test_only_who_knows_the_secret_is_let_in(spark: SparkSession) -> None:
+    secret = secret_of(spark)
+    attempts = {
+        "nothing": ((), None),
+        "a wrong secret": (_GUARDED, "f" * len(secret)),
+        "the secret, but no encryption": (_GUARDED[:1], secret),
+        "the secret": (_GUARDED, secret),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        tries = {
+            name: pool.submit(registers, spark, *options, secret=known) for name, (options, known) in attempts.items()
+        }
+        said = {name: each.result() for name, each in tries.items()}
+
+    # a driver without executors has nobody who would register them: that is found out after the door
+    inside = "Cannot find endpoint"
+    assert [name for name, text in said.items() if inside in text] == ["the secret"], said
+
+
+def test_nothing_shows_the_secret(spark: SparkSession) -> None:
+    secret = secret_of(spark)
+
+    assert len(secret) >= 64
+    assert not any(secret in value for _, value in spark.sparkContext.getConf().getAll())
+    for shown in ("cmdline", "environ"):
+        for path in Path("/proc").glob(f"[0-9]*/{shown}"):
+            try:
+                assert secret.encode() not in path.read_bytes()
+            except OSError:  # the process has ended, or is another user's
+                continue
+
+
+@pytest.mark.parametrize("key", ["spark.authenticate", "spark.network.crypto.enabled"])
+def test_a_session_is_guarded(spark: SparkSession, key: str) -> None:
+    assert spark.sparkContext.getConf().get(key) == "true"
