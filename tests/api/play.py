@@ -118,6 +118,15 @@ class Played:
             each for each in found if each["regarding"].get("name") == self.name and reason in (None, each["reason"])
         ]
 
+    def kubelet_says(self, job: str, reason: str, note: str) -> None:
+        """Make an event about the pod of a job, in the old form, as a kubelet does."""
+        pod = self.api.get(self.pod_path(job))["metadata"]
+        about = {"kind": "Pod", "namespace": self.namespace, "name": pod["name"], "uid": pod["uid"], "apiVersion": "v1"}
+        event = {"involvedObject": about, "reason": reason, "message": note, "type": "Warning", "count": 1}
+        times = {"firstTimestamp": _now(), "lastTimestamp": _now()}
+        name = {"metadata": {"name": f"{pod['name']}.{reason.lower()}"}, "source": {"component": "kubelet"}}
+        self.api.post(f"/api/v1/namespaces/{self.namespace}/events", {**event, **times, **name})
+
     # -------------------------------------------------------------------------------------------------------- the pods
 
     def pod_path(self, job: str) -> str:

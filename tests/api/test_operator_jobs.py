@@ -211,7 +211,7 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     stream.asks_for(2, "0/1 nodes are available: 1 Insufficient memory.")
     since = stream.until(lambda status: status["workers"].get("missing"), "an executor is missing")["since"]
     assert stream.condition("Degraded")["status"] == "False"
-    assert stream.says("Progressing", "True", "Scaling")["message"] == "Ready executors: 1; wanted: 2."
+    assert stream.says("Progressing", "True", "Scaling")["message"].startswith("Ready executors: 1; wanted: 2")
 
     said = stream.says("Degraded", "True", "ExecutorsMissing")["message"]
 
@@ -234,6 +234,58 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     stream.says("Progressing", "False", "AsWanted")
     assert "missing" not in stream.status["workers"]
     assert len(stream.events("Recovered")) == 1
+
+
+def test_a_volume_that_cannot_be_mounted_is_told_within_half_a_minute(operator, played):
+    """Only an event says so: the pod's status has nothing but ContainerCreating."""
+    stream = played(kafka={"securitySecret": {"name": "nosuch"}})
+    stream.placed("router")
+    stream.tell_of("router", {"waiting": {"reason": "ContainerCreating"}}, "Pending")
+    missing = 'MountVolume.SetUp failed for volume "kafka" : secret "nosuch" not found'
+    stream.kubelet_says("router", "FailedMount", missing)
+
+    said = stream.says("Degraded", "True", "RouterBlocked", within=30.0)
+
+    assert said["message"] == f"The router cannot run: FailedMount: {missing}"
+    assert stream.condition("Ready")["message"] == f"The router is not ready: FailedMount: {missing}"
+    assert stream.status["router"]["state"] == "stuck"
+    stream.tell_of("router", {"running": {}}, "Running", ready=True)
+    stream.says("Degraded", "False")
+
+
+def test_executors_that_a_quota_forbids_are_told_within_half_a_minute(operator, api, played):
+    """Spark's driver makes them, and nobody but its log says that they were refused."""
+    stream = played()
+    stream.runs("router")
+    stream.runs("worker")
+    api.post(f"/api/v1/namespaces/{stream.namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+    space = f"/api/v1/namespaces/{stream.namespace}/resourcequotas"
+    hard = {"pods": "2"}
+    api.post(space, {"metadata": {"name": "small"}, "spec": {"hard": hard}})
+    api.patch(f"{space}/small/status", {"status": {"hard": hard, "used": hard}})
+
+    said = stream.says("Degraded", "True", "ExecutorsMissing", within=30.0)["message"]
+
+    assert "exceeded quota: small" in said
+    assert "exceeded quota: small" in stream.says("Ready", "False", "NoExecutors")["message"]
+    api.delete(f"{space}/small")
+    stream.executor(1)
+    stream.says("Ready", "True")
+    stream.says("Degraded", "False")
+
+
+def test_a_driver_that_a_quota_forbids_is_told(operator, api, namespace, played):
+    space = f"/api/v1/namespaces/{namespace('quota')}/resourcequotas"
+    hard = {"pods": "0"}
+    api.post(space, {"metadata": {"name": "none"}, "spec": {"hard": hard}})
+    api.patch(f"{space}/none/status", {"status": {"hard": hard, "used": hard}})
+
+    stream = played(within="quota")
+
+    assert "exceeded quota: none" in stream.says("Degraded", "True", "PodRefused")["message"]
+    api.delete(f"{space}/none")
+    stream.made("router")
+    stream.says("Degraded", "False")
 
 
 def test_executors_are_not_missing_while_the_driver_comes_again(operator, played):

@@ -83,6 +83,7 @@ OPERATOR_NEEDS = [
     ("delete", "pods", "", ""),
     ("create", "roles", RBAC, ""),
     ("create", "events", "events.k8s.io", ""),
+    ("list", "events", "events.k8s.io", ""),
     ("get", "secrets", "", ""),
 ]
 

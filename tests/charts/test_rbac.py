@@ -20,7 +20,7 @@ STREAMS = {
     ("", "serviceaccounts"): CHANGE,
     (RBAC, "roles"): CHANGE,
     (RBAC, "rolebindings"): CHANGE,
-    ("events.k8s.io", "events"): {"create"},
+    ("events.k8s.io", "events"): {"create", "list"},  # list: why a pod does not start
 }
 SECRETS = {("", "secrets"): {"get"}}  # credentials of ZooKeeper
 MONITORS = {("monitoring.coreos.com", "podmonitors"): CHANGE}

@@ -24,8 +24,8 @@ which it does not do itself.
   resources: [roles, rolebindings]
   verbs: [get, create, patch]
 - apiGroups: [events.k8s.io]
-  resources: [events]
-  verbs: [create]
+  resources: [events] # list: what Kubernetes says of a pod that does not start
+  verbs: [create, list]
 {{- if .Values.rbac.secrets.get }}
 - apiGroups: [""]
   resources: [secrets]

@@ -11,7 +11,7 @@ from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import CascadeType, PatchType
 
-__all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object", "is_refusal"]
+__all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object", "is_hindered", "is_refusal"]
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
@@ -21,6 +21,7 @@ MANAGER = "spatialstream-operator"
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _REFUSALS = frozenset({400, 403, 413, 422})
+_INTERNAL = 500
 
 _RESOURCES: Mapping[str, Any] = {
     kind: create_namespaced_resource(group, version, kind, plural, verbs=None)
@@ -45,6 +46,14 @@ def is_refusal(error: ApiError) -> bool:
     return error.status.code in _REFUSALS
 
 
+def is_hindered(error: ApiError) -> bool:
+    """Whether an object cannot be made for now: it is refused, or nobody can say whether to admit it.
+
+    The API server answers with 500 if an admission webhook does not answer, or answers what it does not understand.
+    """
+    return is_refusal(error) or error.status.code == _INTERNAL
+
+
 class Cluster:
     """A client of one cluster, with the credentials of the pod it runs in, or of the user's kubeconfig.
 
@@ -64,9 +73,17 @@ class Cluster:
                 return None
             raise
 
-    async def list(self, kind: str, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
-        """Objects of a namespace (None: of all) that have these labels."""
-        found = self._client.list(_RESOURCES[kind], namespace=namespace or "*", labels=dict(labels or {}))
+    async def list(
+        self,
+        kind: str,
+        namespace: str | None,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> list[Object]:
+        """Objects of a namespace (None: of all) that have these labels, and these values in fields."""
+        found = self._client.list(
+            _RESOURCES[kind], namespace=namespace or "*", labels=dict(labels or {}), fields=dict(fields or {})
+        )
         return [dict(each) async for each in found]
 
     async def apply(self, wanted: Object) -> Object:
@@ -78,11 +95,17 @@ class Cluster:
         )
         return dict(done)
 
-    async def create(self, wanted: Object) -> Object | None:
-        """Create an object; None if there is one of this name."""
+    async def create(self, wanted: Object, trial: bool = False) -> Object | None:
+        """Create an object; None if there is one of this name.
+
+        Args:
+            wanted: the object.
+            trial: whether only to see if it would be admitted; nothing is made then.
+        """
         kind = _RESOURCES[wanted["kind"]]
         try:
-            return dict(await self._client.create(kind(wanted), namespace=wanted["metadata"]["namespace"]))
+            namespace = wanted["metadata"]["namespace"]
+            return dict(await self._client.create(kind(wanted), namespace=namespace, dry_run=trial))
         except ApiError as error:
             if error.status.code == _CONFLICT:
                 return None

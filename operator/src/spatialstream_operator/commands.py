@@ -24,6 +24,7 @@ __all__ = [
     "STOP_WORDS",
     "WORK",
     "ZOOKEEPER_SECRETS",
+    "executor_cores",
     "router_command",
     "router_properties",
     "worker_command",
@@ -163,16 +164,21 @@ def _executors(spec: StreamSpec, executors: int) -> dict[str, str]:
     }
 
 
+def executor_cores(spec: StreamSpec) -> str:
+    """Processor time that an executor asks for, as a quantity."""
+    container = spec.workers.executor
+    return container.requests.get("cpu") or container.limits.get("cpu") or str(spec.workers.cores)
+
+
 def _executor_pods(spec: StreamSpec, names: StreamNames) -> dict[str, str]:
     container = spec.workers.executor
-    cores = container.requests.get("cpu") or container.limits.get("cpu") or str(spec.workers.cores)
     properties = {
         "spark.kubernetes.container.image": spec.image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
         "spark.kubernetes.executor.podNamePrefix": names.worker,
         "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATE}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
-        "spark.kubernetes.executor.request.cores": cores,
+        "spark.kubernetes.executor.request.cores": executor_cores(spec),
         "spark.kubernetes.executor.deleteOnTermination": "true",
         # what follows keeps the driver's rights small: it needs pods, and nothing else
         "spark.kubernetes.executor.disableConfigMap": "true",

@@ -51,6 +51,7 @@ class Look:
         registered: executors that are ready; None if that is not known.
         desired: executors that there should be.
         missing: executors that have been missing for long: how many, since when and why; None if none is.
+        shortage: why executors that are wanted are not ready; "" if that is not known, or all are.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
         figures: what Prometheus says.
@@ -69,6 +70,7 @@ class Look:
     registered: int | None = None
     desired: int = 0
     missing: Failure | None = None
+    shortage: str = ""
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     figures: Figures = field(default_factory=Figures)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from spatialstream.balance.proposal import Proposal
+from spatialstream_operator.cluster import Object
 from spatialstream_operator.figures import Figures
 
 __all__ = ["Memory"]
@@ -23,6 +24,8 @@ class Memory:
         asked: executors that the routing store was last told of.
         asked_at: when that was last looked at, in ms.
         proposal: the proposal at hand, with its arrays.
+        said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
+        trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
     """
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -32,3 +35,5 @@ class Memory:
     asked: int | None = None
     asked_at: int = 0
     proposal: Proposal | None = None
+    said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
+    trial: tuple[int, str] | None = None

@@ -44,7 +44,8 @@ class Job:
         state: where it is.
         degraded: whether it has failed too often in a row.
         failures: failures in a row.
-        failure: the last failure, or what keeps it from starting.
+        failure: the last failure, or what keeps it from starting; of a driver that runs, what keeps a container beside
+            it from that.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Summary:
         deleting: whether the stream is on its way out.
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
         missing: executors that have been missing for long; None if none is.
+        shortage: why executors that are wanted are not ready, without a full stop; "" if that is not known.
     """
 
     now: int
@@ -90,6 +92,7 @@ class Summary:
     deleting: bool = False
     problem: Failure | None = None
     missing: Failure | None = None
+    shortage: str = ""
 
     @property
     def jobs(self) -> tuple[Job, Job]:
@@ -135,12 +138,13 @@ def _ready(summary: Summary) -> Verdict:
             reason = f"{job.name.capitalize()}NotReady"
             return Verdict("False", reason, f"The {job.name} is not ready: {_state(job)}")
     if summary.registered == 0:
-        return Verdict("False", "NoExecutors", "The worker has no executor.")
+        why = f": {summary.shortage}" if summary.shortage else ""
+        return Verdict("False", "NoExecutors", f"The worker has no executor{why}.")
     return Verdict("True", "Running", "The stream answers queries.")
 
 
 def _state(job: Job) -> str:
-    if job.failure is not None and job.state in ("stuck", "backoff", "terminating"):
+    if job.failure is not None and job.state in ("pending", "stuck", "backoff", "terminating"):
         return f"{job.failure.reason}: {job.failure.message}"
     return _STATES[job.state]
 
@@ -173,8 +177,8 @@ def _progressing(summary: Summary) -> Verdict:
     if summary.missing is not None:
         return Verdict("False", "Waiting", summary.missing.message)
     if summary.registered is not None and summary.registered != summary.desired:
-        text = f"Ready executors: {summary.registered}; wanted: {summary.desired}."
-        return Verdict("True", "Scaling", text)
+        why = f": {summary.shortage}" if summary.shortage else ""
+        return Verdict("True", "Scaling", f"Ready executors: {summary.registered}; wanted: {summary.desired}{why}.")
     if summary.rebalance in _REBALANCING:
         return Verdict("True", "Rebalancing", "A routing version is being put into force.")
     return Verdict("False", "AsWanted", "Everything is as the spec says.")
@@ -199,6 +203,9 @@ def _degraded(summary: Summary) -> Verdict:
             job.state in ("stuck", "terminating") or (job.state == "backoff" and job.failure.retry == "slow")
         ):
             return Verdict("True", f"{name}Blocked", f"The {job.name} cannot run: {_state(job)}")
+        if job.failure is not None and job.state in ("starting", "running"):
+            text = f"Not all of the pod of the {job.name} runs: {job.failure.reason}: {job.failure.message}"
+            return Verdict("True", f"{name}PodIncomplete", text)
     if summary.missing is not None and not summary.deleting:
         return Verdict("True", summary.missing.reason, summary.missing.message)
     return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")

@@ -2,8 +2,9 @@
 
 A stream goes on with the executors that it gets, so one whose executors find no room is only slower, and nothing else
 says so. Executors count as missing from the first look at which fewer are ready than wanted. They are told of after a
-grace time, in which a start or a scale-out usually ends. One executor more than there ever were since then is progress,
-and the time begins anew; one that comes and goes is none.
+grace time, in which a start or a scale-out usually ends; sooner if no time will remove their cause: an image that is
+not there, a volume that cannot be mounted, a quota. Only a node with room may still come. One executor more than there
+ever were since then is progress, and the time begins anew; one that comes and goes is none.
 
 Only a driver that is at work can be expected to have executors: nothing begins before it is ready for the first time,
 and what was remembered is forgotten with its pod, so a start, a restart or a suspension is never a shortage.
@@ -20,13 +21,17 @@ from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.conditions import JobState
 from spatialstream_operator.decisions.restarts import Failure, report
 
-__all__ = ["REASON", "Shortage", "cause", "is_ready", "problem", "shortage"]
+__all__ = ["REASON", "SOON", "Cause", "Shortage", "cause", "is_ready", "problem", "refused", "shortage"]
 
 REASON = "ExecutorsMissing"
+
+SOON = 10_000
+"""ms after which a shortage is more than the moment in which Spark makes a pod: its cause is looked for, and told."""
 
 _NO_PODS = "there are no pods for them; a quota or a policy may refuse them, and the log of the worker's driver says so"
 _ON_THEIR_WAY = "their pods are on their way"
 _ENDED = "executors end, and are made anew; the log of the worker's driver says why"
+_SCHEDULING = frozenset({"Unschedulable", "SchedulingGated"})
 _LONGEST = 300
 """Characters of a cause: what the scheduler says has a part for each kind of node."""
 
@@ -71,7 +76,22 @@ def shortage(before: Shortage | None, now: int, ready: int | None, wanted: int, 
     return Shortage(now, ready) if ready > before.most else before
 
 
-def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: str) -> Failure | None:
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why executors are not ready.
+
+    Attributes:
+        text: in words, without a full stop.
+        lasting: whether no time will remove it, only somebody.
+        known: whether anything more is known than that they are not there.
+    """
+
+    text: str
+    lasting: bool = False
+    known: bool = True
+
+
+def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause) -> Failure | None:
     """What is to be told of a shortage; None if there is none, or it has not lasted.
 
     Args:
@@ -82,14 +102,24 @@ def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: in
         grace: how long executors may be missing, in ms.
         why: see :func:`cause`.
     """
-    if found is None or now - found.since < grace:
+    if found is None or now - found.since < (min(grace, SOON) if why.lasting else grace):
         return None
     since = records.moment_text(found.since // 1000 * 1000)
-    return Failure(REASON, f"Executors missing since {since}: {wanted - ready} of {wanted}: {why}.", "slow")
+    return Failure(REASON, f"Executors missing since {since}: {wanted - ready} of {wanted}: {why.text}.", "slow")
 
 
-def cause(pods: Sequence[Mapping[str, Any]], now: int, container: str) -> str:
-    """Why executors are not ready: what Kubernetes says of most of their pods, without a full stop.
+def refused(message: str) -> Cause:
+    """The API server would refuse the pod of an executor; in its words."""
+    return Cause(_line(f"their pods are refused: {message}"), lasting=True)
+
+
+def cause(
+    pods: Sequence[Mapping[str, Any]],
+    now: int,
+    container: str,
+    events: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> Cause:
+    """Why executors are not ready: what Kubernetes says of most of their pods.
 
     No pod is named: Spark makes them anew now and then, under other names, and the sentence is to stay.
 
@@ -97,14 +127,24 @@ def cause(pods: Sequence[Mapping[str, Any]], now: int, container: str) -> str:
         pods: of the executors, as the API server gives them.
         now: the time, in ms since 1970-01-01 UTC.
         container: name of the executors' container.
+        events: about pods that do not start, by their uid.
     """
-    missing = [report(pod, now, container) for pod in pods if not is_ready(pod)]
-    stuck = Counter(_text(each.failure) for each in missing if each.state == "stuck" and each.failure is not None)
+    said = events or {}
+    missing = [
+        report(pod, now, container, said.get(records.text(records.part(pod, "metadata"), "uid"), ()))
+        for pod in pods
+        if not is_ready(pod)
+    ]
+    stuck = Counter(each.failure for each in missing if each.state == "stuck" and each.failure is not None)
     if stuck:
-        return max(stuck, key=lambda text: (stuck[text], text))
+        most = max(stuck, key=lambda failure: (stuck[failure], _text(failure)))
+        return Cause(_text(most), most.reason not in _SCHEDULING)
     if any(each.state == "failed" for each in missing):
-        return _ENDED
-    return _ON_THEIR_WAY if missing else _NO_PODS
+        return Cause(_ENDED)
+    waits = sorted(_text(each.failure) for each in missing if each.state == "pending" and each.failure is not None)
+    if waits:
+        return Cause(waits[0])
+    return Cause(_ON_THEIR_WAY, known=False) if missing else Cause(_NO_PODS, known=False)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
@@ -116,5 +156,9 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 def _text(failure: Failure) -> str:
     """A failure in one line that is not too long."""
-    said = " ".join(f"{failure.reason}: {failure.message}".split()).rstrip(".")
+    return _line(f"{failure.reason}: {failure.message}")
+
+
+def _line(text: str) -> str:
+    said = " ".join(text.split()).rstrip(".")
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"

@@ -6,7 +6,7 @@ counts as healthy, and its failures are forgotten. After too many of them the st
 only at the longest pause: never given up, because most causes end by themselves or by somebody's hand.
 
 A pod that cannot start (no such image, no room) is not made again, because Kubernetes itself keeps trying; its cause is
-told.
+told (:mod:`~spatialstream_operator.decisions.starting`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.failures import Failure
+from spatialstream_operator.decisions.starting import beside, hindrance, named
 
 __all__ = [
     "Action",
@@ -60,21 +62,6 @@ class RestartSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a pod has ended, or does not start.
-
-    Attributes:
-        reason: CamelCase.
-        message: a sentence, or the driver's last words.
-        retry: ``slow`` if trying again soon is unlikely to help, because a setting or an image is wrong.
-    """
-
-    reason: str
-    message: str
-    retry: Literal["quick", "slow"] = "quick"
-
-
-@dataclass(frozen=True, slots=True)
 class PodReport:
     """What a pod's own status says.
 
@@ -85,7 +72,7 @@ class PodReport:
         started: since when its driver runs, in ms; None if it does not.
         ended: when its driver ended, in ms; None if it has not, or if that is not known.
         ready: whether it is ready.
-        failure: why it failed or is stuck.
+        failure: why it failed or is stuck, what it waits for, or why a container beside the driver cannot start.
     """
 
     uid: str
@@ -255,33 +242,22 @@ _EXITS: Mapping[int, Failure] = {
 }
 """What the exit statuses of ``spatialstream router`` and ``worker`` mean."""
 
-_STUCK = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RegistryUnavailable",
-    }
-)
-"""Reasons for which a container waits until somebody does something."""
 
-
-def report(pod: Mapping[str, Any], now: int, container: str = _DRIVER) -> PodReport:
-    """What a pod's own status says.
+def report(
+    pod: Mapping[str, Any], now: int, container: str = _DRIVER, events: Sequence[Mapping[str, Any]] = ()
+) -> PodReport:
+    """What a pod's own status says, and the events about it if it does not start.
 
     Args:
         pod: the Pod, as the API server gives it.
         now: the time, in ms since 1970-01-01 UTC.
         container: name of the container that matters.
+        events: about this pod.
     """
     meta, status = records.part(pod, "metadata"), records.part(pod, "status")
     uid = records.text(meta, "uid")
     template = records.text(records.part(meta, "annotations"), "spatialstream.dev/template-hash")
-    driver = _named(status.get("containerStatuses"), "name", container)
+    driver = named(status.get("containerStatuses"), "name", container)
     phase, state = records.text(status, "phase"), records.part(driver, "state")
     leaving = records.moment(meta, "deletionTimestamp")
     if leaving is not None:
@@ -293,15 +269,17 @@ def report(pod: Mapping[str, Any], now: int, container: str = _DRIVER) -> PodRep
         return PodReport(uid, "failed", template, *times, failure=_ended(status, over))
     if "running" in state:
         started = records.moment(records.part(state, "running"), "startedAt")
-        return PodReport(uid, "running", template, started, ready=driver.get("ready") is True)
-    cause = _hindrance(status, records.part(state, "waiting"))
-    return PodReport(uid, "pending" if cause is None else "stuck", template, failure=cause)
+        ready = driver.get("ready") is True
+        return PodReport(uid, "running", template, started, ready=ready, failure=beside(pod, container))
+    cause = hindrance(pod, container, now, events)
+    blocked = cause is not None and cause.retry == "slow"
+    return PodReport(uid, "stuck" if blocked else "pending", template, failure=cause)
 
 
 def _ended(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Failure:
     """Why a pod has ended: what happened to the pod, before what happened to its driver."""
     reason, message = records.text(status, "reason"), records.text(status, "message")
-    disrupted = _named(status.get("conditions"), "type", "DisruptionTarget")
+    disrupted = named(status.get("conditions"), "type", "DisruptionTarget")
     if disrupted.get("status") == "True":
         reason = reason or records.text(disrupted, "reason") or "Disrupted"
         message = message or records.text(disrupted, "message")
@@ -315,22 +293,3 @@ def _ended(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Failure:
         return Failure("Error", said or "The driver has ended.")
     known = _EXITS.get(code, Failure("Error", f"The driver ended with exit status {code}."))
     return replace(known, message=said[-1000:] or known.message)
-
-
-def _hindrance(status: Mapping[str, Any], waiting: Mapping[str, Any]) -> Failure | None:
-    """Why a pod does not start; None if it is on its way."""
-    reason, message = records.text(waiting, "reason"), records.text(waiting, "message")
-    if reason in _STUCK:
-        return Failure(reason, message or f"The container cannot start: {reason}.", "slow")
-    scheduled = _named(status.get("conditions"), "type", "PodScheduled")
-    if scheduled.get("status") == "False":
-        said = records.text(scheduled, "message") or "No node has room for the pod."
-        return Failure(records.text(scheduled, "reason") or "Unschedulable", said, "slow")
-    return None
-
-
-def _named(items: object, key: str, name: str) -> Mapping[str, Any]:
-    """The record of a list that has a name; an empty one if there is none."""
-    if not isinstance(items, Sequence):
-        return {}
-    return next((each for each in items if isinstance(each, Mapping) and each.get(key) == name), {})

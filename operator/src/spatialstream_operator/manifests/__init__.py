@@ -7,12 +7,19 @@ from spatialstream_operator.manifests.access import role, role_binding, service_
 from spatialstream_operator.manifests.config import config_map
 from spatialstream_operator.manifests.metadata import Manifest, owner_reference
 from spatialstream_operator.manifests.network import pod_monitor, service
-from spatialstream_operator.manifests.pods import executor_template, router_pod, template_hash, worker_pod
+from spatialstream_operator.manifests.pods import (
+    executor_template,
+    executor_trial,
+    router_pod,
+    template_hash,
+    worker_pod,
+)
 
 __all__ = [
     "Manifest",
     "config_map",
     "executor_template",
+    "executor_trial",
     "owner_reference",
     "pod_monitor",
     "role",

@@ -20,6 +20,7 @@ from spatialstream_operator.commands import (
     METRICS_PORT,
     WORK,
     ZOOKEEPER_SECRETS,
+    executor_cores,
     router_command,
     worker_command,
 )
@@ -31,7 +32,7 @@ from spatialstream_operator.manifests.restricted import restrict
 from spatialstream_operator.names import HASH_ANNOTATION, TOPIC_KINDS, StreamNames
 from spatialstream_operator.spec import Container, StreamSpec
 
-__all__ = ["DRIVER_CONTAINER", "executor_template", "router_pod", "template_hash", "worker_pod"]
+__all__ = ["DRIVER_CONTAINER", "executor_template", "executor_trial", "router_pod", "template_hash", "worker_pod"]
 
 DRIVER_CONTAINER = "driver"
 
@@ -107,6 +108,28 @@ def executor_template(spec: StreamSpec, names: StreamNames) -> Manifest:
         "spec": {**_common(spec), "containers": [container], "volumes": list(storage.volumes)},
     }
     return restrict(add_template(pod, given.template, volumes.REPLACEABLE))
+
+
+def executor_trial(spec: StreamSpec, names: StreamNames) -> Manifest:
+    """The pod of an executor about as Spark would make it: what quotas and policies look at. It is never made."""
+    template, given = executor_template(spec, names), spec.workers.executor
+    memory = {"memory": f"{given.memory}Mi"}
+    processor = {"cpu": executor_cores(spec)}
+    container, *others = template["spec"]["containers"]
+    disk = container["resources"]
+    limits = {**disk.get("limits", {}), **{name: value for name, value in given.limits.items() if name == "cpu"}}
+    resources = {"requests": {**disk.get("requests", {}), **memory, **processor}, "limits": {**limits, **memory}}
+    container = {
+        **container,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "resources": resources,
+    }
+    return {
+        **template,
+        "metadata": {**template["metadata"], "name": f"{names.worker}-exec-trial", "namespace": names.namespace},
+        "spec": {**template["spec"], "containers": [container, *others]},
+    }
 
 
 def _lasting(spec: StreamSpec) -> StreamSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import ApiError, Object, is_refusal
+from spatialstream_operator.cluster import ApiError, Object, is_hindered
 from spatialstream_operator.decisions.conditions import Job, JobState
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import (
@@ -20,6 +20,7 @@ from spatialstream_operator.decisions.restarts import (
 )
 from spatialstream_operator.look import Look
 from spatialstream_operator.steps.ownership import hindrance
+from spatialstream_operator.steps.starting import events_of
 
 __all__ = ["keep_drivers"]
 
@@ -44,7 +45,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
         look.problem = look.problem or problem
         look.jobs[job] = Job(job, "absent")
         return
-    seen = None if pod is None else report(pod, look.now)
+    seen = None if pod is None else report(pod, look.now, events=await events_of(look, pod))
     wanted = _wanted(look, job, before, seen)
     decision = decide(before, seen, wanted, look.now, settings)
     state = _state(seen, decision)
@@ -72,7 +73,7 @@ async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
     try:
         await look.environment.cluster.create(_manifest(look, job))
     except ApiError as error:
-        if not is_refusal(error):
+        if not is_hindered(error):
             raise
         look.problem = Failure("PodRefused", f"The {job}'s pod is refused: {error}", "slow")
         return "absent"

@@ -1,13 +1,26 @@
-"""The executors, which Spark makes: how many are ready, and whether some are missing for long."""
+"""The executors, which Spark makes: how many are ready, why others are not, and whether some are missing for long."""
 
 from __future__ import annotations
 
 from spatialstream_operator.commands import EXECUTOR_CONTAINER
 from spatialstream_operator.decisions import records
-from spatialstream_operator.decisions.executors import Shortage, cause, is_ready, problem, shortage
+from spatialstream_operator.decisions.executors import (
+    SOON,
+    Cause,
+    Shortage,
+    cause,
+    is_ready,
+    problem,
+    refused,
+    shortage,
+)
 from spatialstream_operator.look import Look
+from spatialstream_operator.steps.starting import events_of, refusal_of_executors
 
 __all__ = ["count_executors", "miss_executors"]
+
+_ASKED = 3
+"""Pods of which the events are read: those of a stream have one cause, or a few."""
 
 
 async def count_executors(look: Look) -> None:
@@ -19,10 +32,21 @@ async def count_executors(look: Look) -> None:
 
 
 async def miss_executors(look: Look) -> None:
-    """Remember since when executors are missing, and tell of it when that has lasted."""
+    """Remember since when executors are missing, see why, and tell of it when that has lasted."""
     before = Shortage.from_status(records.part(look.part("workers"), "missing"))
     found = shortage(before, look.now, look.registered, look.desired, look.jobs["worker"].state)
     await look.remember(workers={"missing": None if found is None else found.to_status()})
     grace = round(look.environment.config.executor_grace * 1000)
-    why = cause(look.executors, look.now, EXECUTOR_CONTAINER)
+    if found is None or look.now - found.since < min(SOON, grace):
+        return
+    why = await _cause(look)
+    look.shortage = why.text if why.known else ""
     look.missing = problem(found, look.now, look.registered or 0, look.desired, grace, why)
+
+
+async def _cause(look: Look) -> Cause:
+    missing = [pod for pod in look.executors if not is_ready(pod)]
+    if not missing and (said := await refusal_of_executors(look)):
+        return refused(said)
+    events = {pod["metadata"]["uid"]: await events_of(look, pod) for pod in missing[:_ASKED]}
+    return cause(missing, look.now, EXECUTOR_CONTAINER, events)

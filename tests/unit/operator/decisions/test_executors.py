@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream_operator.decisions.executors import REASON, Shortage, cause, is_ready, problem, shortage
+from spatialstream_operator.decisions.executors import (
+    REASON,
+    SOON,
+    Cause,
+    Shortage,
+    cause,
+    is_ready,
+    problem,
+    refused,
+    shortage,
+)
 from spatialstream_operator.decisions.records import moment_text
 
 T = 1_800_000_000_000
 LOOK = 5_000
 MINUTE = 60_000
 GRACE = 5 * MINUTE
+NO_ROOM = Cause("no room")
 
 
 @dataclass
@@ -30,7 +41,7 @@ class Watched:
         before = Shortage.from_status(self.status or {})
         found = shortage(before, self.now, ready, wanted, driver)
         self.status = None if found is None else json.loads(json.dumps(found.to_status()))
-        failure = problem(found, self.now, ready or 0, wanted, GRACE, "no room")
+        failure = problem(found, self.now, ready or 0, wanted, GRACE, NO_ROOM)
         self.told = None if failure is None else failure.message
         return self.told is not None
 
@@ -55,10 +66,17 @@ def test_a_shortage_is_told_after_the_grace_time_and_ends_with_it():
 
 def test_the_limit_is_a_time_not_a_number_of_looks():
     found = Shortage(T, 1)
-    assert problem(found, T + GRACE - 1, 1, 2, GRACE, "no room") is None
-    failure = problem(found, T + GRACE, 1, 2, GRACE, "no room")
+    assert problem(found, T + GRACE - 1, 1, 2, GRACE, NO_ROOM) is None
+    failure = problem(found, T + GRACE, 1, 2, GRACE, NO_ROOM)
     assert (failure.reason, failure.retry) == (REASON, "slow")
-    assert problem(None, T, 1, 2, GRACE, "no room") is None
+    assert problem(None, T, 1, 2, GRACE, NO_ROOM) is None
+
+
+def test_a_cause_that_no_time_removes_is_told_soon():
+    found, why = Shortage(T, 1), Cause("no such image", lasting=True)
+    assert problem(found, T + SOON - 1, 1, 2, GRACE, why) is None
+    assert problem(found, T + SOON, 1, 2, GRACE, why).message.endswith(": 1 of 2: no such image.")
+    assert SOON < 30_000 < GRACE
 
 
 def test_a_start_however_long_does_not_count():
@@ -160,7 +178,7 @@ def pod(phase="Pending", waiting=None, unscheduled=None, ready=False, name="e1",
 
 
 def why(*pods):
-    return cause(pods, T, "executor")
+    return cause(pods, T, "executor").text
 
 
 def test_the_cause_is_what_kubernetes_says_of_most_pods():
@@ -181,6 +199,31 @@ def test_pods_that_are_ready_are_no_cause():
 
 def test_without_pods_it_is_somebody_who_refuses_them():
     assert "a quota or a policy may refuse them" in why()
+
+
+def test_only_of_a_node_with_room_time_may_be_the_cure():
+    assert not cause([pod(unscheduled="0/1 nodes are available.")], T, "executor").lasting
+    assert cause([pod(waiting={"reason": "ImagePullBackOff"})], T, "executor").lasting
+    assert refused("exceeded quota").lasting
+    assert refused("pods is forbidden: exceeded quota: small.").text == (
+        "their pods are refused: pods is forbidden: exceeded quota: small"
+    )
+
+
+def test_what_is_not_known_is_not_said_as_a_cause():
+    assert not cause([], T, "executor").known
+    assert not cause([pod(waiting={"reason": "ContainerCreating"})], T, "executor").known
+    assert cause([pod("Failed")], T, "executor").known
+
+
+def test_events_tell_what_the_status_does_not():
+    made = moment_text(T - MINUTE)
+    stuck = pod(waiting={"reason": "ContainerCreating"}, creationTimestamp=made)
+    event = {"type": "Warning", "reason": "FailedMount", "note": 'secret "kafka" not found', "eventTime": made}
+
+    found = cause([stuck], T, "executor", {"e1": [event]})
+
+    assert (found.text, found.lasting) == ('FailedMount: secret "kafka" not found', True)
 
 
 def test_executors_that_end_are_told_of():

@@ -34,6 +34,13 @@ def merge(base: Any, change: Any) -> Any:
     return result
 
 
+def _field(body: Any, path: str) -> Any:
+    """The value of a field, as a field selector names it."""
+    for name in path.split("."):
+        body = body.get(name, {}) if isinstance(body, Mapping) else {}
+    return body
+
+
 def refusal(code: int, message: str = "no") -> ApiError:
     """What the API server's refusal raises."""
     return ApiError(status=Status(code=code, message=message))
@@ -72,7 +79,11 @@ class SimulatedCluster:
         return found
 
     async def list(
-        self, kind: str, namespace: str | None, labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str | None,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         await self._called("list", kind)
         return [
@@ -81,15 +92,18 @@ class SimulatedCluster:
             if its == kind
             and namespace in (None, where)
             and (labels or {}).items() <= body["metadata"].get("labels", {}).items()
+            and all(_field(body, path) == value for path, value in (fields or {}).items())
         ]
 
     async def apply(self, wanted: dict[str, Any]) -> dict[str, Any]:
         await self._called("apply", wanted["kind"], wanted["metadata"]["name"])
         return self.put(wanted)
 
-    async def create(self, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    async def create(self, wanted: dict[str, Any], trial: bool = False) -> dict[str, Any] | None:
         metadata = wanted["metadata"]
-        await self._called("create", wanted["kind"], metadata["name"])
+        await self._called("try" if trial else "create", wanted["kind"], metadata["name"])
+        if trial:
+            return copy.deepcopy(wanted)
         taken = (wanted["kind"], metadata["namespace"], metadata["name"]) in self.objects
         made = None if taken else self.put(wanted)
         await self._done("create", wanted["kind"])

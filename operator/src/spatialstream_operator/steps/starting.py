@@ -1,0 +1,65 @@
+"""What Kubernetes says about pods that do not start: their events, and whether it would admit another one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from spatialstream_operator import manifests
+from spatialstream_operator.cluster import ApiError, Object, is_hindered
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.starting import PATIENCE
+from spatialstream_operator.look import Look
+
+__all__ = ["events_of", "refusal_of_executors"]
+
+_log = logging.getLogger(__name__)
+
+_AGAIN = 10_000
+"""ms after which the events of a pod are read anew: each time the API server goes through those of the namespace."""
+
+_FORGET = 600_000
+
+
+async def events_of(look: Look, pod: Object) -> list[Object]:
+    """The events about a pod that has been on its way for a while; none about others. They are read now and then."""
+    metadata, said = pod["metadata"], look.memory.said
+    uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
+    leaving = "deletionTimestamp" in metadata
+    if leaving or made is None or look.now - made < PATIENCE or records.part(pod, "status").get("phase") != "Pending":
+        return []
+    at, events = said.get(uid, (None, []))
+    if at is None or look.now - at >= _AGAIN:
+        for each in [each for each, (then, _) in said.items() if look.now - then >= _FORGET]:
+            del said[each]
+        events = await _read(look, uid)
+        said[uid] = look.now, events
+    return events
+
+
+async def _read(look: Look, uid: str) -> list[Object]:
+    namespace = look.names.namespace
+    try:
+        return await look.environment.cluster.list("Event", namespace, fields={"regarding.uid": uid})
+    except ApiError as error:  # without this right less is known, and no less is done
+        _log.warning("%s/%s: the events of a pod cannot be read: %s", namespace, look.names.name, error)
+        return []
+
+
+async def refusal_of_executors(look: Look) -> str:
+    """Why the API server would refuse the pod of one more executor now; "" if it would not, or that is not known.
+
+    Spark makes these pods, and tells of a refusal in the driver's log alone.
+    """
+    memory = look.memory
+    if memory.trial is None or look.now - memory.trial[0] >= _AGAIN:
+        memory.trial = look.now, await _try(look, manifests.executor_trial(look.spec, look.names))
+    return memory.trial[1]
+
+
+async def _try(look: Look, pod: Mapping[str, object]) -> str:
+    try:
+        await look.environment.cluster.create(dict(pod), trial=True)
+    except ApiError as error:
+        return str(error) if is_hindered(error) else ""
+    return ""
