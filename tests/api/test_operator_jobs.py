@@ -193,6 +193,20 @@ def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played)
     assert len(stream.events("SpecRefused")) == 1
 
 
+def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, played):
+    space = played("first").namespace
+    stream = played(kafka={"topics": {"queries": f"{space}.first.objects"}})
+
+    said = stream.says("Degraded", "True", "SpecRefused")["message"]
+
+    topic = f"{space}.first.objects"
+    whose = f"{topic} is the topic of objects of the stream {space}.first"
+    assert said == f"spec.kafka.topics.queries: {whose}; name another one"
+    assert stream.pod("router") is None
+    both = played("second", kafka={"topics": {"objects": topic}})
+    both.made("router")
+
+
 def test_a_pod_that_the_cluster_refuses_is_told(operator, played):
     stream = played(router={"podTemplate": {"spec": {"nodeSelector": {"not a label": "x"}}}})
 

@@ -30,12 +30,14 @@ from spatialstream_operator.steps.refusing import refuse
 from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
 from spatialstream_operator.steps.telling import tell
+from spatialstream_operator.steps.topics import check_topics
 
 __all__ = ["STEPS", "Controller"]
 
 _log = logging.getLogger(__name__)
 
 STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
+    check_topics,
     apply_belongings,
     keep_drivers,
     read_routing,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spatialstream.balance.proposal import Proposal
 from spatialstream_operator.cluster import Object
+from spatialstream_operator.decisions.topics import Claim
 from spatialstream_operator.figures import Figures
 
 __all__ = ["Memory"]
@@ -26,6 +27,7 @@ class Memory:
         proposal: the proposal at hand, with its arrays.
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
+        others: topics of all streams, and when they were listed, in ms; only before the stream has begun.
     """
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -37,3 +39,4 @@ class Memory:
     proposal: Proposal | None = None
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trial: tuple[int, str] | None = None
+    others: tuple[int, list[Claim]] | None = None

@@ -61,3 +61,11 @@ def test_topics_begin_with_the_streams_name() -> None:
     assert all(topic.topic.startswith("quakes.") for topic in wanted)
     partitions = {topic.topic: topic.num_partitions for topic in wanted}
     assert (partitions[topics.blocks], partitions[topics.objects], partitions[topics.epochs]) == (5, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "names", [{"objects": "quakes.queries"}, {"results": "quakes.blocks"}, {"rejected": "quakes.results"}]
+)
+def test_no_two_kinds_share_a_topic(names: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match=r"is the topic of .* and of .*; name another one"):
+        Connection("h:1", names=names).topics("quakes")

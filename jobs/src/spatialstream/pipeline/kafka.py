@@ -195,10 +195,22 @@ class Topics:
     Attributes:
         stream: its name, with which the topics' names begin,
         names: unless this has another name for one of :data:`NAMED`.
+
+    Raises:
+        SettingError: two kinds would share a topic.
     """
 
     stream: str
     names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse two kinds that share a topic: each would read the other's records as its own."""
+        kinds: dict[str, str] = {}
+        for kind in (*NAMED, *INTERNAL):
+            topic = self._name(kind)
+            if topic in kinds:
+                raise SettingError("topic", f"{topic} is the topic of {kinds[topic]} and of {kind}; name another one")
+            kinds[topic] = kind
 
     def _name(self, kind: str) -> str:
         return self.names.get(kind, f"{self.stream}.{kind}")
