@@ -46,6 +46,7 @@ __all__ = [
     "decode_object_table",
     "decode_objects",
     "decode_queries",
+    "json_value",
     "object_fields",
     "prepare",
     "rejected_line",
@@ -62,6 +63,9 @@ REJECTED = pa.schema(
 
 LONGEST_ECHO = 2_000
 """Characters of a rejected record (and of a reason) that are kept, so that dead letters stay small."""
+
+_DEEPEST_ECHO = 64
+"""Brackets of a record that is echoed as it is: a deeper one may be too deep for whoever reads the dead letter."""
 
 QUERY_FIELDS = ("id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step")
 """The fields of queries."""
@@ -132,8 +136,11 @@ def _renamed(value: object, fields: Sequence[str], columns: Mapping[str, str]) -
     return {field: value.get(name) for field, name in zip(fields, _names(fields, columns), strict=True)}
 
 
-def _json_value(raw: bytes) -> tuple[object, RecordError | None, str]:
-    """(value, what is wrong with it, its echo) of a line of JSON."""
+def json_value(raw: bytes) -> tuple[object, RecordError | None, str]:
+    """(value, what is wrong with it, its echo) of a line of JSON, whatever bytes it is.
+
+    The echo is JSON that any reader takes: of bounded length and depth, without NaN or infinities.
+    """
     try:
         text = raw.decode().strip(" \t\r")
     except UnicodeDecodeError:
@@ -146,7 +153,8 @@ def _json_value(raw: bytes) -> tuple[object, RecordError | None, str]:
         return None, RecordError("record", "is nested too deeply"), _quote(text)
     except ValueError:
         return None, RecordError("record", "holds an integer of too many digits"), _quote(text)
-    strict = len(text) <= LONGEST_ECHO and "NaN" not in text and "Infinity" not in text
+    flat = text.count("[") + text.count("{") <= _DEEPEST_ECHO
+    strict = flat and len(text) <= LONGEST_ECHO and "NaN" not in text and "Infinity" not in text
     return value, None, text if strict else _quote(text)
 
 
@@ -245,6 +253,10 @@ class _Reference(Generic[_Parsed]):
             return RecordError(self.columns.get(field, field) + dot + rest, error.problem)
         except RecursionError:
             return RecordError("record", "is nested too deeply")
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a record makes the parser do, it is its own fate alone
+            return RecordError("record", f"cannot be read ({type(error).__name__}: {error})")
         return result
 
 
@@ -363,7 +375,7 @@ def decode_objects(
     batch = _read_objects(cells, layout, space, rule, csv=False)
 
     def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return _json_value(bytes(block[cells.start[row] : cells.end[row]]))
+        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
 
     reference = _Reference(parse_object, fields, columns, space, rule)
     return _finish(batch, ObjectBatch.of, cells.line, cells.good, value_of, reference)
@@ -701,7 +713,7 @@ def decode_queries(
     batch = _read_queries(cells, layout, space, rule)
 
     def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return _json_value(bytes(block[cells.start[row] : cells.end[row]]))
+        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
 
     reference = _Reference(parse_query, QUERY_FIELDS, columns, space, rule)
     return _finish(batch, QueryBatch.of, cells.line, cells.good, value_of, reference)

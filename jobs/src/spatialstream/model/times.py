@@ -14,6 +14,7 @@ TIME_LIMIT = 8_640_000_000_000_000
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
+_MOST_DIGITS = 4_000  # what int() takes of a string is limited
 
 
 def parse_time(value: object, field: str = "t") -> int:
@@ -52,7 +53,8 @@ def parse_duration(value: object, field: str = "duration") -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         result = value
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        result = int(match[1]) * _UNITS[match[2]]
+        digits = match[1]
+        result = TIME_LIMIT + 1 if len(digits) > _MOST_DIGITS else int(digits) * _UNITS[match[2]]
     else:
         raise RecordError(
             field, f'{value!r} is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
