@@ -28,6 +28,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
             ("router killed", lambda: _kill(stream, "router")),
             ("worker killed", lambda: _kill(stream, "worker")),
             ("a Python process of the worker killed", lambda: _kill_python(stream)),
+            ("the worker's JVM killed", lambda: _kill_jvm(stream)),
             ("broker killed", lambda: _kill_server(servers.kafka)),
             ("ZooKeeper killed", lambda: _kill_server(servers.zookeeper)),
             ("sessions with ZooKeeper expired", lambda: _expire_sessions(stream)),
@@ -102,6 +103,18 @@ def _kill_python(stream: LiveStream) -> None:
     assert workers
     for each in workers:
         os.kill(each, signal.SIGKILL)
+
+
+def _kill_jvm(stream: LiveStream) -> None:
+    """Kill what a job can do nothing without: it ends at once, and says why, so that it is started again."""
+    job = stream.worker
+    assert job.pid is not None
+    (jvm,) = [each for each in _descendants(job.pid) if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+    os.kill(jvm, signal.SIGKILL)
+    assert await_condition(lambda: not job.running, 30.0)
+    assert "the worker has lost Spark" in job.log.read_text()
+    job.kill()  # what is left of its group
+    job.start(timeout=240.0)
 
 
 def _expire_sessions(stream: LiveStream) -> None:

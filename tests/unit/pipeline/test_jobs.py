@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JNetworkError
 
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.pipeline import jobs
@@ -24,6 +25,14 @@ from spatialstream.pipeline.live import StreamSettings
 from spatialstream.store.memory import MemoryStore
 
 
+def spark(*, ended: int | None = None, stopped: bool = False, answer: Exception | None = None) -> Any:
+    """A session: its JVM has ended with a status, its context was stopped, or asking it fails."""
+    context = MagicMock()
+    context._gateway.proc.poll.return_value = ended
+    context._jsc.sc.return_value.isStopped = MagicMock(return_value=stopped, side_effect=answer)
+    return SimpleNamespace(sparkContext=context, stop=MagicMock())
+
+
 class Given:
     """Attributes that a job has in any case."""
 
@@ -31,7 +40,7 @@ class Given:
         self.said: list[str] = []
         self.states: list[bool] = []
         self.arguments: dict[str, Any] = {
-            "session": None,
+            "session": spark(),
             "connection": Connection("nowhere:1"),
             "settings": StreamSettings("s"),
             "checkpoint": folder,
@@ -123,6 +132,53 @@ def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
     with pytest.raises(RunError, match="failed 3 times in a row: failure 2"):
         job.run()
     assert job.turns == [True]
+
+
+@dataclass(slots=True)
+class Idle(Turns):
+    """A job that has nothing to do."""
+
+    def _turn(self) -> bool:
+        assert self._stopping.wait(10.0)
+        return False
+
+
+LOST = {
+    "the JVM has been killed": spark(ended=-9),
+    "its context was stopped": spark(stopped=True),
+    "its gateway is dead": spark(answer=Py4JNetworkError("Answer from Java side is empty")),
+    "nobody listens": spark(answer=ConnectionRefusedError(111, "Connection refused")),
+}
+
+
+@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
+def test_a_job_that_has_lost_spark_ends_at_the_first_failure(
+    given_: Given, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_ATTEND_SECONDS", 60.0)
+    turns: list[bool | Exception] = [True, ConnectionRefusedError(111, "Connection refused"), True]
+    job = Turns(**given_.arguments | {"session": session}, turns=turns)
+    with pytest.raises(RunError, match="the job has lost Spark"):
+        job.run()
+    assert job.turns == [True]
+    assert given_.states == [True, False, False]
+    assert given_.said == ["job: running"]
+
+
+@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
+def test_a_job_without_a_turn_to_do_notices_too(given_: Given, session: Any) -> None:
+    job = Idle(**given_.arguments | {"session": session})
+    with pytest.raises(RunError, match="has lost Spark"):
+        job.run()
+
+
+@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
+def test_a_session_that_has_ended_is_not_stopped_again(session: Any) -> None:
+    jobs.stop_spark(session)
+    session.stop.assert_not_called()
+    running = spark()
+    jobs.stop_spark(running)
+    running.stop.assert_called_once_with()
 
 
 def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.jobs import RouterJob
+    from spatialstream.pipeline.jobs import RouterJob, stop_spark
     from spatialstream.pipeline.kernels import compile_kernels
     from spatialstream.pipeline.metrics import RouterMetrics, serve
     from spatialstream.pipeline.start import ensure_first_version, locked
@@ -85,5 +85,5 @@ def _run(options: argparse.Namespace) -> int:
                 live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
         finally:
-            session.stop()
+            stop_spark(session)
     return 0

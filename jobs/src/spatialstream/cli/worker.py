@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.jobs import WorkerJob
+    from spatialstream.pipeline.jobs import WorkerJob, stop_spark
     from spatialstream.pipeline.kernels import compile_kernels
     from spatialstream.pipeline.metrics import WorkerMetrics, serve
     from spatialstream.pipeline.start import locked
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
                 live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
         finally:
-            session.stop()
+            stop_spark(session)
     return 0
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
@@ -45,7 +46,7 @@ from spatialstream.pipeline.tasks import (
 from spatialstream.pipeline.work import WorkSettings
 from spatialstream.store.base import RoutingStore
 
-__all__ = ["RouterJob", "WorkerJob"]
+__all__ = ["RouterJob", "WorkerJob", "spark_ended", "stop_spark"]
 
 _FEW_MESSAGES = 2_000
 _FEW_RECORDS = 20_000
@@ -153,7 +154,7 @@ class _Job(ABC):
         """Run until :meth:`stop`.
 
         Raises:
-            RunError: turns have failed too often in a row.
+            RunError: turns have failed too often in a row, or Spark has ended, and with it all that they are done with.
         """
         self._prepare()
         attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
@@ -227,6 +228,7 @@ class _Job(ABC):
                 failures += 1
                 self.running(False)
                 self._forget()
+                self._check_spark(error)
                 if failures > self.patience:
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 rest = _rest_after(failures)
@@ -238,18 +240,29 @@ class _Job(ABC):
                     failures = 0
                 if worked:
                     self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
-            if self._failure is not None:
-                raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
+        if self._failure is not None:
+            raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
+
+    def _check_spark(self, cause: Exception | None = None) -> None:
+        """Make sure that there is a Spark to do turns with: no repetition brings one back.
+
+        Raises:
+            RunError: there is none.
+        """
+        if spark_ended(self.session):
+            raise RunError(f"the {self.name} has lost Spark: its process or its context has ended") from cause
 
     def _attend(self) -> None:
         """What is to be done beside the turns, in a thread of its own."""
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
+                self._check_spark()
                 self._beside()
             except Unavailable:
                 continue  # the next time will do
             except Exception as error:  # noqa: BLE001 - it is raised again by the main thread
                 self._failure = error
+                self._stopping.set()
                 return
 
     @abstractmethod
@@ -271,6 +284,24 @@ class _Job(ABC):
     @abstractmethod
     def _beside(self) -> None:
         """What is to be done now and then, beside the turns."""
+
+
+def spark_ended(session: SparkSession) -> bool:
+    """Whether a session's JVM has gone, or its context was stopped, as Spark does by itself when it is in trouble."""
+    context: Any = session.sparkContext
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return True
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
+
+
+def stop_spark(session: SparkSession) -> None:
+    """Stop a session, which may have ended already: what it then says is no news, and would hide why the job ends."""
+    if not spark_ended(session):
+        session.stop()
 
 
 def _rest_after(failures: int) -> float:
