@@ -102,7 +102,7 @@ def process(
     """The operator, under its own account."""
     folder = tmp_path_factory.mktemp("operator")
     token = installation.token(api)
-    settings = {"PROMETHEUS_URL": prometheus.url, "EXECUTOR_GRACE": "8"}
+    settings = {"PROMETHEUS_URL": prometheus.url, "EXECUTOR_GRACE": "8", "NETWORK_POLICIES": "true"}
     with OperatorProcess(folder, server, token, installation.namespace, **settings) as started:
         eventually(lambda: started.ready, "the operator is at work", 60)
         yield started

@@ -9,6 +9,7 @@ BELONGINGS = {
     "/api/v1/namespaces/{}/serviceaccounts": {"quakes-driver"},
     "/api/v1/namespaces/{}/configmaps": {"quakes-config"},
     "/api/v1/namespaces/{}/services": {"quakes-router", "quakes-worker"},
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies": {"quakes-pods"},
     "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles": {"quakes-driver"},
     "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings": {"quakes-driver"},
     "/api/v1/namespaces/{}/pods": {"quakes-router", "quakes-worker"},

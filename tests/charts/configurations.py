@@ -23,13 +23,14 @@ EVERYTHING: dict[str, Any] = {
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
     "podDisruptionBudget": {"maxUnavailable": 0},
     "monitoring": {"prometheusOperator": True, "labels": {"release": "prometheus"}, "interval": "15s"},
-    "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+    "networkPolicy": {"restrictEgress": True, "metricsFrom": [{"namespaceSelector": {}}]},
 }
 NOTHING: dict[str, Any] = {
     "crds": {"install": False},
     "rbac": {"create": False, "aggregate": False},
     "serviceAccount": {"create": False},
     "podDisruptionBudget": {"enabled": False},
+    "networkPolicy": {"enabled": False},
     "alerts": {"enabled": False},
     "dashboards": {"enabled": False},
 }
@@ -40,7 +41,7 @@ CONFIGURATIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "operator-of-namespaces": (OPERATOR, {"watch": {"namespaces": ["geo", "weather"]}}),
     "operator-without-secrets": (OPERATOR, {"rbac": {"secrets": {"get": False}}}),
     "operator-monitored": (OPERATOR, {"monitoring": {"prometheusOperator": True}}),
-    "operator-isolated": (OPERATOR, {"networkPolicy": {"enabled": True, "streamNamespaces": ["geo"]}}),
+    "operator-isolated": (OPERATOR, {"networkPolicy": {"restrictEgress": True, "streamNamespaces": ["geo"]}}),
     "services": (SERVICES, {}),
     "services-on-a-folder": (SERVICES, {"storage": {"hostPath": "/var/tmp", "services": True}}),
     "services-on-a-class": (SERVICES, {"storage": {"storageClass": "nfs", "services": True}}),

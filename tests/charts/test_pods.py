@@ -135,6 +135,8 @@ def test_values_reach_the_operator():
         "SPATIALSTREAM_OPERATOR_PROMETHEUS_URL": "http://prometheus.monitoring:9090",
         "SPATIALSTREAM_OPERATOR_MONITORS": "true",
         "SPATIALSTREAM_OPERATOR_MONITOR_LABELS": "release=prometheus,",
+        "SPATIALSTREAM_OPERATOR_NETWORK_POLICIES": "true",
+        "SPATIALSTREAM_OPERATOR_METRICS_FROM": '[{"namespaceSelector":{}}]',
         "SPATIALSTREAM_OPERATOR_EXECUTOR_GRACE": "600",
         "SPATIALSTREAM_OPERATOR_LOG_LEVEL": "debug",
         "SPATIALSTREAM_OPERATOR_LOG_FORMAT": "text",

@@ -20,6 +20,7 @@ STREAMS = {
     ("", "serviceaccounts"): CHANGE,
     (RBAC, "roles"): CHANGE,
     (RBAC, "rolebindings"): CHANGE,
+    ("networking.k8s.io", "networkpolicies"): CHANGE,
     ("events.k8s.io", "events"): {"create", "list"},  # list: why a pod does not start
 }
 SECRETS = {("", "secrets"): {"get"}}  # credentials of ZooKeeper
@@ -79,6 +80,12 @@ def granted(values, account="spatialstream"):
 )
 def test_operator_has_these_rights_and_no_more(values, expected):
     assert granted(values) == expected
+
+
+def test_without_policies_it_may_not_touch_any():
+    policies = ("networking.k8s.io", "networkpolicies")
+    for values, allowed in (({}, True), ({"networkPolicy": {"enabled": False}}, False)):
+        assert (policies in granted(values)[None]) == allowed
 
 
 def test_operator_holds_exactly_the_rights_to_pods_that_it_gives_to_drivers():

@@ -34,6 +34,11 @@ which it does not do itself.
   {{- end }}
   verbs: [get]
 {{- end }}
+{{- if .Values.networkPolicy.enabled }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, create, patch]
+{{- end }}
 {{- if .Values.monitoring.prometheusOperator }}
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]

@@ -36,6 +36,7 @@ _RESOURCES: Mapping[str, Any] = {
         ("rbac.authorization.k8s.io", "v1", "Role", "roles"),
         ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
         ("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
+        ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),
         ("spatialstream.dev", "v1alpha1", "SpatialStream", "spatialstreams"),
     )
 }

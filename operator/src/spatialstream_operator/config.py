@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from spatialstream.model.errors import SettingError
 
@@ -25,6 +27,8 @@ class OperatorConfig:
         prometheus_url: the Prometheus that is asked about streams that name none; "": there is none.
         monitors: whether to create PodMonitors, for a Prometheus operator.
         monitor_labels: labels by which that Prometheus operator selects them.
+        network_policies: whether to create a NetworkPolicy for each stream.
+        metrics_from: who may then read metrics of streams, as in a NetworkPolicy's ``from``; empty: anyone.
         pod: name of the operator's own pod, by which it holds its lease.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
@@ -43,6 +47,8 @@ class OperatorConfig:
     prometheus_url: str = ""
     monitors: bool = False
     monitor_labels: Mapping[str, str] = field(default_factory=dict)
+    network_policies: bool = False
+    metrics_from: tuple[Mapping[str, Any], ...] = ()
     pod: str = "spatialstream-operator"
     namespace: str = "default"
     log_level: str = "info"
@@ -67,6 +73,9 @@ class OperatorConfig:
             namespaces=tuple(name.strip() for name in said["namespaces"].split(",") if name.strip()),
             monitors=_choice("monitors", said["monitors"] or "false", ("true", "false")) == "true",
             monitor_labels=_labels("monitor_labels", said["monitor_labels"]),
+            network_policies=_choice("network_policies", said["network_policies"] or "false", ("true", "false"))
+            == "true",
+            metrics_from=_peers("metrics_from", said["metrics_from"] or "[]"),
             log_level=_choice("log_level", said["log_level"] or "info", _LEVELS),
             log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
             metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
@@ -85,6 +94,8 @@ _VARIABLES = (
     "namespaces",
     "monitors",
     "monitor_labels",
+    "network_policies",
+    "metrics_from",
     "log_level",
     "log_format",
     "metrics_port",
@@ -113,6 +124,16 @@ def _labels(name: str, text: str) -> dict[str, str]:
             raise SettingError(_variable(name), f"{part!r} is not LABEL=VALUE; give them with commas between")
         labels[label.strip()] = value.strip()
     return labels
+
+
+def _peers(name: str, text: str) -> tuple[Mapping[str, Any], ...]:
+    try:
+        peers = json.loads(text)
+    except ValueError:
+        peers = None
+    if not isinstance(peers, list) or not all(isinstance(each, dict) for each in peers):
+        raise SettingError(_variable(name), f"{text!r} is no list of peers; give them as JSON, as in a NetworkPolicy")
+    return tuple(peers)
 
 
 def _port(name: str, text: str) -> int:

@@ -104,6 +104,11 @@ class StreamNames:
         return self.name
 
     @property
+    def policy(self) -> str:
+        """Name of the NetworkPolicy."""
+        return f"{self.name}-pods"
+
+    @property
     def checkpoint_path(self) -> str:
         """Folder of the stream in the volume of checkpoints, where the spec names none."""
         return f"{self.namespace}/{self.name}"

@@ -494,6 +494,22 @@ def test_a_monitor_has_the_labels_by_which_it_is_selected_and_its_own():
     assert own[STREAM_LABEL] == "quakes"
 
 
+def test_the_pods_of_a_stream_take_connections_from_each_other_and_for_metrics():
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    policy = manifests.network_policy(NAMES, UID, peers)["spec"]
+    among, metrics = policy["ingress"]
+
+    assert policy["policyTypes"] == ["Ingress"]
+    assert among == {"from": [{"podSelector": policy["podSelector"]}]}
+    assert metrics == {"ports": [{"port": "metrics", "protocol": "TCP"}], "from": peers}
+    assert "from" not in manifests.network_policy(NAMES, UID, [])["spec"]["ingress"][1]
+    drawn = [pod["metadata"]["labels"] for pod in pods(parse()).values()]
+    for labels in (*drawn, manifests.executor_template(parse(), NAMES)["metadata"]["labels"]):
+        assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    other = StreamNames("geo", "other").labels("worker")
+    assert not policy["podSelector"]["matchLabels"].items() <= other.items()
+
+
 def test_another_stream_is_not_selected():
     other = StreamNames("geo", "other").labels("router")
 

@@ -6,7 +6,7 @@ Nothing here talks to a cluster. The same spec gives the same objects, so whoeve
 from spatialstream_operator.manifests.access import role, role_binding, service_account
 from spatialstream_operator.manifests.config import config_map
 from spatialstream_operator.manifests.metadata import Manifest, owner_reference
-from spatialstream_operator.manifests.network import pod_monitor, service
+from spatialstream_operator.manifests.network import network_policy, pod_monitor, service
 from spatialstream_operator.manifests.pods import (
     executor_template,
     executor_trial,
@@ -20,6 +20,7 @@ __all__ = [
     "config_map",
     "executor_template",
     "executor_trial",
+    "network_policy",
     "owner_reference",
     "pod_monitor",
     "role",

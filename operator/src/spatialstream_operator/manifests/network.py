@@ -1,14 +1,18 @@
-"""How the drivers' metrics are found: a headless service for each, and a PodMonitor for the Prometheus operator."""
+"""How the drivers' metrics are found, and who may connect to a stream's pods.
+
+Metrics: a headless service for each driver, and a PodMonitor for the Prometheus operator. Connections: a NetworkPolicy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spatialstream_operator.commands import METRICS_PORT
 from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.names import STREAM_LABEL, StreamNames
 
-__all__ = ["METRICS_PATH", "METRICS_PORT_NAME", "pod_monitor", "service"]
+__all__ = ["METRICS_PATH", "METRICS_PORT_NAME", "network_policy", "pod_monitor", "service"]
 
 METRICS_PORT_NAME = "metrics"
 METRICS_PATH = "/metrics"
@@ -56,5 +60,31 @@ def pod_monitor(names: StreamNames, uid: str, labels: Mapping[str, str]) -> Mani
                 ],
             },
             "podMetricsEndpoints": [{"port": METRICS_PORT_NAME, "path": METRICS_PATH}],
+        },
+    }
+
+
+def network_policy(names: StreamNames, uid: str, metrics_from: Sequence[Mapping[str, Any]]) -> Manifest:
+    """Pods of the stream take connections from one another, and for metrics; they themselves may connect anywhere.
+
+    Not every cluster enforces policies. Spark's processes ask each other for a secret in any case.
+
+    Args:
+        names: of the stream.
+        uid: of the SpatialStream.
+        metrics_from: who may read metrics, as in a policy's ``from``; empty: anyone.
+    """
+    of_the_stream = {"matchLabels": {STREAM_LABEL: names.name}}
+    metrics: Manifest = {"ports": [{"port": METRICS_PORT_NAME, "protocol": "TCP"}]}
+    if metrics_from:
+        metrics["from"] = [dict(each) for each in metrics_from]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(names, names.policy, uid),
+        "spec": {
+            "podSelector": of_the_stream,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": of_the_stream}]}, metrics],
         },
     }

@@ -1,4 +1,4 @@
-"""What a stream has besides pods: account, rights, configuration, services, and a monitor if there is who reads it."""
+"""What a stream has besides pods: account, rights, configuration, services, policy, and a monitor if it is read."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ def _wanted(look: Look) -> list[manifests.Manifest]:
         manifests.service(names, "worker", uid),
     ]
     config = look.environment.config
+    if config.network_policies:
+        wanted.append(manifests.network_policy(names, uid, config.metrics_from))
     if config.monitors:
         wanted.append(manifests.pod_monitor(names, uid, config.monitor_labels))
     return wanted
