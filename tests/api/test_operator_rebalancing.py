@@ -2,7 +2,8 @@
 
 import pytest
 
-from spatialstream.store.reports import asked_executors
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.store.reports import asked_executors, read_balance
 from tests.api.client import eventually
 from tests.api.play import SLOTS, first_version, report_skew
 from tests.api.prometheus import Known
@@ -61,6 +62,17 @@ def test_the_number_of_executors_follows_the_scale_subresource(operator, api, pl
         api.patch(f"{stream.path}/scale", {"spec": {"replicas": 0}})
         eventually(lambda: asked_executors(store) == 1, "no fewer than the minimum are asked for")
     assert len(stream.events("Scaled")) == 3
+
+
+def test_who_rebalances_by_hand_finds_lambda_of_the_spec(operator, api, played):
+    stream = played(index={"imbalance": 3.0, "similarity": 0.25, "maxLeaves": 100})
+    with stream.store() as store:
+        begun(stream, store)
+        eventually(lambda: read_balance(store) == BalanceSettings(3.0, 0.25, 100), "it is kept")
+
+        api.patch(stream.path, {"spec": {"index": {"imbalance": 8.0}}})
+
+        eventually(lambda: read_balance(store) == BalanceSettings(8.0, 0.25, 100), "the change is kept")
 
 
 def test_the_number_of_executors_follows_the_figures(operator, played, known):

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from spatialstream.balance.proposal import Proposal
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.decisions.topics import Claim
 from spatialstream_operator.figures import Figures
@@ -24,6 +25,7 @@ class Memory:
         figures: what Prometheus said last.
         asked: executors that the routing store was last told of.
         asked_at: when that was last looked at, in ms.
+        balance: what the routing store was last told of balance.
         proposal: the proposal at hand, with its arrays.
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
@@ -36,6 +38,7 @@ class Memory:
     figures: Figures = field(default_factory=Figures)
     asked: int | None = None
     asked_at: int = 0
+    balance: BalanceSettings | None = None
     proposal: Proposal | None = None
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trial: tuple[int, str] | None = None

@@ -22,16 +22,19 @@ from spatialstream.model.errors import SettingError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spatialstream.balance.settings import BalanceSettings
     from spatialstream.pipeline.kafka import Connection
     from spatialstream.pipeline.live import StreamSettings
     from spatialstream.store.zookeeper import ZooKeeperStore
 
 __all__ = [
     "VARIABLES",
+    "add_balance",
     "add_broker",
     "add_job",
     "add_store",
     "add_stream",
+    "balance",
     "connection",
     "say",
     "session",
@@ -145,6 +148,29 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="say nothing but errors")
+
+
+def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
+    """``--lambda``, ``--epsilon``; ``default`` says in the help what is taken where they are not given."""
+    add = parser.add_argument
+    add(
+        "--lambda", dest="threshold", type=float, metavar="L", help=f"imbalance from Lmax/Lmin > L (default: {default})"
+    )
+    add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
+
+
+def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) -> BalanceSettings:
+    """What the options of :func:`add_balance` say, and where they say nothing what the stream has kept.
+
+    Raises:
+        SettingError: a value makes no sense.
+    """
+    from dataclasses import replace
+
+    from spatialstream.balance.settings import BalanceSettings
+
+    given = {"imbalance": options.threshold, "similarity": options.epsilon}
+    return replace(kept or BalanceSettings(), **{name: value for name, value in given.items() if value is not None})
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -43,8 +43,7 @@ def add_parser(commands: Any) -> None:
     kubernetes.add_cluster(parser)
     add = parser.add_argument
     add("--strategy", choices=("auto", "PM", "FM", "FG"), default="auto", help="default: the first that is enough")
-    add("--lambda", dest="threshold", type=float, default=6.0, metavar="L", help="imbalance from Lmax/Lmin > L (6)")
-    add("--epsilon", type=float, default=0.5, metavar="E", help="similarity above which FG splits by text (0.5)")
+    live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")
     add("--no-wait", action="store_true", help="publish only; the jobs do the rest")
     add("--timeout", type=shared.duration, default=120_000, metavar="TIME", help="how long to wait (2m)")
@@ -67,6 +66,7 @@ def _rebalance(options: argparse.Namespace) -> int:
     for word in ("approve", "reject"):
         if getattr(options, word) is not None:
             return _decide(options, word, getattr(options, word))
+    live.balance(options)
     if kubernetes.asked(options):
         files = [] if options.picture is None else [options.picture]
         return kubernetes.run_in_pod(options, _arguments(options), files=files)
@@ -89,8 +89,7 @@ def _rebalance(options: argparse.Namespace) -> int:
 def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> Proposal | None:
     """A proposal from what the jobs have written down, or None if there is nothing to do."""
     from spatialstream.balance.proposal import propose
-    from spatialstream.balance.settings import BalanceSettings
-    from spatialstream.store.reports import read_load, read_statistics
+    from spatialstream.store.reports import read_balance, read_load, read_statistics
 
     load, known = read_load(store), read_statistics(store)
     if known is None:
@@ -102,7 +101,7 @@ def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespa
             "active; try again in a few seconds",
         )
     version = store.load(state.active.number)
-    settings = BalanceSettings(imbalance=options.threshold, similarity=options.epsilon)
+    settings = live.balance(options, read_balance(store))
     return propose(version, load.counts, known, settings, options.strategy, number=state.last + 1)
 
 
@@ -116,7 +115,9 @@ def _show(proposal: Proposal, options: argparse.Namespace) -> None:
 
 def _arguments(options: argparse.Namespace) -> list[str]:
     """What the same command is told in a pod."""
-    arguments = ["--strategy", options.strategy, "--lambda", str(options.threshold), "--epsilon", str(options.epsilon)]
+    arguments = ["--strategy", options.strategy]
+    for option, given in (("--lambda", options.threshold), ("--epsilon", options.epsilon)):
+        arguments += [] if given is None else [option, str(given)]
     arguments += ["--timeout", str(options.timeout)]
     arguments += [] if options.picture is None else ["--picture", str(options.picture)]
     chosen = {"--dry-run": options.dry_run, "--no-wait": options.no_wait, "--withdraw": options.withdraw}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
+from spatialstream.model.errors import StateError, Unavailable
+
+if TYPE_CHECKING:
+    from spatialstream.store.base import RoutingStore
 
 __all__ = ["add_parser"]
 
@@ -22,7 +26,8 @@ def add_parser(commands: Any) -> None:
         "interrupted; killed, the same command goes on without loss.",
     )
     live.add_job(parser)
-    add = parser.add_argument_group("the router").add_argument
+    group = parser.add_argument_group("the router")
+    add = group.add_argument
     add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the first QT-tree (default 64)")
     add("--history", type=Path, metavar="FILE", help="objects from which the first QT-tree is made (default: none)")
     add("--history-queries", type=Path, metavar="FILE", help="queries from which it is made")
@@ -39,6 +44,7 @@ def add_parser(commands: Any) -> None:
         help="later records and marks are rejected (1h from now)",
     )
     add("--longest", type=shared.count, default=1 << 20, metavar="BYTES", help="longer records are rejected (1 MiB)")
+    live.add_balance(group, "what was given last, at first 6 and 0.5")
     parser.set_defaults(function=_run)
 
 
@@ -56,6 +62,7 @@ def _run(options: argparse.Namespace) -> int:
         longest=options.longest,
         ahead=options.ahead,
     )
+    live.balance(options)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "router"), live.store(options) as store:
         settings.claim(checkpoint)
@@ -64,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         compile_kernels()
         ensure_first_version(store, checkpoint, settings, options.leaves, options.history, options.history_queries)
+        _keep_balance(options, store)
         metrics = RouterMetrics(settings, counts)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
@@ -87,3 +95,15 @@ def _run(options: argparse.Namespace) -> int:
         finally:
             stop_spark(session)
     return 0
+
+
+def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
+    """Tell the routing store when load counts as imbalanced, if it was given; no start fails for it."""
+    from spatialstream.store.reports import read_balance, save_balance
+
+    if options.threshold is None and options.epsilon is None:
+        return
+    try:
+        save_balance(store, live.balance(options, read_balance(store)))
+    except (StateError, Unavailable) as error:
+        live.say(options, f"lambda and epsilon are not kept for spatialstream rebalance: {error}")

@@ -1,34 +1,38 @@
-"""What is told through the routing store besides versions: load statistics, J, and how many executors are wanted.
+"""What is told through the routing store besides versions: load statistics, J, λ, and how many executors are wanted.
 
-The router writes J, the worker the load statistics, and who scales a stream the number of executors. The rebalancer and
-the operator read them. Each is small and replaced as a whole.
+The router writes J, the worker the load statistics, who scales a stream the number of executors, and who runs it when
+its load counts as imbalanced. The rebalancer and the operator read them. Each is small and replaced as a whole.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.errors import StateError
 from spatialstream.store.base import RoutingStore
 
 __all__ = [
+    "BALANCE",
     "EXECUTORS",
     "LOAD",
     "STATISTICS",
     "LoadReport",
     "ask_executors",
     "asked_executors",
+    "read_balance",
     "read_load",
     "read_statistics",
+    "save_balance",
     "save_load",
 ]
 
-LOAD, STATISTICS, EXECUTORS = "load", "J", "executors"
+LOAD, STATISTICS, EXECUTORS, BALANCE = "load", "J", "executors", "balance"
 """The names under which they are kept."""
 
 
@@ -111,3 +115,22 @@ def asked_executors(store: RoutingStore) -> int | None:
     """
     kept = store.load_statistics(EXECUTORS)
     return None if kept is None else int(kept[1]["count"])
+
+
+def save_balance(store: RoutingStore, settings: BalanceSettings) -> None:
+    """Keep when the stream's load counts as imbalanced, and how its tree is adjusted.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    store.save_statistics(BALANCE, {}, asdict(settings))
+
+
+def read_balance(store: RoutingStore) -> BalanceSettings | None:
+    """The same; None if nobody has said so.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+    """
+    kept = store.load_statistics(BALANCE)
+    return None if kept is None else BalanceSettings(**kept[1])

@@ -1,10 +1,12 @@
-"""What the routing store says: the active version, and the one that is pending."""
+"""What the routing store says: the active version, and the one that is pending; and what it is told of balance."""
 
 from __future__ import annotations
 
 import asyncio
 
 from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import read_balance, save_balance
 from spatialstream_operator.addresses import servers_from_outside
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
@@ -21,7 +23,18 @@ async def read_routing(look: Look) -> None:
         servers = servers_from_outside(zookeeper.servers, names.namespace)
         look.store = store = await stores.of(names.stream, servers, names.namespace, secret)
         look.routing = await asyncio.to_thread(store.state)
+        await _keep_balance(look, store)
     except SettingError as error:
         look.problem = Failure("SettingsRefused", str(error), "slow")
     except (StateError, Unavailable):
         return
+
+
+async def _keep_balance(look: Look, store: RoutingStore) -> None:
+    """λ and what belongs to it, for who rebalances the stream by hand."""
+    wanted = look.spec.index.balance
+    if look.memory.balance == wanted:
+        return
+    if await asyncio.to_thread(read_balance, store) != wanted:
+        await asyncio.to_thread(save_balance, store, wanted)
+    look.memory.balance = wanted
