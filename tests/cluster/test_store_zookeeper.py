@@ -69,6 +69,13 @@ def root(store):
     return store._path().rstrip("/")
 
 
+def test_a_stream_that_does_not_exist_is_told_beside_those_that_do(connect):
+    connect("-here").create(version(0))
+
+    with pytest.raises(StateError, match=r"there is no stream '.*-nosuch' in the routing store; there is .*-here"):
+        connect("-nosuch").state()
+
+
 # ------------------------------------------------------------------------------------------- somebody is in between
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.pipeline.live import StreamSettings
@@ -115,3 +116,14 @@ def test_a_version_is_adopted_although_a_job_dies_and_no_more_input_comes(tmp_pa
             simulation.run_worker()
         assert simulation.store.state().active.number == number
     assert differences(stream, simulation) == []
+
+
+@pytest.mark.parametrize("name", ["quakes", "geo.quakes", "a_b-C.9", "_", "x" * 200])
+def test_names_of_streams(name: str) -> None:
+    StreamSettings(name, slots=1).validate()
+
+
+@pytest.mark.parametrize("name", ["", ".quakes", "..", "a b", "a/b", "s\u00e9isme", "1\u00b2", "quakes\n", "x" * 201])
+def test_a_name_that_a_server_would_refuse_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(SettingError, match=r"stream: "):
+        StreamSettings(name, slots=1).validate()

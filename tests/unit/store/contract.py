@@ -122,7 +122,7 @@ class StoreContract:
             lambda: store.withdraw(1, "p"),
             lambda: store.remove([1]),
         ):
-            with pytest.raises(StateError, match=r"no routing versions|not in the store"):
+            with pytest.raises(StateError, match=r"there is no|not in the store"):
                 call()
 
     def test_the_first_version_is_active_from_epoch_0(self, connect):

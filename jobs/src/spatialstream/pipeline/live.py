@@ -48,8 +48,11 @@ from spatialstream.pipeline.route import Row, Share, queries_with_numbers, route
 from spatialstream.pipeline.routing import PastVersion, Routing
 from spatialstream.pipeline.work import load_version, version_path
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.codec import checked_name
 
 __all__ = ["EpochRecord", "Router", "RouterJobs", "StreamSettings", "route_epoch"]
+
+_LONGEST_NAME = 200
 
 LARGEST_BLOCK = 6 << 20
 """Bytes beyond which a block is cut in two; the topic of blocks takes messages of more than twice that."""
@@ -93,8 +96,12 @@ class StreamSettings:
         Raises:
             SettingError: names the setting and says what would be right.
         """
-        if not self.name or not all(c.isalnum() or c in "-." for c in self.name) or len(self.name) > 200:
-            raise SettingError("stream", f"{self.name!r} is no name of a stream; use letters, digits, '-' and '.'")
+        try:
+            checked_name(self.name)
+        except ValueError as error:
+            raise SettingError("stream", str(error)) from None
+        if len(self.name) > _LONGEST_NAME:
+            raise SettingError("stream", f"{self.name!r} is longer than {_LONGEST_NAME} characters")
         for name, value, low, high in (
             ("slots", self.slots, 1, 1024),
             ("partitions", self.partitions, 1, 1024),

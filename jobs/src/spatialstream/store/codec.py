@@ -73,7 +73,9 @@ def checked_name(name: str) -> str:
         ValueError: it cannot.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"a name has letters, digits, '-', '_' and '.', and does not begin with '.': {name!r}")
+        raise ValueError(
+            f"a name has letters (a-z, A-Z), digits, '-', '_' and '.', and does not begin with '.': {name!r}"
+        )
     return name
 
 

@@ -180,5 +180,5 @@ class MemoryStore(RoutingStore):
 
 def _existing(state: RoutingState | None) -> RoutingState:
     if state is None:
-        raise StateError("the stream has no routing versions yet")
+        raise StateError("there is no such stream in the routing store")
     return state

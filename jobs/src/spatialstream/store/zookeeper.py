@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -47,6 +48,7 @@ _ABANDONED = 3_600_000
 """A block that nothing has named for so many ms is taken to have been given up."""
 
 _RETRY = 1.0
+_TOLD = 10
 
 T = TypeVar("T")
 
@@ -81,9 +83,10 @@ class ZooKeeperStore(RoutingStore):
         timeout: float = 10.0,
     ) -> None:
         try:
-            self._root = f"/spatialstream/{checked_name(stream)}"
+            self._stream = checked_name(stream)
         except ValueError as error:
             raise SettingError("stream", str(error)) from error
+        self._root = f"/spatialstream/{stream}"
         self._name = f"{type(self).__name__}({hosts!r}, {stream!r})"
         self._latest: RoutingState | None = None
         self._lock = threading.Lock()
@@ -326,8 +329,16 @@ class ZooKeeperStore(RoutingStore):
     def _existing(self, wait: Wait) -> Read:
         read = self._read(wait)
         if read is None:
-            raise StateError("the stream has no routing versions yet")
+            raise StateError(f"there is no stream {self._stream!r} in the routing store; there is {self._others(wait)}")
         return read
+
+    def _others(self, wait: Wait) -> str:
+        """The streams that there are, for a message."""
+        try:
+            names = sorted(wait(self._client.get_children_async(posixpath.dirname(self._root))))
+        except (NoNodeError, NoAuthError):
+            names = []
+        return f"{', '.join(names[:_TOLD])}{', ...' if len(names) > _TOLD else ''}" or "none"
 
     def _numbers(self, wait: Wait) -> dict[int, bool]:
         """The numbers below ``versions``, and whether they are versions, or blocks that nothing names."""
