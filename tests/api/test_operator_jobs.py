@@ -1,5 +1,7 @@
 """The operator makes what a stream needs, starts its jobs, and starts them again."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.api.client import eventually
@@ -32,6 +34,8 @@ def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played
     assert status["phase"] == "Running"
     assert status["observedGeneration"] == 1
     assert status["workers"]["ready"] == "1/1"
+    seen = datetime.fromisoformat(status["lastSeen"])
+    assert timedelta(0) <= datetime.now(UTC) - seen < timedelta(minutes=2)
     assert operator.metric("spatialstream_operator_stream_condition", stream="quakes", condition="Ready") == 1.0
 
 

@@ -21,6 +21,7 @@ from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.steps.beating import beat
 from spatialstream_operator.steps.belongings import apply_belongings
 from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
@@ -121,6 +122,7 @@ class Controller:
                 await step(look)
         except SettingError as error:
             await refuse(self._environment, body, error)
+            await beat(self._environment, body)
             return self._environment.config.interval
         busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend
         moving = State.from_status(look.part("rebalance")).phase in _MOVING

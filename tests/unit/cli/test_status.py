@@ -64,6 +64,19 @@ EVENT = {
 }
 
 
+@pytest.mark.parametrize(("seen", "told"), [("11:58:00", ""), ("08:30:00", "has not looked for 3h: what follows was")])
+def test_a_status_that_nobody_keeps_is_said_to_be_old(seen: str, told: str) -> None:
+    body = whole()
+    body["status"]["lastSeen"] = f"2026-11-21T{seen}Z"
+
+    text = stream_text(body, [], "", NOW, "approve")
+
+    assert told in text
+    assert bool(told) == ("the operator has not looked" in text)
+    (line,) = table_text([body], NOW).splitlines()[1:]
+    assert line.split()[3] == ("3h" if told else "2m")
+
+
 def test_a_stream_is_shown_whole() -> None:
     slots = [{"slot": i, "load": load, "objects": 1_000.0, "queries": 5.0} for i, load in enumerate([30.0, 10.0])]
 
@@ -104,9 +117,20 @@ def test_all_streams_are_a_table() -> None:
 
     head, first, second = table_text([whole(), new], NOW).splitlines()
 
-    assert head.split() == ["NAME", "PHASE", "READY", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
-    assert first.split() == ["quakes", "Running", "True", "1/2", "False", "9.28", "7", "1.2s", "0s"]
-    assert second.split() == ["posts", "-", "-", "0/-", "-", "-", "-", "-", "-"]
+    assert head.split() == [
+        "NAME",
+        "PHASE",
+        "READY",
+        "SEEN",
+        "WORKERS",
+        "BALANCED",
+        "IMBALANCE",
+        "VERSION",
+        "LAG",
+        "AGE",
+    ]
+    assert first.split() == ["quakes", "Running", "True", "-", "1/2", "False", "9.28", "7", "1.2s", "0s"]
+    assert second.split() == ["posts", "-", "-", "-", "0/-", "-", "-", "-", "-", "-"]
 
 
 @given(loads=st.lists(st.just(0.0) | st.floats(1e-9, 1e12), min_size=1, max_size=12))

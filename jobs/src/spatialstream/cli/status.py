@@ -22,6 +22,8 @@ _METRICS = (
     "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/metrics', timeout=5).read().decode(), end='')"
 )
 _BAR = 24
+_UNSEEN = 180.0
+"""Seconds without a heartbeat, which comes every 60, after which the operator is not at work."""
 _EVENTS = 8
 
 
@@ -160,6 +162,7 @@ def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
                 each["metadata"]["name"],
                 status.get("phase", "-"),
                 conditions.get("Ready", "-"),
+                _age(status.get("lastSeen"), now),
                 f"{workers.get('replicas', 0)}/{workers.get('desired', '-')}",
                 conditions.get("Balanced", "-"),
                 str(routing.get("imbalance", "-")),
@@ -168,7 +171,7 @@ def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
                 _age(each["metadata"].get("creationTimestamp"), now),
             ]
         )
-    head = ["NAME", "PHASE", "READY", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
+    head = ["NAME", "PHASE", "READY", "SEEN", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
     return "\n".join(_columns(head, rows))
 
 
@@ -193,6 +196,7 @@ def stream_text(
     lines = [f"{metadata['name']} in {metadata['namespace']}: {status.get('phase', 'not looked at yet')}"]
     if seen != asked:
         lines.append(f"generation {asked} of the spec has not been taken up yet; the status is of {seen}")
+    lines += _unseen(status, now)
     for part in (
         _conditions(status, now),
         _jobs(status, now),
@@ -204,6 +208,14 @@ def stream_text(
     ):
         lines += ["", *part] if part else []
     return "\n".join(lines)
+
+
+def _unseen(status: Mapping[str, Any], now: float) -> list[str]:
+    """Says that the status is of long ago: then the operator does not run, and what it said last may be wrong."""
+    last = status.get("lastSeen")
+    if not last or now - datetime.fromisoformat(last).timestamp() <= _UNSEEN:
+        return []
+    return [f"the operator has not looked for {_age(last, now)}: what follows was so then, and may not be any more"]
 
 
 def _conditions(status: Mapping[str, Any], now: float) -> list[str]:

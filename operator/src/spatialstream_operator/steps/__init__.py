@@ -9,6 +9,7 @@
 - :mod:`~spatialstream_operator.steps.executors`: executors that are wanted and missing for long;
 - :mod:`~spatialstream_operator.steps.rebalancing`: moving load;
 - :mod:`~spatialstream_operator.steps.telling`: status, conditions, events, metrics;
+- :mod:`~spatialstream_operator.steps.beating`: when it was looked at;
 - :mod:`~spatialstream_operator.steps.removing`: what is done when the stream is deleted.
 
 The order matters little: a step whose needs are not met yet does nothing, and the next look comes soon.

@@ -11,6 +11,7 @@ from spatialstream_operator.decisions.conditions import Summary, conditions, pha
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.look import Look
 from spatialstream_operator.metrics import CONDITIONS
+from spatialstream_operator.steps.beating import heartbeat
 from spatialstream_operator.steps.rebalancing import observe, settings
 
 __all__ = ["tell"]
@@ -43,6 +44,7 @@ async def tell(look: Look) -> None:
         workers=_workers(look),
         routing=_routing(look),
         lag=_lag(look),
+        **heartbeat(look.status, look.now),
     )
     for note in transitions(before, after):
         await look.tell(note)

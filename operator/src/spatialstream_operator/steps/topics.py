@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.addresses import servers_from_outside
-from spatialstream_operator.cluster import Object
+from spatialstream_operator.cluster import ApiError, Object, is_refusal
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import RestartState
 from spatialstream_operator.decisions.topics import Claim, conflict
@@ -15,6 +16,8 @@ from spatialstream_operator.look import Look
 from spatialstream_operator.names import KIND, TOPIC_KINDS, StreamNames
 
 __all__ = ["check_topics"]
+
+_log = logging.getLogger(__name__)
 
 _AGAIN = 30_000
 """ms after which all streams are listed anew, as long as this one may not begin."""
@@ -30,9 +33,7 @@ async def check_topics(look: Look) -> None:
     if ours is None or ours.begun:
         return
     if memory.others is None or look.now - memory.others[0] >= _AGAIN:
-        config, cluster = look.environment.config, look.environment.cluster
-        found = [await cluster.list(KIND, each) for each in config.namespaces or (None,)]
-        claims = [_claim(body) for bodies in found for body in bodies]
+        claims = [_claim(body) for body in await _streams(look)]
         memory.others = look.now, [each for each in claims if each is not None]
     problem = conflict(ours, memory.others[1])
     if problem is not None:
@@ -40,6 +41,19 @@ async def check_topics(look: Look) -> None:
         if kind in TOPIC_KINDS:
             raise SettingError(f"spec.kafka.topics.{kind}", f"{what}; name another one")
         raise SettingError("metadata.name", f"{what}; give this stream another name")
+
+
+async def _streams(look: Look) -> list[Object]:
+    """All streams that are looked after. A namespace to which there is no right any more keeps no other waiting."""
+    found: list[Object] = []
+    for namespace in look.environment.config.namespaces or (None,):
+        try:
+            found += await look.environment.cluster.list(KIND, namespace)
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            _log.warning("%s: the streams of %s cannot be listed: %s", look.names.stream, namespace, error)
+    return found
 
 
 def _claim(body: Object) -> Claim | None:

@@ -105,6 +105,25 @@ def test_a_setting_that_a_step_refuses_is_told_once(world):
     assert len(world.looks) == 6
 
 
+def test_a_stream_that_is_refused_has_a_heartbeat_too(world):
+    world.stream()
+    world.fail = module.SettingError("spec.kafka.topics.blocks", "is taken")
+
+    run_for(world, 8)
+    assert world.body()["status"]["lastSeen"] == "2027-01-15T08:00:00Z"
+    world.at += 60_000
+    run_for(world, 1)
+
+    assert world.body()["status"]["lastSeen"] == "2027-01-15T08:01:00Z"
+
+
+def test_a_look_that_fails_is_no_heartbeat(world):
+    world.stream()
+    world.fail = OSError("no space")
+    run_for(world, 10)
+    assert "status" not in world.body()
+
+
 def test_series_of_a_stream_come_and_go_with_it():
     metrics = OperatorMetrics()
     metrics.begin("geo", "quakes", ["Off", "Watching"])
