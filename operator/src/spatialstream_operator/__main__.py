@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import sys
-import time
+from collections.abc import Sequence
 from typing import NoReturn
 
-import kopf
 from prometheus_client import start_http_server
 
 from spatialstream.index.version import prepare
 from spatialstream.model.errors import SettingError
-from spatialstream_operator.cluster import Cluster, ClusterError
+from spatialstream_operator.cluster import Cluster
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.handlers import Handlers
 from spatialstream_operator.health import Health
 from spatialstream_operator.lease import Lease
 from spatialstream_operator.logs import set_up_logging
 from spatialstream_operator.metrics import OperatorMetrics
-from spatialstream_operator.names import KIND
+from spatialstream_operator.posts import Post
 from spatialstream_operator.stores import Stores
 from spatialstream_operator.watch import Watch
 
 _log = logging.getLogger(__name__)
 
 LEASE = "spatialstream-operator"
-_COMPARE_EVERY = 20.0
 
 
 async def _operate(config: OperatorConfig) -> int:
@@ -43,13 +39,18 @@ async def _operate(config: OperatorConfig) -> int:
     probes = await health.serve(config.health_port)
     lease = Lease(cluster, LEASE, config.namespace, config.pod, config.lease)
     stop = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+
+    def listen() -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, stop.set)
+
+    listen()
+    posts = [Post(environment, watch, health, each, listen) for each in config.namespaces or (None,)]
     try:
         if not await _until(stop, lease.acquire()):
             return 0
         health.ready = True
-        return await _work(environment, watch, health, lease, stop)
+        return await _work(posts, lease, stop)
     finally:
         health.ready = False
         await environment.stores.close_all()
@@ -58,30 +59,20 @@ async def _operate(config: OperatorConfig) -> int:
         await cluster.close()
 
 
-async def _work(environment: Environment, watch: Watch, health: Health, lease: Lease, stop: asyncio.Event) -> int:
+async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int:
     """Look after streams while the lease is held; the exit status."""
-    config = environment.config
     kept = asyncio.create_task(lease.keep())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.to_thread(prepare)
-    comparing = asyncio.create_task(_compare(environment, watch, health))
-    operating = asyncio.create_task(
-        kopf.operator(
-            registry=Handlers(environment, watch).registry(),
-            clusterwide=not config.namespaces,
-            namespaces=config.namespaces,
-            standalone=True,
-        )
-    )
-    done, _ = await asyncio.wait({kept, stopping, operating, comparing}, return_when=asyncio.FIRST_COMPLETED)
+    working = [asyncio.create_task(post.keep()) for post in posts]
+    done, _ = await asyncio.wait({kept, stopping, *working}, return_when=asyncio.FIRST_COMPLETED)
     if kept in done:
         _end_at_once()
-    for task in (operating, kept, comparing, stopping):
+    for task in (*working, kept, stopping):
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await operating
-    if comparing in done:
-        comparing.result()
+    await asyncio.wait(working)
+    for task in done.intersection(working):
+        task.result()  # it ends by a mistake of its own alone
     return 0
 
 
@@ -90,21 +81,6 @@ def _end_at_once() -> NoReturn:
     _log.error("the lease is lost: another operator may be at work now, and this one ends")
     logging.shutdown()
     os._exit(1)
-
-
-async def _compare(environment: Environment, watch: Watch, health: Health) -> None:
-    """Compare lists of streams with what the watch has shown, for as long as the operator runs."""
-    config = environment.config
-    health.checked()  # from now on it may not take too long
-    while True:
-        try:
-            listed = [await environment.cluster.list(KIND, each) for each in config.namespaces or (None,)]
-            watch.list([body for bodies in listed for body in bodies], time.monotonic())
-            health.checked()
-        except ClusterError as error:
-            _log.warning("streams cannot be listed: %s", error)
-        environment.metrics.watch_lag.set(watch.lag(time.monotonic()))
-        await asyncio.sleep(_COMPARE_EVERY)
 
 
 async def _until(stop: asyncio.Event, work: object) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from httpx2 import HTTPError as ClusterError
+from httpx2 import HTTPStatusError
 from lightkube import AsyncClient
 from lightkube.core.exceptions import ApiError
-from lightkube.generic_resource import create_namespaced_resource
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import CascadeType, PatchType
 
-__all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object", "is_hindered", "is_refusal"]
+__all__ = ["MANAGER", "ApiError", "Cluster", "ClusterError", "Object", "code", "is_hindered", "is_refusal"]
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
@@ -19,7 +20,7 @@ Object = dict[str, Any]
 MANAGER = "spatialstream-operator"
 """Under this name the operator owns fields that it applies."""
 
-_NOT_FOUND, _CONFLICT = 404, 409
+_FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _REFUSALS = frozenset({400, 403, 413, 422})
 _INTERNAL = 500
 
@@ -40,6 +41,19 @@ _RESOURCES: Mapping[str, Any] = {
         ("spatialstream.dev", "v1alpha1", "SpatialStream", "spatialstreams"),
     )
 }
+
+_NAMESPACE: Any = create_global_resource("", "v1", "Namespace", "namespaces", verbs=None)
+
+
+def code(error: Exception) -> int:
+    """The HTTP status of the API server's answer; 0 if there was none.
+
+    Where it does not know a path at all, as after the removal of a custom resource, its answer has no body that the
+    client would make an :class:`ApiError` of.
+    """
+    if isinstance(error, ApiError):
+        return int(error.status.code or 0)
+    return error.response.status_code if isinstance(error, HTTPStatusError) else 0
 
 
 def is_refusal(error: ApiError) -> bool:
@@ -73,6 +87,16 @@ class Cluster:
             if error.status.code == _NOT_FOUND:
                 return None
             raise
+
+    async def is_terminating(self, namespace: str) -> bool:
+        """Whether a namespace is on its way out, as far as the operator may know."""
+        try:
+            found = dict(await self._client.get(_NAMESPACE, namespace))
+        except ApiError as error:
+            if error.status.code in (_FORBIDDEN, _NOT_FOUND):
+                return error.status.code == _NOT_FOUND
+            raise
+        return bool(found["metadata"].get("deletionTimestamp"))
 
     async def list(
         self,

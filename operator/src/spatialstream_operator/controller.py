@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from spatialstream.model.errors import SettingError, SpatialStreamError
-from spatialstream_operator.cluster import ClusterError, Object
+from spatialstream_operator.cluster import ApiError, ClusterError, Object, code
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import Look
@@ -51,6 +51,7 @@ STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
 
 _MOVING = frozenset({Phase.PROPOSING, Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING})
 _BUSY = 2.0
+_FORBIDDEN = 403
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -67,6 +68,7 @@ class Controller:
         self._environment = environment
         self._namespace, self._name = namespace, name
         self._memory = Memory()
+        self._said = ""
 
     def wake(self) -> None:
         """There is a reason to look at once."""
@@ -84,20 +86,23 @@ class Controller:
             except Exception as error:  # noqa: BLE001 (whatever is wrong with one stream, it is looked at again)
                 failures += 1
                 pause = _pause(failures)
-                self._log(error, pause)
+                self._log(error)
                 self._count("failed")
             else:
-                failures = 0
+                failures, self._said = 0, ""
                 if pause is None:
                     return
                 self._count("waiting" if pause < environment.config.interval else "done")
             environment.metrics.seconds.observe(time.monotonic() - began)
             await self._wait(pause)
 
-    def _log(self, error: Exception, pause: float) -> None:
-        """What was to be expected in a line, a mistake of the operator's own with where it was made."""
+    def _log(self, error: Exception) -> None:
+        """What was to be expected in a line, a mistake of the operator's own with where it was made; once each."""
+        what = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}"
+        if what == self._said:
+            return
+        self._said = what
         expected = isinstance(error, ClusterError | SpatialStreamError | OSError)
-        what = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}; again in {pause:.0f} s"
         _log.log(logging.WARNING if expected else logging.ERROR, what, exc_info=None if expected else error)
 
     def _count(self, outcome: str) -> None:
@@ -121,9 +126,13 @@ class Controller:
             for step in STEPS:
                 await step(look)
         except SettingError as error:
-            await refuse(self._environment, body, error)
+            await refuse(self._environment, body, "SpecRefused", str(error))
             await beat(self._environment, body)
             return self._environment.config.interval
+        except ApiError as error:
+            if code(error) == _FORBIDDEN:
+                await refuse(self._environment, body, "Refused", f"A right of the operator is missing: {error}")
+            raise
         busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend
         moving = State.from_status(look.part("rebalance")).phase in _MOVING
         return min(_BUSY, self._environment.config.interval) if busy or moving else self._environment.config.interval

@@ -7,6 +7,7 @@ here.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,9 @@ from spatialstream_operator.names import GROUP, PLURAL, VERSION
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.watch import Watch
 
-__all__ = ["FINALIZER", "Handlers"]
+__all__ = ["FINALIZER", "Handlers", "settings"]
+
+_log = logging.getLogger(__name__)
 
 FINALIZER = f"{GROUP}/cleanup"
 
@@ -40,21 +43,17 @@ class Handlers:
     watch: Watch
     _controllers: dict[str, Controller] = field(default_factory=dict)
     _wishes: dict[str, Any] = field(default_factory=dict)
+    _stuck: dict[str, str] = field(default_factory=dict)
 
     def registry(self) -> kopf.OperatorRegistry:
         """The handlers, as Kopf takes them."""
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(_log_in)
-        kopf.on.startup(registry=registry)(self.configure)
         kopf.on.event(*_RESOURCE, registry=registry)(self.seen)
         daemon: Any = self.look_after
         kopf.daemon(*_RESOURCE, registry=registry, cancellation_timeout=10.0)(daemon)
         kopf.on.delete(*_RESOURCE, registry=registry)(self.remove)
         return registry
-
-    async def configure(self, settings: kopf.OperatorSettings, **_: Any) -> None:
-        """Before anything else."""
-        _configure(settings, bool(self.environment.config.namespaces))
 
     async def seen(self, type: str | None, body: kopf.Body, uid: str, **_: Any) -> None:
         """The watch has brought something; a controller is woken if it is about what people wish."""
@@ -86,15 +85,20 @@ class Handlers:
             raise error
 
     async def remove(self, body: kopf.Body, **_: Any) -> None:
-        """Remove a stream; asked again until that is done."""
+        """Remove a stream; asked again until that is done. Why it cannot go on is logged when it changes."""
         metadata = body["metadata"]
+        uid, problem = metadata["uid"], ""
         try:
             record = await self.environment.cluster.get("SpatialStream", metadata["name"], metadata["namespace"])
             done = record is None or await remove(self.environment, record)
         except ClusterError as error:
-            raise kopf.TemporaryError(f"the API server does not do its part: {error}", delay=_REMOVE_EVERY) from None
+            done, problem = False, str(error)
+        if problem and problem != self._stuck.get(uid):
+            _log.warning("%s/%s: removal cannot go on: %s", metadata["namespace"], metadata["name"], problem)
+        self._stuck[uid] = problem
         if not done:
-            raise kopf.TemporaryError("what the stream has left behind is being removed", delay=_REMOVE_EVERY)
+            raise kopf.TemporaryError(problem or "what the stream has left behind is being removed", _REMOVE_EVERY)
+        del self._stuck[uid]
 
 
 def _log_in(**given: Any) -> Any:
@@ -102,14 +106,21 @@ def _log_in(**given: Any) -> Any:
     return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
 
-def _configure(settings: kopf.OperatorSettings, namespaced: bool) -> None:
-    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation."""
-    settings.scanning.disabled = namespaced  # the resource is known, and there is no right to look for others
-    settings.persistence.finalizer = FINALIZER
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="seen")
-    settings.posting.enabled = False
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 330
-    settings.watching.connect_timeout = 30
-    settings.networking.request_timeout = 60
+def settings(namespaced: bool) -> kopf.OperatorSettings:
+    """Kopf's settings: nothing of its own in what people see but the finalizer and one annotation.
+
+    Args:
+        namespaced: whether it is for one namespace: there is no right to look for resources then, and the one is known.
+    """
+    made = kopf.OperatorSettings()
+    made.scanning.disabled = namespaced
+    made.process.ultimate_exiting_timeout = None  # it would kill the process, in which others go on
+    made.persistence.finalizer = FINALIZER
+    made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="seen")
+    made.posting.enabled = False
+    made.watching.server_timeout = 300
+    made.watching.client_timeout = 330
+    made.watching.connect_timeout = 30
+    made.networking.request_timeout = 60
+    return made

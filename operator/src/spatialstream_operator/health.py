@@ -25,21 +25,23 @@ class Health:
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watch, self._clock = watch, clock
-        self._checked: float | None = None
+        self._checked: dict[str | None, float] = {}
         self.ready = False
 
-    def checked(self) -> None:
-        """Streams have been listed just now, and compared with what the watch has shown."""
-        self._checked = self._clock()
+    def checked(self, namespace: str | None = None) -> None:
+        """The API server has just answered what streams there are in a namespace (None: everywhere), or refused to.
+
+        A refusal is no reason to start again: rights that are gone will not come by that.
+        """
+        self._checked[namespace] = self._clock()
 
     def problem(self) -> str:
         """Why the operator had better be started again; "" if there is no reason."""
         lag = self._watch.lag(self._clock())
         if lag > _DEAD:
             return f"the watch has not shown for {lag:.0f} s what a list shows"
-        if self._checked is not None and self._clock() - self._checked > _STALLED:
-            return f"streams have not been listed for {self._clock() - self._checked:.0f} s"
-        return ""
+        silent = self._clock() - min(self._checked.values(), default=self._clock())
+        return f"streams have not been listed for {silent:.0f} s" if silent > _STALLED else ""
 
     async def serve(self, port: int) -> web.AppRunner:
         """Serve both paths until the runner is cleaned up."""

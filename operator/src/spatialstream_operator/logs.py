@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from spatialstream_operator.config import OperatorConfig
 
-__all__ = ["set_up_logging"]
+__all__ = ["AboutStreams", "set_up_logging"]
+
+_REPEATED = 600.0
+_LONGEST = 1000
 
 
 class _Json(logging.Formatter):
@@ -27,6 +33,41 @@ class _Json(logging.Formatter):
         return json.dumps(said, ensure_ascii=False)
 
 
+class AboutStreams(logging.Filter):
+    """What Kopf says of a stream: with the stream's name, and once in ten minutes.
+
+    That a handler is to be called again is left out: why, the handler has said.
+
+    Args:
+        clock: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is to be logged; it is given the name."""
+        text = record.getMessage()
+        if "failed temporarily" in text:
+            return False
+        about = getattr(record, "k8s_ref", {})
+        record.msg, record.args = f"{about.get('namespace')}/{about.get('name')}: {text}", ()
+        error = record.exc_info[1] if record.exc_info else None
+        if type(error).__module__.startswith(
+            ("kopf.", "aiohttp.")
+        ):  # the message says it; no mistake of the operator's
+            record.exc_info = record.exc_text = None
+        now, key = self._clock(), re.sub(r"\d+", "", record.msg)
+        if now - self._said.get(key, -_REPEATED) < _REPEATED:
+            return False
+        if len(self._said) >= _LONGEST:
+            self._said.clear()
+        self._said[key] = now
+        return True
+
+
 def set_up_logging(config: OperatorConfig) -> None:
     """Log to standard error, as the configuration says."""
     handler = logging.StreamHandler()
@@ -35,5 +76,9 @@ def set_up_logging(config: OperatorConfig) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler], force=True)
-    for chatty in ("kopf", "httpx", "httpx2", "kazoo", "aiohttp.access"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    level = logging.getLogger().level
+    for chatty in ("httpx", "httpx2", "kazoo", "aiohttp.access", "kopf.objects"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, level))
+    # what it fails by is told where it was begun, in a line
+    logging.getLogger("kopf").setLevel(logging.CRITICAL)
+    logging.getLogger("kopf.objects").addFilter(AboutStreams())

@@ -79,6 +79,14 @@ class OperatorMetrics:
         )
     )
 
+    served: Gauge = field(
+        default_factory=lambda: _gauge(
+            "namespace_served",
+            "Whether the streams of a namespace (*: of all) can be looked after; 0 where listing them is refused.",
+            "namespace",
+        )
+    )
+
     def __post_init__(self) -> None:
         """Put all of them into the registry."""
         for each in self._all():
@@ -97,6 +105,7 @@ class OperatorMetrics:
             self.desired,
             self.imbalance_limit,
             self.watch_lag,
+            self.served,
         ]
 
     def begin(self, namespace: str, stream: str, phases: Iterable[str]) -> None:
@@ -118,6 +127,17 @@ class OperatorMetrics:
 
     def end(self, namespace: str, stream: str) -> None:
         """A stream is gone, and its series go with it."""
-        for each in self._all():
-            if each is not self.seconds and each is not self.watch_lag:
-                each.remove_by_labels({"namespace": namespace, "stream": stream})
+        for each in self._of_streams():
+            each.remove_by_labels({"namespace": namespace, "stream": stream})
+
+    def leave(self, namespace: str | None) -> None:
+        """The streams of a namespace (None: all) cannot be looked after any more: nothing is known of them."""
+        for each in self._of_streams():
+            if namespace is None:
+                each.clear()
+            else:
+                each.remove_by_labels({"namespace": namespace})
+
+    def _of_streams(self) -> list[Counter | Gauge | Histogram]:
+        others = (self.seconds, self.watch_lag, self.served)
+        return [each for each in self._all() if not any(each is other for other in others)]

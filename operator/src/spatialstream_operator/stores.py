@@ -54,6 +54,11 @@ class Stores:
         self._open[stream] = _Open(key, store)
         return store
 
+    def known(self, stream: str) -> RoutingStore | None:
+        """The store of a stream, if there is a connection; as it was last asked for."""
+        found = self._open.get(stream)
+        return None if found is None else found.store
+
     async def close(self, stream: str) -> None:
         """Let go of a stream's connection."""
         known = self._open.pop(stream, None)
@@ -62,8 +67,13 @@ class Stores:
 
     async def close_all(self) -> None:
         """Let go of all connections."""
+        await self.leave(None)
+
+    async def leave(self, namespace: str | None) -> None:
+        """Let go of the connections of a namespace's streams (None: of all)."""
         for stream in list(self._open):
-            await self.close(stream)
+            if namespace is None or stream.startswith(f"{namespace}."):  # no namespace has a dot in its name
+                await self.close(stream)
 
     async def _credentials(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         where = "spec.zookeeper.credentialsSecret"

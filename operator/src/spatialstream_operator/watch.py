@@ -19,32 +19,39 @@ class Watch:
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
-        self._missing: dict[str, tuple[str, float]] = {}
-        self._listed_at: float | None = None
+        self._missing: dict[str | None, dict[str, tuple[str, float]]] = {}
 
     def show(self, body: Object, deleted: bool = False) -> None:
         """The watch has brought an object, or its end."""
         metadata = body["metadata"]
         if deleted:
             self._shown.pop(metadata["uid"], None)
-            self._missing.pop(metadata["uid"], None)
+            for missing in self._missing.values():
+                missing.pop(metadata["uid"], None)
         else:
             self._shown[metadata["uid"]] = metadata["resourceVersion"]
 
-    def list(self, bodies: Iterable[Object], now: float) -> None:
-        """A list has brought these objects: what the watch has not shown as it is begins to be missing, or still is."""
+    def list(self, bodies: Iterable[Object], now: float, namespace: str | None = None) -> None:
+        """A list has brought these objects: what the watch has not shown as it is begins to be missing, or still is.
+
+        Args:
+            bodies: all objects that there are.
+            now: the time.
+            namespace: where they are; None: everywhere.
+        """
+        known = self._missing.get(namespace, {})
         missing: dict[str, tuple[str, float]] = {}
         for body in bodies:
             uid, version = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
             shown = self._shown.get(uid)
             if shown == version:
                 continue
-            last, since = self._missing.get(uid, (shown or "", now))
+            last, since = known.get(uid, (shown or "", now))
             # what has been shown lately is on its way: a stream that changes all the time is always a moment behind
             missing[uid] = (last, since) if last == (shown or "") else (shown or "", now)
-        self._missing = missing
-        self._listed_at = now
+        self._missing[namespace] = missing
 
     def lag(self, now: float) -> float:
         """For how many seconds something that is listed has not been shown; 0 if there is no such thing."""
-        return max((now - since for _, since in self._missing.values()), default=0.0)
+        every = (since for missing in self._missing.values() for _, since in missing.values())
+        return max((now - since for since in every), default=0.0)

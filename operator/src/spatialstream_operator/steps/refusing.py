@@ -1,8 +1,7 @@
-"""A spec that the API server has let through and that cannot be carried out: it is told, and nothing is changed."""
+"""A stream that nothing can be done for: its spec cannot be carried out, or rights are missing. It is told, no more."""
 
 from __future__ import annotations
 
-from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.rebalancing_inputs import Note
@@ -12,15 +11,20 @@ from spatialstream_operator.names import KIND
 
 __all__ = ["refuse"]
 
-_REASON = "SpecRefused"
 
+async def refuse(environment: Environment, body: Object, reason: str, message: str) -> None:
+    """Say in the status what is wrong; once in an event.
 
-async def refuse(environment: Environment, body: Object, error: SettingError) -> None:
-    """Say in the status what is wrong; once in an event."""
+    Args:
+        environment: what the operator works with.
+        body: the resource.
+        reason: in a word.
+        message: in a sentence.
+    """
     metadata, status = body["metadata"], body.get("status") or {}
     known = {each["type"]: each for each in status.get("conditions", [])}
     before = known.get("Degraded", {})
-    if before.get("reason") == _REASON and before.get("message") == str(error):
+    if before.get("reason") == reason and before.get("message") == message:
         return
     now = records.moment_text(environment.now() // 1000 * 1000)
     conditions = {**known}
@@ -28,11 +32,11 @@ async def refuse(environment: Environment, body: Object, error: SettingError) ->
         conditions[name] = {
             "type": name,
             "status": truth,
-            "reason": _REASON,
-            "message": str(error),
+            "reason": reason,
+            "message": message,
             "lastTransitionTime": now,
             "observedGeneration": metadata.get("generation", 0),
         }
     change = {"status": {"phase": "Degraded", "conditions": list(conditions.values())}}
     await environment.cluster.patch(KIND, metadata["name"], metadata["namespace"], change, "status")
-    await emit(environment, body, Note(_REASON, str(error), warning=True))
+    await emit(environment, body, Note(reason, message, warning=True))

@@ -1,20 +1,27 @@
 """What is done when a stream is deleted: its jobs end, then a pod removes what they have left behind.
 
 Topics, routing state and checkpoint are removed by a pod with the stream's image, volumes and secrets, which runs
-``spatialstream remove``; the operator itself has no access to them. What Kubernetes holds of the stream goes with the
-resource that owns it. This always ends: when the pod cannot do its work for a few times, or not be made at all (the
-namespace is on its way out), that is told, and the rest stays where it is. Only a driver that does not end is waited
-for without a limit, because on a node that is merely out of reach it may still be writing: it takes a person to say, by
-an annotation, that nothing is to be removed.
+``spatialstream remove``; the operator itself has no access to topics and volumes. What Kubernetes holds of the stream
+goes with the resource that owns it. This always ends: when the pod cannot do its work for a few times, or not be made
+at all, that is told, and the rest stays where it is. Only a driver that does not end is waited for without a limit,
+because on a node that is merely out of reach it may still be writing: it takes a person to say, by an annotation, that
+nothing is to be removed.
+
+In a namespace that is itself being deleted no pod can be made, and the operator's rights there go at any moment. Then
+it removes the routing state, which is all that it reaches, and says what is left.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from spatialstream.model.errors import SettingError
-from spatialstream_operator.cluster import ApiError, Object, is_refusal
+from spatialstream.model.errors import SettingError, SpatialStreamError
+from spatialstream.store.base import RoutingStore
+from spatialstream_operator.addresses import servers_from_outside
+from spatialstream_operator.cluster import ApiError, Object, code, is_refusal
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
@@ -24,11 +31,13 @@ from spatialstream_operator.decisions.restarts import report
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
-from spatialstream_operator.names import KIND, StreamNames
+from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["SKIP_ANNOTATION", "remove"]
+
+_log = logging.getLogger(__name__)
 
 SKIP_ANNOTATION = "spatialstream.dev/skip-cleanup"
 """Annotation of a SpatialStream with which nothing is removed but what Kubernetes holds, and nothing is waited for."""
@@ -36,6 +45,9 @@ SKIP_ANNOTATION = "spatialstream.dev/skip-cleanup"
 _TRIES = 3
 _PATIENCE = 180_000
 """ms for one try."""
+_UNSEEN = 10_000
+"""ms that drivers are given to end where they cannot be seen any more."""
+_FORBIDDEN = 403
 
 
 async def remove(environment: Environment, body: Object) -> bool:
@@ -50,9 +62,14 @@ async def remove(environment: Environment, body: Object) -> bool:
     if body.get("status", {}).get("phase") != "Deleting":
         await _announce(environment, names, body)
     skipped = (metadata.get("annotations") or {}).get(SKIP_ANNOTATION) == "true"
-    if not await _ended(environment, names, body) and not skipped:
-        return False
-    if not skipped and not await _cleaned(environment, names, body):
+    going = await environment.cluster.is_terminating(names.namespace)
+    try:
+        ended = await _ended(environment, names, body)
+    except ApiError as error:
+        if code(error) != _FORBIDDEN or not (going or skipped):
+            raise
+        ended = _long_enough(environment, body)
+    if not skipped and not (ended and await (_reached if going else _cleaned)(environment, names, body)):
         return False
     await environment.stores.close(names.stream)
     environment.metrics.end(names.namespace, names.name)
@@ -70,6 +87,51 @@ async def _announce(environment: Environment, names: StreamNames, body: Object) 
     await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
 
 
+def _long_enough(environment: Environment, body: Object) -> bool:
+    """Whether drivers that cannot be seen any more have had time to end: the namespace ends them, not the operator."""
+    since = records.moment(body["metadata"], "deletionTimestamp")
+    return since is None or environment.now() - since >= _UNSEEN
+
+
+async def _reached(environment: Environment, names: StreamNames, body: Object) -> bool:
+    """The namespace goes: remove the routing state, say what stays, and be done with it."""
+    try:
+        spec = StreamSpec.parse(body["spec"], environment.defaults)
+    except SettingError:
+        return True
+    if not _has_begun(body) or not spec.deletion.state:
+        return True
+    routing = "The routing state in ZooKeeper is removed"
+    try:
+        await asyncio.to_thread((await _store(environment, names, spec)).erase)
+    except SpatialStreamError as error:
+        routing = f"The routing state stays in ZooKeeper ({error})"
+    kinds = (*INTERNAL_KINDS, *(TOPIC_KINDS if spec.deletion.topics else ()))
+    topics = names.topics(spec.kafka.topics)
+    _log.warning(
+        "%s/%s: no pod can remove what the stream has made, for its namespace is being deleted. %s. These stay in "
+        "Kafka: %s. What is in the checkpoint's folder stays if the claim's volume does.",
+        *(names.namespace, names.name, routing, ", ".join(topics[kind] for kind in kinds)),
+    )
+    return True
+
+
+async def _store(environment: Environment, names: StreamNames, spec: StreamSpec) -> RoutingStore:
+    """The routing store; the connection that there is, for the secret with the credentials may be gone."""
+    known = environment.stores.known(names.stream)
+    if known is not None:
+        return known
+    servers = servers_from_outside(spec.zookeeper.servers, names.namespace)
+    secret = spec.zookeeper.credentials
+    where = None if secret is None else (secret.name, secret.key)
+    return await environment.stores.of(names.stream, servers, names.namespace, where)
+
+
+def _has_begun(body: Object) -> bool:
+    """Whether there ever was to be a router."""
+    return bool(body.get("status", {}).get("router", {}).get("templateHash"))
+
+
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
     """Whether the jobs have ended; they are asked to."""
     gone = True
@@ -85,12 +147,11 @@ async def _ended(environment: Environment, names: StreamNames, body: Object) -> 
 async def _cleaned(environment: Environment, names: StreamNames, body: Object) -> bool:
     """Whether the pod that removes everything has done so, or need not, or has been given up."""
     status = body.get("status", {})
-    begun = bool(status.get("router", {}).get("templateHash"))
     try:
         spec = StreamSpec.parse(body["spec"], environment.defaults)
     except SettingError:
         return True
-    if not begun or not spec.deletion.state:
+    if not _has_begun(body) or not spec.deletion.state:
         return True
     failed = int(status.get("removal", {}).get("failures", 0))
     pod = await environment.cluster.get("Pod", names.remover, names.namespace)

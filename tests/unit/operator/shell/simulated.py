@@ -53,6 +53,7 @@ class SimulatedCluster:
     Attributes:
         objects: what there is.
         calls: what was asked for: (verb, kind, name), reads left out.
+        terminating: whether all namespaces are on their way out.
         before, after: awaited around each call, with the verb and the kind; they may wait or raise.
     """
 
@@ -61,6 +62,7 @@ class SimulatedCluster:
     before: Callable[[str, str], Awaitable[None]] | None = None
     after: Callable[[str, str], Awaitable[None]] | None = None
     counter: int = 0
+    terminating: bool = False
 
     def put(self, body: dict[str, Any]) -> dict[str, Any]:
         """An object is there, or is another."""
@@ -77,6 +79,10 @@ class SimulatedCluster:
         found = copy.deepcopy(self.objects.get((kind, namespace, name)))
         await self._done("get", kind)
         return found
+
+    async def is_terminating(self, namespace: str) -> bool:
+        await self._called("get", "Namespace")
+        return self.terminating
 
     async def list(
         self,

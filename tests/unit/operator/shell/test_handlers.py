@@ -1,4 +1,4 @@
-"""What Kopf calls; and the comparison of lists that the operator makes beside it."""
+"""What Kopf calls."""
 
 import asyncio
 
@@ -6,13 +6,9 @@ import httpx2
 import kopf
 import pytest
 
-from spatialstream_operator import __main__ as main_module
-from spatialstream_operator.config import OperatorConfig
-from spatialstream_operator.environment import Environment
-from spatialstream_operator.handlers import Handlers
-from spatialstream_operator.health import Health
+from spatialstream_operator.handlers import Handlers, settings
 from spatialstream_operator.watch import Watch
-from tests.unit.operator.shell.simulated import World, refusal, simulate
+from tests.unit.operator.shell.simulated import World, refusal
 
 
 @pytest.fixture
@@ -67,49 +63,28 @@ def test_a_removal_goes_on_when_the_api_server_is_back(world, error):
     assert caught.value.delay <= 5.0
 
 
-def compare_for(world, watch, seconds, namespaces=()):
-    environment = world.environment
-    config = OperatorConfig(namespaces=namespaces)
-    environment = Environment(environment.cluster, environment.stores, config, environment.metrics, environment.now)
+def test_why_a_removal_cannot_go_on_is_logged_once_with_the_streams_name(world, caplog):
+    said = ["a right is missing"]
 
-    async def main():
-        now = asyncio.get_running_loop().time
-        health = Health(watch, now)
-        original, main_module.time.monotonic = main_module.time.monotonic, now
-        try:
-            comparing = asyncio.create_task(main_module._compare(environment, watch, health))
-            await asyncio.sleep(seconds)
-            comparing.cancel()
-            return health.problem()
-        finally:
-            main_module.time.monotonic = original
-
-    return simulate(main)
-
-
-def test_a_dead_watch_is_found_in_whichever_namespace(world):
-    watch = Watch()
-    for namespace in ("geo", "weather"):
-        body = world.stream(metadata={"namespace": namespace})
-        if namespace == "weather":
-            watch.show(body)
-
-    assert "the watch has not shown for" in compare_for(world, watch, 200, ("geo", "weather"))
-
-
-def test_a_watch_that_shows_everything_is_alive(world):
-    watch = Watch()
-    watch.show(world.stream())
-
-    assert compare_for(world, watch, 1000) == ""
-
-
-@pytest.mark.parametrize("error", [refusal(403), httpx2.ConnectError("no route")])
-def test_streams_that_can_never_be_listed_are_a_reason_to_start_again(world, error):
     async def fail(verb, kind):
-        raise error
+        raise refusal(403, said[-1])
 
+    body = world.stream()
     world.cluster.before = fail
+    handlers = Handlers(world.environment, Watch())
+    for _ in range(5):
+        with pytest.raises(kopf.TemporaryError):
+            asyncio.run(handlers.remove(body=body))
+    said.append("another one is")
+    with pytest.raises(kopf.TemporaryError):
+        asyncio.run(handlers.remove(body=body))
 
-    assert compare_for(world, Watch(), 100) == ""
-    assert "streams have not been listed for" in compare_for(world, Watch(), 200)
+    lines = [each.getMessage() for each in caplog.records]
+    assert lines == [
+        "geo/quakes: removal cannot go on: a right is missing",
+        "geo/quakes: removal cannot go on: another one is",
+    ]
+
+
+def test_kopf_kills_no_process_in_which_others_go_on():
+    assert settings(namespaced=True).process.ultimate_exiting_timeout is None

@@ -3,8 +3,10 @@ import asyncio
 import httpx2
 import pytest
 
+from spatialstream.model.errors import Unavailable
 from spatialstream_operator.decisions import records
 from spatialstream_operator.steps.removing import remove
+from spatialstream_operator.stores import Stores
 from tests.unit.operator.shell.simulated import World, refusal
 
 MINUTE = 60_000
@@ -177,3 +179,99 @@ def test_where_there_is_nothing_to_remove_it_is_done_at_once(world, changes):
 
     assert removed(world)
     assert not made(world)
+
+
+# ------------------------------------------------------------------------------------ a namespace that is being deleted
+
+
+class Erased:
+    """What there is to be known of the routing store here."""
+
+    def __init__(self, error=None):
+        self.error, self.count = error, 0
+
+    def erase(self):
+        if self.error is not None:
+            raise self.error
+        self.count += 1
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def going(world, monkeypatch):
+    """The world's namespace is being deleted; the routing store is there."""
+    world.cluster.terminating = True
+    world.body()["metadata"]["deletionTimestamp"] = records.moment_text(world.at)
+    store = Erased()
+    monkeypatch.setattr(Stores, "known", lambda self, stream: store)
+    return store
+
+
+def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(world, going, caplog):
+    assert removed(world)
+
+    assert going.count == 1
+    assert not made(world)
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.startswith(
+        "geo/quakes: no pod can remove what the stream has made, for its namespace is being deleted."
+    )
+    assert "The routing state in ZooKeeper is removed" in line
+    assert "These stay in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
+
+
+def test_a_namespace_goes_with_a_store_that_cannot_be_reached(world, going, caplog):
+    going.error = Unavailable("nobody answers")
+
+    assert removed(world)
+    assert "The routing state stays in ZooKeeper (nobody answers)" in caplog.text
+
+
+def test_drivers_of_a_namespace_that_goes_are_waited_for(world, going):
+    pod(world, "quakes-router", "Running")
+
+    assert not removed(world)
+    assert going.count == 0
+    assert removed(world)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_drivers_that_cannot_be_seen_any_more_get_time_to_end(world, going, right):
+    async def fail(verb, kind):
+        if kind == "Pod":
+            raise refusal(403 if right else 500)
+
+    world.cluster.before = fail
+    if not right:
+        with pytest.raises(httpx2.HTTPError):
+            removed(world)
+        return
+    assert not removed(world)
+    assert going.count == 0
+    world.at += 20_000
+    assert removed(world)
+    assert going.count == 1
+
+
+@pytest.mark.parametrize("changes", [{"spec": {"deletion": {"state": "Keep"}}}, {"status": {"router": None}}])
+def test_nothing_is_removed_or_told_with_a_namespace_where_nothing_is_to_be(world, going, caplog, changes):
+    world.stream(**{"status": {"router": {"templateHash": "a"}}, **changes})
+
+    assert removed(world)
+    assert going.count == 0
+    assert caplog.records == []
+
+
+def test_rights_that_are_missing_hold_nothing_up_if_a_person_says_so(world):
+    async def fail(verb, kind):
+        if kind == "Pod":
+            raise refusal(403)
+
+    world.cluster.before = fail
+    with pytest.raises(httpx2.HTTPError):
+        removed(world)
+    world.body()["metadata"]["annotations"] = {"spatialstream.dev/skip-cleanup": "true"}
+
+    assert removed(world)

@@ -1,0 +1,179 @@
+"""The places where streams are looked after, each by a Kopf of its own: what fails in one is nothing to the others.
+
+Rights, namespaces and the custom resource itself come and go while the operator runs, and Kopf as a whole ends by that.
+So there is one Kopf for each namespace that the operator was told of, or one for the whole cluster. It is begun where
+streams can be listed, ended where listing them is refused, and begun again when it has ended by itself. The same lists
+tell whether its watch is alive (:mod:`spatialstream_operator.watch`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from spatialstream_operator.cluster import ClusterError, Object, code
+from spatialstream_operator.environment import Environment
+from spatialstream_operator.handlers import Handlers, settings
+from spatialstream_operator.health import Health
+from spatialstream_operator.names import KIND
+from spatialstream_operator.watch import Watch
+
+__all__ = ["Post"]
+
+_log = logging.getLogger(__name__)
+
+_INTERVALS = 4
+"""Looks at a stream between two lists."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
+_HEALTHY = 60.0
+_REFUSALS = frozenset({403, 404, 410})
+"""What the API server says where rights, or the resource, are gone. It has answered: starting again would not help."""
+
+
+@dataclass(slots=True)
+class Post:
+    """One place.
+
+    Attributes:
+        environment: what the operator works with.
+        watch: is told what lists and watches show.
+        health: is told when streams have been listed.
+        namespace: the place; None: the whole cluster.
+        spawned: called when a Kopf has been begun, which takes the process's signals for itself.
+    """
+
+    environment: Environment
+    watch: Watch
+    health: Health
+    namespace: str | None
+    spawned: Callable[[], None]
+    _kopf: asyncio.Task[None] | None = None
+    _begun: float = 0.0
+    _pause: float = _FIRST_PAUSE
+    _unlisted: str = ""
+    _ended: str = ""
+    _left: bool = False
+
+    async def keep(self) -> None:
+        """Look after the streams of this place until cancelled, whatever becomes of it meanwhile."""
+        self.health.checked(self.namespace)  # from now on it may not take too long
+        try:
+            while True:
+                if await self._listed():
+                    self._begin()
+                await self._wait()
+        finally:
+            await self._end()
+
+    async def _listed(self) -> bool:
+        """Compare a list with what the watch has shown; whether Kopf has something to do here."""
+        environment, now = self.environment, time.monotonic()
+        bodies: list[Object] = []
+        problem = ""
+        try:
+            bodies = await environment.cluster.list(KIND, self.namespace)
+        except (ClusterError, OSError) as error:
+            problem = str(error)
+            if code(error) not in _REFUSALS:
+                self._say(problem)
+                return False
+        self._say(problem)
+        if problem:
+            await self._leave()
+        else:
+            self._left = False
+            environment.metrics.served.labels(self.namespace or "*").set(1)
+        self.watch.list(bodies, now, self.namespace)
+        self.health.checked(self.namespace)
+        environment.metrics.watch_lag.set(self.watch.lag(time.monotonic()))
+        return not problem
+
+    def _say(self, problem: str) -> None:
+        """Log why streams cannot be listed when that begins, changes or ends, not each time that it is met."""
+        if problem and problem != self._unlisted:
+            _log.warning("%s: streams cannot be listed: %s", self._where, problem)
+        if self._unlisted and not problem:
+            _log.info("%s: streams can be listed again", self._where)
+        self._unlisted = problem
+
+    @property
+    def _where(self) -> str:
+        return self.namespace or "all namespaces"
+
+    async def _leave(self) -> None:
+        """There is nothing to be done here for now: end Kopf, and what is held open for the streams."""
+        if self._left:
+            return
+        self._left = True
+        await self._end()
+        await self.environment.stores.leave(self.namespace)
+        self.environment.metrics.leave(self.namespace)
+        self.environment.metrics.served.labels(self.namespace or "*").set(0)
+
+    # -------------------------------------------------------------------------------------------------------- its Kopf
+
+    def _begin(self) -> None:
+        if self._kopf is None:
+            self._begun = time.monotonic()
+            self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self._where}")
+
+    async def _wait(self) -> None:
+        """Until it is time for another list; sooner if Kopf ends, to begin it again."""
+        pause = _INTERVALS * self.environment.config.interval
+        if self._kopf is None:
+            await asyncio.sleep(pause)
+            return
+        done, _ = await asyncio.wait({self._kopf}, timeout=pause)
+        if time.monotonic() - self._begun > _HEALTHY:
+            self._ended, self._pause = "", _FIRST_PAUSE
+        if done:
+            why, self._kopf = _cause(self._kopf), None
+            if why != self._ended:
+                self._ended = why
+                _log.warning("%s: watching has ended, and begins again: %s", self._where, why)
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    async def _end(self) -> None:
+        if self._kopf is not None:
+            ended, self._kopf = self._kopf, None
+            ended.cancel()
+            await asyncio.wait({ended})
+            _cause(ended)  # which does not matter: it was to end
+
+    async def _run(self) -> None:
+        """Run Kopf until it fails.
+
+        Not by its own ``run_tasks``, which in the end cancels all tasks that have come into being meanwhile: those of
+        other places among them.
+        """
+        tasks: Collection[asyncio.Task[Any]] = await kopf.spawn_tasks(
+            registry=Handlers(self.environment, self.watch).registry(),
+            settings=settings(namespaced=self.namespace is not None),
+            clusterwide=self.namespace is None,
+            namespaces=() if self.namespace is None else (self.namespace,),
+            standalone=True,
+        )
+        self.spawned()
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+
+def _cause(ended: asyncio.Task[None]) -> str:
+    """Why a Kopf has ended."""
+    error = None if ended.cancelled() else ended.exception()
+    return "" if error is None else f"{type(error).__name__}: {error}"

@@ -1,0 +1,59 @@
+import logging
+import sys
+
+from kopf import AdmissionError
+
+from spatialstream_operator.logs import AboutStreams
+
+ABOUT = {"k8s_ref": {"namespace": "geo", "name": "quakes"}}
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def record(text, error=None, **about):
+    found = None
+    if error is not None:
+        try:
+            raise error
+        except type(error):
+            found = sys.exc_info()
+    made = logging.LogRecord("kopf.objects", logging.ERROR, "", 0, text, (), found)
+    vars(made).update(about or ABOUT)
+    return made
+
+
+def test_what_kopf_says_of_a_stream_bears_its_name_and_comes_once():
+    now = Time()
+    said = AboutStreams(now)
+    first = record("Throttling for 1 seconds due to an unexpected error: no")
+    assert said.filter(first)
+    assert first.getMessage() == "geo/quakes: Throttling for 1 seconds due to an unexpected error: no"
+    assert not said.filter(record("Throttling for 13 seconds due to an unexpected error: no"))
+    assert said.filter(record("Throttling for 1 seconds", k8s_ref={"namespace": "geo", "name": "other"}))
+    now.now = 601.0
+    assert said.filter(record("Throttling for 34 seconds due to an unexpected error: no"))
+
+
+def test_that_a_handler_is_called_again_is_no_news():
+    assert not AboutStreams().filter(record("Handler 'remove' failed temporarily: what is left is being removed"))
+
+
+def test_only_mistakes_of_the_operators_own_show_where_they_were_made():
+    said = AboutStreams()
+    ours, kopfs = record("one", KeyError("x")), record("two", AdmissionError("no"))
+    assert said.filter(ours)
+    assert said.filter(kopfs)
+    assert ours.exc_info is not None
+    assert kopfs.exc_info is None
+
+
+def test_what_it_remembers_is_bounded():
+    said = AboutStreams()
+    for number in range(3000):
+        said.filter(record("x", k8s_ref={"namespace": "geo", "name": "s" + chr(97 + number % 26) * (number // 26 + 1)}))
+    assert len(said._said) <= 1000

@@ -1,0 +1,153 @@
+"""Places where streams are looked after: what becomes of them while rights, resource and connections come and go."""
+
+import asyncio
+import logging
+
+import httpx2
+import pytest
+
+from spatialstream_operator import posts as posts_module
+from spatialstream_operator.health import Health
+from spatialstream_operator.posts import Post
+from spatialstream_operator.watch import Watch
+from tests.unit.operator.shell.simulated import World, refusal, simulate
+
+MISSING_PATH = httpx2.HTTPStatusError(
+    "404 page not found", request=httpx2.Request("GET", "http://it"), response=httpx2.Response(404)
+)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+class Kept:
+    """Posts that are kept for some seconds of simulated time; what Kopf would do is counted."""
+
+    def __init__(self, world, monkeypatch, watch=None):
+        self.world, self.monkeypatch = world, monkeypatch
+        self.watch = Watch() if watch is None else watch
+        self.begun, self.running, self.fails = [], set(), {}
+
+    async def _kopf(self, post):
+        self.begun.append(post.namespace)
+        self.running.add(post.namespace)
+        try:
+            if post.namespace in self.fails:
+                raise self.fails[post.namespace]
+            await asyncio.Event().wait()
+        finally:
+            self.running.discard(post.namespace)
+
+    def keep(self, seconds, *namespaces, then=None):
+        """Keep them; ``then`` is called in between, after half of the time."""
+
+        async def main():
+            now = asyncio.get_running_loop().time
+            self.monkeypatch.setattr(posts_module.time, "monotonic", now)
+            self.monkeypatch.setattr(Post, "_run", lambda post: self._kopf(post))
+            health = Health(self.watch, now)
+            environment = self.world.environment
+            kept = [
+                asyncio.create_task(Post(environment, self.watch, health, each, lambda: None).keep())
+                for each in namespaces or (None,)
+            ]
+            try:
+                await asyncio.sleep(seconds / 2)
+                if then is not None:
+                    then()
+                await asyncio.sleep(seconds / 2)
+                return health.problem(), set(self.running)
+            finally:
+                for each in kept:
+                    each.cancel()
+                await asyncio.wait(kept)
+
+        return simulate(main)
+
+    def refuse(self, **errors):
+        """Lists of these namespaces are answered with an error."""
+        listed = type(self.world.cluster).list
+
+        async def listing(kind, namespace, labels=None):
+            if error := errors.get(namespace or "everywhere"):
+                raise error
+            return await listed(self.world.cluster, kind, namespace, labels)
+
+        self.world.cluster.list = listing
+
+
+@pytest.fixture
+def kept(world, monkeypatch):
+    return Kept(world, monkeypatch)
+
+
+def served(world, namespace):
+    return world.metrics.registry.get_sample_value("spatialstream_operator_namespace_served", {"namespace": namespace})
+
+
+def test_a_dead_watch_is_found_in_whichever_namespace(world, kept):
+    for namespace in ("geo", "weather"):
+        body = world.stream(metadata={"namespace": namespace})
+        if namespace == "weather":
+            kept.watch.show(body)
+
+    assert "the watch has not shown for" in kept.keep(200, "geo", "weather")[0]
+
+
+def test_a_watch_that_shows_everything_is_alive(world, kept):
+    kept.watch.show(world.stream())
+
+    assert kept.keep(1000) == ("", {None})
+
+
+@pytest.mark.parametrize("error", [refusal(500), refusal(401), httpx2.ConnectError("no route"), OSError("no")])
+def test_no_answer_is_a_reason_to_start_again(kept, error):
+    kept.refuse(everywhere=error)
+
+    assert kept.keep(100) == ("", set())
+    assert "streams have not been listed for" in kept.keep(200)[0]
+
+
+@pytest.mark.parametrize(
+    "error", [refusal(403), refusal(404), refusal(410), MISSING_PATH], ids=["403", "404", "410", "path"]
+)
+def test_a_refusal_is_none_and_others_are_looked_after(world, kept, caplog, error):
+    caplog.set_level(logging.INFO)
+    kept.refuse(geo=error)
+
+    assert kept.keep(1000, "geo", "weather") == ("", {"weather"})
+    assert (served(world, "geo"), served(world, "weather")) == (0.0, 1.0)
+    assert [each.getMessage()[:35] for each in caplog.records] == ["geo: streams cannot be listed: " + str(error)[:4]]
+
+
+def test_rights_that_go_and_come_end_and_begin_it(world, kept, caplog):
+    caplog.set_level(logging.INFO)
+    body = world.stream()
+    world.metrics.begin("geo", "quakes", ["Off"])
+    errors = {}
+    kept.refuse(**errors)
+
+    def lose():
+        kept.refuse(geo=refusal(403, "not you"))
+
+    assert kept.keep(100, "geo", "weather", then=lose) == ("", {"weather"})
+    labels = {"namespace": "geo", "stream": "quakes"}
+    assert world.metrics.registry.get_sample_value("spatialstream_operator_desired_workers", labels) is None
+    kept.watch.show(body)
+
+    assert kept.keep(100, "geo", "weather", then=kept.refuse) == ("", {"geo", "weather"})
+    assert served(world, "geo") == 1.0
+    assert [each.getMessage() for each in caplog.records][-1] == "geo: streams can be listed again"
+
+
+def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
+    kept.fails["geo"] = refusal(403, "not to be watched")
+
+    assert kept.keep(300, "geo", "weather") == ("", {"weather"})
+
+    assert kept.begun.count("weather") == 1
+    assert 10 <= kept.begun.count("geo") <= 25
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line == "geo: watching has ended, and begins again: ApiError: not to be watched"
