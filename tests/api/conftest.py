@@ -88,7 +88,7 @@ def prometheus() -> Iterator[FakePrometheus]:
 @pytest.fixture(scope="session")
 def installation(api: Api, namespace) -> Installation:
     """The operator's chart, installed for the whole cluster."""
-    return install(api, namespace, "spatialstream", "spatialstream-system", {})
+    return install(api, namespace, "spatialstream", "spatialstream-system", {"watch": {"all": True}})
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,8 @@ def test_it_needs_no_rights_in_the_cluster_for_some_namespaces(
     operator, tmp_path_factory, server, api, namespace, played
 ):
     operator.kill()
-    values = {"watch": {"namespaces": ["bounded-geo"]}, "crds": {"install": False}, "rbac": {"aggregate": False}}
+    rbac = {"aggregate": False, "namespaceDeletion": False}
+    values = {"watch": {"namespaces": ["bounded-geo"]}, "crds": {"install": False}, "rbac": rbac}
     bounded = install(api, namespace, "bounded", "bounded-system", values)
     elsewhere = played()
     stream = played("quakes", within="bounded-geo")

@@ -38,6 +38,7 @@ CONFIGURATIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "operator": (OPERATOR, {}),
     "operator-everything": (OPERATOR, EVERYTHING),
     "operator-nothing": (OPERATOR, NOTHING),
+    "operator-of-all-namespaces": (OPERATOR, {"watch": {"all": True}}),
     "operator-of-namespaces": (OPERATOR, {"watch": {"namespaces": ["geo", "weather"]}}),
     "operator-without-secrets": (OPERATOR, {"rbac": {"secrets": {"get": False}}}),
     "operator-monitored": (OPERATOR, {"monitoring": {"prometheusOperator": True}}),

@@ -10,9 +10,12 @@ OWN = "spatialstream.dev"
 RBAC = "rbac.authorization.k8s.io"
 CHANGE = {"get", "create", "patch"}
 # (group, resource) -> verbs: why
-STREAMS = {
+OWN_RESOURCE = {
     (OWN, "spatialstreams"): {"get", "list", "watch", "patch"},  # patch: finalizer, annotations
     (OWN, "spatialstreams/status"): {"patch"},
+}
+STREAMS = {
+    **OWN_RESOURCE,
     (OWN, "spatialstreams/finalizers"): {"update"},  # to own objects with blockOwnerDeletion
     ("", "pods"): {"get", "list", "watch", "create", "delete", "deletecollection"},
     ("", "services"): CHANGE,
@@ -25,7 +28,9 @@ STREAMS = {
 }
 SECRETS = {("", "secrets"): {"get"}}  # credentials of ZooKeeper
 MONITORS = {("monitoring.coreos.com", "podmonitors"): CHANGE}
-DEFINITIONS = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+NAMESPACES = {("", "namespaces"): {"get"}}  # whether one is being deleted
+EVERYWHERE = OWN_RESOURCE | NAMESPACES  # roles of a namespace that is being deleted go before its streams
+ALL = STREAMS | SECRETS | NAMESPACES | {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
 LEASE = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}
 
 
@@ -53,30 +58,35 @@ def granted(values, account="spatialstream"):
         namespace = binding["metadata"].get("namespace")
         reference = binding["roleRef"]
         role = roles[reference["kind"], namespace if reference["kind"] == "Role" else None, reference["name"]]
+        assert not found.get(namespace, {}).keys() & rights(role).keys()
         found.setdefault(namespace, {}).update(rights(role))
     return found
+
+
+SYSTEM = "spatialstream-system"
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, {None: STREAMS | SECRETS | DEFINITIONS, "spatialstream-system": LEASE}),
-        ({"rbac": {"secrets": {"get": False}}}, {None: STREAMS | DEFINITIONS, "spatialstream-system": LEASE}),
+        ({}, {None: EVERYWHERE, SYSTEM: STREAMS | SECRETS | LEASE}),
+        ({"rbac": {"secrets": {"get": False}}}, {None: EVERYWHERE, SYSTEM: STREAMS | LEASE}),
         (
             {"monitoring": {"prometheusOperator": True}},
-            {None: STREAMS | SECRETS | DEFINITIONS | MONITORS, "spatialstream-system": LEASE},
+            {None: EVERYWHERE, SYSTEM: STREAMS | SECRETS | LEASE | MONITORS},
         ),
         (
             {"watch": {"namespaces": ["geo", "weather"]}},
-            {"geo": STREAMS | SECRETS, "weather": STREAMS | SECRETS, "spatialstream-system": LEASE},
+            {None: EVERYWHERE, "geo": STREAMS | SECRETS, "weather": STREAMS | SECRETS, SYSTEM: LEASE},
         ),
         (
-            {"watch": {"namespaces": ["spatialstream-system"]}},
-            {"spatialstream-system": STREAMS | SECRETS | LEASE},
+            {"watch": {"namespaces": ["geo"]}, "rbac": {"namespaceDeletion": False}},
+            {"geo": STREAMS | SECRETS, SYSTEM: LEASE},
         ),
+        ({"watch": {"all": True}}, {None: ALL, SYSTEM: LEASE}),
         ({"rbac": {"create": False}}, {}),
     ],
-    ids=["everywhere", "without-secrets", "monitored", "namespaces", "own-namespace", "none"],
+    ids=["as it is", "without-secrets", "monitored", "namespaces", "nothing-in-the-cluster", "everywhere", "none"],
 )
 def test_operator_has_these_rights_and_no_more(values, expected):
     assert granted(values) == expected
@@ -109,8 +119,9 @@ def test_secrets_can_be_named():
                 assert "resourceNames" not in rule
 
 
-def test_an_installation_for_namespaces_needs_no_rights_in_the_cluster():
-    values = {"watch": {"namespaces": ["geo"]}, "crds": {"install": False}, "rbac": {"aggregate": False}}
+def test_an_installation_for_namespaces_can_do_without_rights_in_the_cluster():
+    rbac = {"aggregate": False, "namespaceDeletion": False}
+    values = {"watch": {"namespaces": ["geo"]}, "crds": {"install": False}, "rbac": rbac}
 
     assert not of_kind(render(OPERATOR, values), "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
 

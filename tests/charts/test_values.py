@@ -18,6 +18,7 @@ WRONG = [
     (OPERATOR, {"watch": {"namespaces": "geo"}}, "namespaces"),
     (OPERATOR, {"watch": {"namespaces": ["geo", "geo"]}}, "namespaces"),
     (OPERATOR, {"watch": {"namespaces": ["Geo"]}}, "namespaces"),
+    (OPERATOR, {"watch": {"namespaces": ["geo"], "all": True}}, "exclude each other"),
     (OPERATOR, {"watch": {"namespace": "geo"}}, "namespace"),
     (OPERATOR, {"prometheus": {"url": "prometheus:9090"}}, "url"),
     (OPERATOR, {"executors": {"graceSeconds": 0}}, "graceSeconds"),

@@ -130,6 +130,7 @@ class Platform:
             "image": {"repository": self.image("operator")},
             "streamImage": {"repository": self.image("spark")},
             "prometheus": {"url": f"http://dev-prometheus.{NAMESPACE}.svc:9090"},
+            "watch": {"namespaces": [NAMESPACE]},
         }
 
     def _dev(self) -> dict[str, Any]:

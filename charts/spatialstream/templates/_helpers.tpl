@@ -29,6 +29,15 @@ app.kubernetes.io/part-of: spatialstream
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The namespaces whose streams are looked after, with commas between; none: all. */}}
+{{- define "spatialstream.namespaces" -}}
+{{- if not .Values.watch.all -}}
+{{- join "," (.Values.watch.namespaces | default (list .Release.Namespace)) -}}
+{{- else if .Values.watch.namespaces -}}
+{{- fail "watch.all and watch.namespaces exclude each other: unset one of them" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The reference of an image, of (image values, chart). */}}
 {{- define "spatialstream.image" -}}
 {{- $image := index . 0 -}}{{- $chart := index . 1 -}}

@@ -5,12 +5,7 @@ To give the drivers a Role the operator has to hold all that is in it: that is w
 which it does not do itself.
 */}}
 {{- define "spatialstream.rules" -}}
-- apiGroups: [spatialstream.dev]
-  resources: [spatialstreams]
-  verbs: [get, list, watch, patch]
-- apiGroups: [spatialstream.dev]
-  resources: [spatialstreams/status]
-  verbs: [patch]
+{{ include "spatialstream.ownRules" . }}
 - apiGroups: [spatialstream.dev]
   resources: [spatialstreams/finalizers] # to own objects so that a stream outlives them while it is deleted
   verbs: [update]
@@ -44,4 +39,17 @@ which it does not do itself.
   resources: [podmonitors]
   verbs: [get, create, patch]
 {{- end }}
+{{- end -}}
+
+{{/*
+What it may do in all namespaces, if it may anything there: see streams, say how they are, and take its finalizer off
+them. In a namespace that is being deleted the roles go first, and a stream would be held for ever.
+*/}}
+{{- define "spatialstream.ownRules" -}}
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams]
+  verbs: [get, list, watch, patch]
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams/status]
+  verbs: [patch]
 {{- end -}}
