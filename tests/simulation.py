@@ -22,9 +22,10 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.pipeline import inline, messages
-from spatialstream.pipeline.delivery import Deduplicator, result_messages
+from spatialstream.pipeline.delivery import Assembler, Deduplicator, result_messages
 from spatialstream.pipeline.ingest import CLOCK, Ingest, Intake, mark
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
+from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import (
     RoundRecord,
     Worker,
@@ -39,6 +40,7 @@ from spatialstream.store.memory import MemoryStore
 
 Message = tuple[bytes | None, bytes]
 IDLE = 10**12
+LIMITS = RowLimits(part=300)
 
 
 class Crash(BaseException):
@@ -251,9 +253,10 @@ class Simulation:
         return not router.last.held and not router.wants_epoch()
 
     def rows(self) -> list[dict[str, Any]]:
-        """What a consumer of the results has, repeated messages dropped."""
-        known = Deduplicator()
-        return [json.loads(line) for key, value in self.results for line in known.new_rows(key, value)]
+        """What a consumer of the results has: repeated messages dropped, parts put together."""
+        known, whole = Deduplicator(), Assembler()
+        parts = (part for key, value in self.results for part in known.new_rows(key, value))
+        return [json.loads(row) for part in parts for row in whole.add(part)]
 
     def refused(self) -> list[int]:
         """Positions of the queries that were rejected, repeated dead letters dropped."""
@@ -315,14 +318,14 @@ class _WorkerJobs:
             it.step("worked")
         number = record.round.number
         few = it.random.choice([0, 10**9])
-        results = merge_round(rows, record, it.work_settings.space, it.folder, few)
+        results = merge_round(rows, record, it.work_settings.space, it.folder, few, LIMITS)
         it.step("merged")
         for key, value in result_messages(results.lines, number, 0, 3):
             it.results.append((key, value.to_pybytes()))
             it.step("sent")
         it.rejected += results.rejected
         if results.second is not None:
-            lines = merge_second_at_once(results.second, number, it.work_settings, it.folder)
+            lines = merge_second_at_once(results.second, number, it.work_settings, it.folder, LIMITS)
             for key, value in result_messages(lines, number, 1, 3):
                 it.results.append((key, value.to_pybytes()))
                 it.step("sent")
@@ -334,7 +337,7 @@ class _WorkerJobs:
         for slot in slots:
             rows += second_round(slot, number, it.work_settings, it.folder)
             it.step("second")
-        lines = merge_second_round(rows, number, it.work_settings.space, it.folder)
+        lines = merge_second_round(rows, number, it.work_settings.space, it.folder, LIMITS)
         for key, value in result_messages(lines, number, 1, 3):
             it.results.append((key, value.to_pybytes()))
 

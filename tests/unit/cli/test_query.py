@@ -235,6 +235,14 @@ def test_a_snapshot_query_waits_for_its_one_row() -> None:
     assert awaited.take({"query": "a", "type": "SRQ", "t": 100})
     assert awaited.done
     assert not awaited.take({"query": "a", "type": "SRQ", "t": 100})
+    assert awaited.failed == 0
+
+
+def test_a_row_that_is_too_long_is_an_answer_too() -> None:
+    awaited = Awaited.of([query("a", "SRQ")])
+    assert awaited.take({"query": "a", "type": "SRQ", "t": 100, "error": "the row would have 9 bytes"})
+    assert awaited.done
+    assert awaited.failed == 1
     assert awaited.cancellations(500, stamped=True) == []
 
 

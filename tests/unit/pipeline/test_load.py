@@ -80,3 +80,17 @@ def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> N
     ids = [line.split(b'"')[3] for value in sent for line in value.split(b"\n")]
     assert ids == [b"o%d" % (i % 7) for i in range(expected)]
     assert sender.sent == expected
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 7))
+def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[int], most: int) -> None:
+    text = b"".join(b"x" * length + b"\n" for length in lengths)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(load, "_MESSAGE_BYTES", 1000)
+        found = load._message_ends(ends, most)
+    messages = [text[start:end] for start, end in zip([0, *(end + 1 for end in found[:-1])], found, strict=True)]
+    assert b"\n".join(messages) + b"\n" == text
+    for message in messages:
+        assert message.count(b"\n") < most
+        assert len(message) <= 1000

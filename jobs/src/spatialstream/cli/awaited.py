@@ -30,6 +30,7 @@ class Awaited:
         refused: reasons of queries that were rejected, by id.
         latest: the latest time of a row, by id.
         rows: rows that have come.
+        failed: how many of them say why there is no answer.
     """
 
     snapshots: dict[str, Query] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Awaited:
     refused: dict[str, str] = field(default_factory=dict)
     latest: dict[str, int] = field(default_factory=dict)
     rows: int = 0
+    failed: int = 0
 
     @classmethod
     def of(cls, asked: Iterable[Query | Cancellation]) -> Awaited:
@@ -68,6 +70,7 @@ class Awaited:
             return False
         self.latest[name] = max(t, self.latest.get(name, t))
         self.rows += 1
+        self.failed += "error" in row
         return True
 
     def refuse(self, name: str, reason: str) -> None:

@@ -238,10 +238,16 @@ class _Post:
 
         Raises:
             Unavailable: it does not take them.
+            SettingError: one is too long to be sent.
         """
+        from confluent_kafka import KafkaException
+
         for record in records:
             value = json.dumps(record, ensure_ascii=False).encode()
-            self._producer.produce(self._topic, value, on_delivery=self._noted(str(record["id"])))
+            try:
+                self._producer.produce(self._topic, value, on_delivery=self._noted(str(record["id"])))
+            except KafkaException as error:
+                raise SettingError("query", f"{len(value)} bytes cannot be sent: {error.args[0].str()}") from None
         left = self._producer.flush(30.0)
         if left or self._failed:
             raise Unavailable(
@@ -330,13 +336,15 @@ def _follow(
             if awaited.may_concern(line) and awaited.take(row := json.loads(line)):
                 heard = time.monotonic()
                 print_row(row)
+                if "error" in row:
+                    print(f"spatialstream: query {row['query']!r}: {row['error']}", file=sys.stderr, flush=True)
                 if awaited.rows == options.count:
                     return
 
 
 def _outcome(options: argparse.Namespace, awaited: Awaited, stopped: bool) -> int:
     """The exit status, when no more rows are waited for."""
-    if awaited.refused:
+    if awaited.refused or awaited.failed:
         return 2
     if awaited.snapshots and not stopped and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
+
+if TYPE_CHECKING:
+    from spatialstream.pipeline.results import RowLimits
 
 __all__ = ["add_parser"]
 
@@ -28,6 +31,13 @@ def add_parser(commands: Any) -> None:
     add("--epochs-per-round", type=shared.count, default=64, metavar="N", help="at most (default %(default)s)")
     add("--rows-per-message", type=shared.count, default=500, metavar="N", help="at most (default %(default)s)")
     add(
+        "--longest-row",
+        type=shared.count,
+        default=64 << 20,
+        metavar="BYTES",
+        help="of a longer result row there is only the reason why it is not given (64 MiB)",
+    )
+    add(
         "--executors-from-store",
         action="store_true",
         help="with --master: have as many executors as the routing store asks for, at any time",
@@ -42,6 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.pipeline.start import locked
 
     settings = live.settings(options)
+    limits = _limits(options.longest_row)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "worker"), live.store(options) as store:
         settings.claim(checkpoint)
@@ -63,6 +74,7 @@ def _run(options: argparse.Namespace) -> int:
             archive=None if options.archive is None else options.archive.absolute(),
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,
+            limits=limits,
             executors=_executors(options, session, store, metrics),
         )
         try:
@@ -72,6 +84,15 @@ def _run(options: argparse.Namespace) -> int:
         finally:
             stop_spark(session)
     return 0
+
+
+def _limits(longest: int) -> RowLimits:
+    from spatialstream.pipeline.results import RowLimits
+
+    low, high = 1 << 10, 1 << 30
+    if not low <= longest <= high:
+        raise SettingError("longest-row", f"{longest} is out of range; give {low} to {high}")
+    return RowLimits(longest)
 
 
 def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Any:

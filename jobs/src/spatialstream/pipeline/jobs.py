@@ -33,6 +33,7 @@ from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.pipeline.learning import Learner
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings
+from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import RoundRecord, Worker
 from spatialstream.pipeline.tasks import (
     MESSAGE_TYPE,
@@ -510,12 +511,14 @@ class WorkerJob(_Job):
         archive: folder for the objects that retention drops; None: they are gone.
         most_epochs: epochs a round, at most.
         rows_per_message: result rows a message, at most.
+        limits: how long rows may be.
         executors: keeps their number; None: it stays as it is.
     """
 
     archive: Path | None = None
     most_epochs: int = 64
     rows_per_message: int = 500
+    limits: RowLimits = field(default_factory=RowLimits)
     executors: Executors | None = None
     _worker: Worker | None = None
     _announcements: Announcements | None = None
@@ -568,7 +571,8 @@ class WorkerJob(_Job):
         if record.records <= _FEW_RECORDS:
             blocks = blocks.coalesce(self._cores)
         partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint), messages.BLOCK_TYPE)
-        task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, self.rows_per_message)
+        how = self.rows_per_message, self.limits
+        task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, *how)
         self._send(partials.repartition(1).mapInArrow(task, MESSAGE_TYPE))
 
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
@@ -577,5 +581,6 @@ class WorkerJob(_Job):
         ask = SecondTask(number, tuple(slots), settings, self.checkpoint)
         tasks = min(len(slots), self._cores)
         asked = self.session.range(0, len(slots), 1, tasks).mapInArrow(ask, messages.BLOCK_TYPE)
-        task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, self.rows_per_message)
+        how = self.rows_per_message, self.limits
+        task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, *how)
         self._send(asked.repartition(1).mapInArrow(task, MESSAGE_TYPE))

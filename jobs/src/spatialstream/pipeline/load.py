@@ -24,19 +24,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.pipeline.consume import Results
 from spatialstream.pipeline.ingest import CLOCK, mark
-from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Connection
 
 __all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
 
 _EVERY = 16
 _ANY_TIME = 10**12
+_MESSAGE_BYTES = 1 << 20
+_QUERIES_PER_MESSAGE = 1000
 _ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
 
 
@@ -136,6 +138,12 @@ class Sender:
             except BufferError:
                 self._producer.poll(0.1)
                 continue
+            except KafkaException as error:
+                if len(value) < LARGEST_MESSAGE - 1024:
+                    raise Unavailable(f"{topic} takes no message: {error.args[0].str()}") from None
+                name = "objects" if topic == self._topics.objects else "queries"
+                problem = f"a record of {len(value)} bytes is longer than a message may be ({LARGEST_MESSAGE} bytes)"
+                raise SettingError(name, problem) from None
             self._producer.poll(0)
             return
 
@@ -152,9 +160,8 @@ class Sender:
     def _send_lines(self, text: npt.NDArray[np.uint8]) -> None:
         """Send objects that are lines already, so many to a message."""
         ends = np.flatnonzero(text == ord("\n"))
-        step = self.settings.objects_per_message
         first = 0
-        for last in [*ends[step - 1 : -1 : step].tolist(), int(ends[-1])]:
+        for last in _message_ends(ends, self.settings.objects_per_message):
             self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last].tobytes())
             self._turn += 1
             first = last + 1
@@ -164,9 +171,11 @@ class Sender:
         """Send queries, in their order; many to a message where there are many."""
         if not len(queries):
             return
-        lines = bytes(self._query_lines(queries)).split(b"\n")[:-1]
-        for first in range(0, len(lines), 1000):
-            self._produce(self._topics.queries, 0, b"\n".join(lines[first : first + 1000]))
+        text = bytes(self._query_lines(queries))
+        first = 0
+        for last in _message_ends(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")), _QUERIES_PER_MESSAGE):
+            self._produce(self._topics.queries, 0, text[first:last])
+            first = last + 1
         self.queries_sent += len(queries)
 
     def send_marks(self, t: int) -> None:
@@ -265,6 +274,22 @@ class Sender:
             self._wait(began + number * tick)
         self.send_marks(int(time.time() * 1000) + 1)
         self.flush()
+
+
+def _message_ends(ends: npt.NDArray[np.int64], most: int) -> list[int]:
+    """Where the messages of some lines end: so many lines each, fewer where they are long, and one at least.
+
+    Args:
+        ends: where each line ends.
+        most: lines a message.
+    """
+    found, first, start = list[int](), 0, 0
+    while first < len(ends):
+        fitting = int(np.searchsorted(ends, start + _MESSAGE_BYTES, side="right"))
+        first = max(first + 1, min(first + most, fitting))
+        found.append(int(ends[first - 1]))
+        start = found[-1] + 1
+    return found
 
 
 class _Lines:

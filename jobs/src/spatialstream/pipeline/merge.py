@@ -28,7 +28,7 @@ from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import StateFolder, write_whole
 from spatialstream.pipeline.messages import numbers
-from spatialstream.pipeline.results import object_texts, row_lines, term_texts
+from spatialstream.pipeline.results import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.routing import Routing
 from spatialstream.pipeline.second import Second, second_phase
@@ -67,7 +67,12 @@ _kept: dict[str, _Kept] = {}
 
 
 def merge(
-    rows: Sequence[Row], space: Space, checkpoint: Path, order: Round | None = None, routing: Routing | None = None
+    rows: Sequence[Row],
+    space: Space,
+    checkpoint: Path,
+    order: Round | None = None,
+    routing: Routing | None = None,
+    limits: RowLimits | None = None,
 ) -> EpochResults:
     """Merge one epoch's partials; the merger's state is then that of the epoch.
 
@@ -77,6 +82,7 @@ def merge(
         checkpoint: folder of the state.
         order: the round, where epochs come through a broker.
         routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
+        limits: how long rows may be; None: any length.
     """
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
@@ -89,10 +95,10 @@ def merge(
     sorter = _Sorter()
     for content in by_kind.get(messages.LINES, []):
         sorter.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
-    _merge_nearest(by_kind, nearest, upto, space, sorter)
+    _merge_nearest(by_kind, nearest, upto, space, sorter, limits)
     second = None if routing is None else second_phase(rows, routing, space)
-    _merge_snapshots(by_kind, space, sorter, None if second is None else second.numbers)
-    _merge_steps(by_kind, sorter)
+    _merge_snapshots(by_kind, space, sorter, None if second is None else second.numbers, limits)
+    _merge_steps(by_kind, sorter, limits)
 
     rejected = [line for content in by_kind.get(messages.REJECTED, []) for line in content.column("line").to_pylist()]
     later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
@@ -105,19 +111,20 @@ def merge(
     return EpochResults(epoch, sorter.lines(), rejected, counts, loads, second)
 
 
-def merge_second(rows: Sequence[Row], space: Space) -> pa.LargeStringArray:
+def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> pa.LargeStringArray:
     """The lines of SKQs after their second phase.
 
     Args:
         rows: what :class:`~spatialstream.pipeline.second.Second` kept of the first phase, and all slots' answers in
             the second.
         space: the stream's space.
+        limits: how long rows may be; None: any length.
     """
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
     sorter = _Sorter()
-    _merge_snapshots(by_kind, space, sorter)
+    _merge_snapshots(by_kind, space, sorter, None, limits)
     return sorter.lines()
 
 
@@ -146,7 +153,7 @@ class _Sorter:
 
     def __init__(self) -> None:
         self._keys: list[tuple[npt.NDArray[np.int64], int, npt.NDArray[np.int64]]] = []
-        self._lines: list[pa.StringArray] = []
+        self._lines: list[pa.StringArray | pa.LargeStringArray] = []
         self.counts: dict[str, int] = {}
 
     def add(
@@ -155,13 +162,23 @@ class _Sorter:
         t: npt.NDArray[np.int64],
         row_class: int,
         rank: npt.NDArray[np.int64],
-        lines: pa.StringArray,
+        lines: pa.StringArray | pa.LargeStringArray,
+        row: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Lines of one class; equal (t, rank) keep the order in which they are given."""
+        """Lines of one class; equal (t, rank) keep the order in which they are given.
+
+        Args:
+            kind: type of the queries.
+            t: the time of each row.
+            row_class: one of the four.
+            rank: of each row.
+            lines: its text.
+            row: the row of each line, where rows have several; None: one each.
+        """
         if len(lines):
-            self._keys.append((t, row_class, rank))
+            self._keys.append((t, row_class, rank) if row is None else (t[row], row_class, rank[row]))
             self._lines.append(lines)
-            self.counts[kind.value] = self.counts.get(kind.value, 0) + len(lines)
+            self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
 
     def lines(self) -> pa.LargeStringArray:
         """All lines in order."""
@@ -183,7 +200,12 @@ def _table(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _merge_nearest(
-    by_kind: dict[str, list[pa.RecordBatch]], nearest: NearestMerger, upto: int, space: Space, sorter: _Sorter
+    by_kind: dict[str, list[pa.RecordBatch]],
+    nearest: NearestMerger,
+    upto: int,
+    space: Space,
+    sorter: _Sorter,
+    limits: RowLimits | None,
 ) -> None:
     for content in by_kind.get(messages.REGISTERED, []):
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
@@ -201,15 +223,16 @@ def _merge_nearest(
     changes = nearest.apply(Arrivals.concat(parts), upto)
     if len(changes):
         items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
-        lines = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items)
-        sorter.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(len(changes)), lines)
+        lines, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
+        sorter.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(len(changes)), lines, row)
 
 
 def _merge_snapshots(
     by_kind: dict[str, list[pa.RecordBatch]],
     space: Space,
     sorter: _Sorter,
-    later: npt.NDArray[np.int64] | None = None,
+    later: npt.NDArray[np.int64] | None,
+    limits: RowLimits | None,
 ) -> None:
     """Rows of snapshot queries, but for those whose numbers are in ``later``."""
     heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
@@ -232,8 +255,8 @@ def _merge_snapshots(
         t = numbers(asked, "t")
         field = "terms" if kind is QueryType.STQ else "objects"
         after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
-        lines = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after)
-        sorter.add(kind, t, _SNAPSHOT, numbers(asked, "number"), lines)
+        lines, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
+        sorter.add(kind, t, _SNAPSHOT, numbers(asked, "number"), lines, row)
 
 
 _Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
@@ -285,11 +308,12 @@ def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
     return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
 
 
-def _merge_steps(by_kind: dict[str, list[pa.RecordBatch]], sorter: _Sorter) -> None:
+def _merge_steps(by_kind: dict[str, list[pa.RecordBatch]], sorter: _Sorter, limits: RowLimits | None) -> None:
     steps = merge_steps([steps_from_arrow(content) for content in by_kind.get(messages.STEPS, [])])
     if len(steps):
-        lines = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, term_texts(steps.terms, steps.counts))
-        sorter.add(QueryType.CTQ, steps.t, _STEP, steps.number, lines)
+        items = term_texts(steps.terms, steps.counts)
+        lines, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
+        sorter.add(QueryType.CTQ, steps.t, _STEP, steps.number, lines, row)
 
 
 def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) -> None:

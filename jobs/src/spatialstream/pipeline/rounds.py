@@ -29,6 +29,7 @@ from spatialstream.pipeline import messages
 from spatialstream.pipeline.files import Progress, write_whole
 from spatialstream.pipeline.merge import EpochResults, merge, merge_second
 from spatialstream.pipeline.moves import ABORT, ACTIVATE, LOAD, PREPARE
+from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.routing import PastVersion, Routing
 from spatialstream.pipeline.second import Second, answer_second
@@ -171,14 +172,19 @@ def work_round(
 
 
 def merge_round(
-    rows: Sequence[Row], record: RoundRecord, space: Space, checkpoint: Path, few: int = FEW
+    rows: Sequence[Row],
+    record: RoundRecord,
+    space: Space,
+    checkpoint: Path,
+    few: int = FEW,
+    limits: RowLimits | None = None,
 ) -> EpochResults:
     """MERGE of a round; writes its summary, and what a second phase needs that is a job.
 
     The results' ``second`` is what is left for :func:`merge_second_at_once`.
     """
     number = record.round.number
-    results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint))
+    results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint), limits)
     slots: tuple[int, ...] = ()
     if results.second is not None and results.second.questions > few:
         results.second.save(round_path(checkpoint, number, "second"))
@@ -188,12 +194,14 @@ def merge_round(
     return results
 
 
-def merge_second_at_once(second: Second, number: int, settings: WorkSettings, checkpoint: Path) -> pa.LargeStringArray:
+def merge_second_at_once(
+    second: Second, number: int, settings: WorkSettings, checkpoint: Path, limits: RowLimits | None = None
+) -> pa.LargeStringArray:
     """The lines of a second phase with few questions, which are asked here, one after the other."""
     rows = list(second.rows)
     for slot in second.slots:
         rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, checkpoint))
-    return merge_second(rows, settings.space)
+    return merge_second(rows, settings.space, limits)
 
 
 def second_round(slot: int, number: int, settings: WorkSettings, checkpoint: Path) -> list[Row]:
@@ -202,9 +210,11 @@ def second_round(slot: int, number: int, settings: WorkSettings, checkpoint: Pat
     return list(answer_second(slot, rows, slot_objects(slot, number, settings, checkpoint)))
 
 
-def merge_second_round(rows: Sequence[Row], number: int, space: Space, checkpoint: Path) -> pa.LargeStringArray:
+def merge_second_round(
+    rows: Sequence[Row], number: int, space: Space, checkpoint: Path, limits: RowLimits | None = None
+) -> pa.LargeStringArray:
     """The lines of the second phase of a round."""
-    return merge_second([*Second.load(round_path(checkpoint, number, "second")), *rows], space)
+    return merge_second([*Second.load(round_path(checkpoint, number, "second")), *rows], space, limits)
 
 
 # ------------------------------------------------------------------------------------------------------- on the driver

@@ -16,6 +16,7 @@ import pyarrow as pa
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.delivery import result_messages
 from spatialstream.pipeline.live import EpochRecord, route_epoch
+from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import (
     RoundRecord,
     merge_round,
@@ -46,7 +47,7 @@ def _message(topic: str, partition: int | None, key: bytes | None, value: bytes 
 
 def _results(topic: str, lines: pa.Array, number: int, phase: int, rows: int) -> Iterator[pa.RecordBatch]:
     for key, value in result_messages(lines, number, phase, rows):
-        yield _message(topic, None, key, value)
+        yield _message(topic, 0, key, value)  # wherever there are more partitions: rows have one order
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class MergeTask:
     results: str
     rejected: str
     rows_per_message: int
+    limits: RowLimits | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of a round."""
@@ -109,12 +111,12 @@ class MergeTask:
         if not rows:
             return
         number = self.record.round.number
-        results = merge_round(rows, self.record, self.settings.space, self.checkpoint)
+        results = merge_round(rows, self.record, self.settings.space, self.checkpoint, limits=self.limits)
         yield from _results(self.results, results.lines, number, 0, self.rows_per_message)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
         if results.second is not None:
-            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint)
+            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint, self.limits)
             yield from _results(self.results, lines, number, 1, self.rows_per_message)
 
 
@@ -144,11 +146,12 @@ class SecondMergeTask:
     checkpoint: Path
     results: str
     rows_per_message: int
+    limits: RowLimits | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of the second phase of a round."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
-        lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint)
+        lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint, self.limits)
         yield from _results(self.results, lines, self.number, 1, self.rows_per_message)
 
 
