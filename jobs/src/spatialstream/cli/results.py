@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import RunError, SettingError, Unavailable
 from spatialstream.model.queries import QueryType
 
 __all__ = ["add_parser", "broker_errors", "print_row"]
@@ -48,7 +49,13 @@ def _results(options: argparse.Namespace) -> int:
     patience = None if options.patience is None else options.patience / 1000
     connection = live.connection(options)
     with broker_errors(options):
-        results = Results(connection, options.stream, newest=options.new, position=options.position)
+        results = Results(
+            connection,
+            options.stream,
+            newest=options.new,
+            position=options.position,
+            report=lambda text: live.say(options, text),
+        )
     queries, types = set(options.query), set(options.type)
     left = -1 if options.count is None else options.count
     try:
@@ -57,6 +64,7 @@ def _results(options: argparse.Namespace) -> int:
                 if (queries and row["query"] not in queries) or (types and row["type"] not in types):
                     continue
                 print_row(row)
+                results.written()
                 left -= 1
                 if left == 0:
                     break
@@ -78,9 +86,22 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 
 def print_row(row: dict[str, Any]) -> None:
-    """Print a result row at once, as a line of JSON."""
-    sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    """Print a result row at once, as a line of JSON.
+
+    Raises:
+        BrokenPipeError: whoever read the output has gone.
+        RunError: the output takes no more; the last line may be there in part.
+    """
+    try:
+        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # what is left in the buffer would be tried once more at the end
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise RunError(f"standard output takes no more rows: {error.strerror}") from None
 
 
 @contextmanager
