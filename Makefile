@@ -46,8 +46,8 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 ##@ Develop
 
 .PHONY: test
-test: $(READY) ## run the tests, in about 25 minutes on 2 cores (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/api \
+test: $(READY) ## run the tests, two at a time (ARGS='-k name' for some of them)
+	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/api \
 	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster

@@ -15,6 +15,7 @@ import pytest
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from tests import streams
+from tests.lengths import AT_LENGTH
 
 PATIENCE = 120
 
@@ -82,11 +83,12 @@ def reached(output: Path, phase: str, since: int) -> bool:
 
 
 @pytest.mark.timeout(900)
-def test_killed_in_each_phase_twice_in_a_row(case: Case, undisturbed: bytes, tmp_path: Path) -> None:
+def test_killed_in_each_phase(case: Case, undisturbed: bytes, tmp_path: Path) -> None:
+    times = 2 if AT_LENGTH else 1
     output = tmp_path / "out"
     killed = []
     for phase in PHASES:
-        for _ in range(2):
+        for _ in range(times):
             since = time.time_ns()
             process = case.start(output)
             wait_for(lambda: reached(output, phase, since), process)  # noqa: B023 - called at once
@@ -97,7 +99,7 @@ def test_killed_in_each_phase_twice_in_a_row(case: Case, undisturbed: bytes, tmp
             assert set(text_of(output).splitlines()) <= set(undisturbed.splitlines()), phase
     case.finish(output)
     assert text_of(output) == undisturbed
-    assert killed == [phase for phase in PHASES for _ in range(2)]
+    assert killed == [phase for phase in PHASES for _ in range(times)]
 
 
 @pytest.mark.timeout(300)

@@ -17,13 +17,16 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.pipeline.run import RunSettings, run
 from tests import streams
+from tests.lengths import examples
 
 
 def text_of(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
 
 
-@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12, 60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     stream=streams.streams(max_objects=40, max_queries=14),
     slots=st.sampled_from([1, 2, 3]),

@@ -17,6 +17,7 @@ from spatialstream.local.state import MemoryFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
+from tests.lengths import examples
 from tests.unit.local.snapshot_twin import Twin
 
 PLANE = Space.planar(-2.0, -1.0, 2.0, 1.0)
@@ -85,7 +86,7 @@ def counted(store: SegmentStore, *query: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
-@settings(max_examples=150)
+@settings(max_examples=examples(60, 400))
 @given(data=st.data())
 def test_a_store_answers_as_its_twin(space: Space, data: st.DataObject) -> None:
     files = MemoryFiles()

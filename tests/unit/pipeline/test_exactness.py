@@ -14,6 +14,7 @@ from spatialstream.model.queries import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from tests.harness import Outcome, Shape, run_stream
+from tests.lengths import examples
 from tests.streams import Stream, random_stream, streams
 
 SHAPES = st.builds(
@@ -42,13 +43,13 @@ def differences(stream: Stream, outcome: Outcome) -> list[str]:
     return found
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100, 600), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), SHAPES)
 def test_every_row_is_the_oracles(stream: Stream, shape: Shape) -> None:
     assert differences(stream, run(stream, shape)) == []
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30, 200), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), SHAPES, SHAPES)
 def test_results_are_the_same_bytes_for_any_shape(stream: Stream, one: Shape, other: Shape) -> None:
     assert run(stream, one).text == run(stream, other).text

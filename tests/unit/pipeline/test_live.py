@@ -15,6 +15,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.pipeline.live import StreamSettings
+from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, Stream, random_stream, streams
 
@@ -48,7 +49,7 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
     return found
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
 def test_while_versions_change(seed: int, space: object) -> None:
     stream = in_order(random_stream(seed, 200, 40, space))
@@ -56,7 +57,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_while_everything_fails(seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))
@@ -64,7 +65,7 @@ def test_while_everything_fails(seed: int) -> None:
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40, 300), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), st.integers(0, 10**6))
 def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     stream = in_order(stream)

@@ -155,10 +155,12 @@ class Kubectl:
             stderr=subprocess.PIPE,
             start_new_session=True,  # a terminal's Ctrl-C is for us: the far end is asked to end, and then kubectl ends
         )
+        conversation = _Conversation(process, files)
         try:
-            status, own = _Conversation(process, files).hold(given)
+            status, own = conversation.hold(given)
         finally:
             _end(process)
+            conversation.end()
         if status and own:
             raise self._failure(own)
         return status
@@ -171,17 +173,25 @@ class _Conversation:
     process: subprocess.Popen[bytes]
     files: Collection[str]
     own: list[bytes] = field(default_factory=list)
+    _listener: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What comes from kubectl's standard error is told by a thread of its own."""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def hold(self, given: bytes) -> tuple[int, str]:
         """Until the command has ended: its exit status, and what kubectl complained about."""
-        listener = threading.Thread(target=self._listen, daemon=True)
-        listener.start()
+        self._listener.start()
         self._give(b"%d\n" % len(given) + given)
         with live.stopping(argparse.Namespace(quiet=True), self._interrupt):
             self._receive()
             status = self.process.wait()
-        listener.join(_PATIENCE)
+        self.end()
         return status, b"".join(self.own).decode(errors="replace")
+
+    def end(self) -> None:
+        """Wait for the last words of a kubectl that has ended."""
+        self._listener.join(_PATIENCE)
 
     def _give(self, data: bytes) -> None:
         assert self.process.stdin is not None
