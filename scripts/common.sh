@@ -7,6 +7,16 @@ die() {
     exit 1
 }
 
+# lock FILE: waits until no other script holds this lock; this one holds it until it ends, in whatever way.
+lock() {
+    mkdir -p "$(dirname "$1")"
+    exec 9>"$1"
+    if ! flock --nonblock 9; then
+        say "another one is at it; waiting for it (lock: $1)"
+        flock 9
+    fi
+}
+
 # step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, and shows
 # the command's output only if it fails.
 step() {
@@ -15,12 +25,12 @@ step() {
     log=$(mktemp)
     say "$message"
     (
-        while sleep 30 </dev/null >/dev/null 2>&1; do
+        while sleep 30 </dev/null >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
             printf '    ... still at it, %d s\n' $((SECONDS - began)) >&2
         done
-    ) &
+    ) 9>&- & # no child keeps a lock that its script held
     beat=$!
-    "$@" </dev/null >"$log" 2>&1 || status=$?
+    "$@" </dev/null >"$log" 2>&1 9>&- || status=$?
     kill "$beat" 2>/dev/null || true
     wait "$beat" 2>/dev/null || true
     if ((status != 0)); then

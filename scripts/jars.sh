@@ -5,8 +5,9 @@
 #   .jars/kafka      a Kafka broker, for developers and tests
 #   .jars/zookeeper  a ZooKeeper server, for the image of development services
 #
-# Maven fetches them, from wherever it is set up to, and checks them. As long as the pom is the same, nothing is done.
-# Without a Maven, it is installed from the distribution's packages (Debian, Ubuntu; as root).
+# Maven fetches them, from wherever it is set up to, and checks them. As long as the pom is the same and the files are those that
+# were fetched, nothing is done; `scripts/jars.sh check` says by its status whether that is so. Of several at once, one fetches
+# and the others wait. Without a Maven, it is installed from the distribution's packages (Debian, Ubuntu; as root).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
@@ -30,25 +31,44 @@ fetch() {
         dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$2"
 }
 
-if cmp --silent "$pom" "$jars/pom.xml"; then
+# The files there are and their sizes. Not what is hidden: the lock, and folders that are being filled.
+contents() { (cd "$1" && find "${profiles[@]}" -type f -printf '%p %s\n' | sort); }
+
+complete() {
+    cmp --silent "$pom" "$jars/pom.xml" && contents "$jars" 2>/dev/null | cmp --silent - "$jars/contents"
+}
+
+done_already() {
     printf '%s\n' "$jars"
     exit
+}
+
+if [ "${1:-}" = check ]; then
+    complete && exit
+    exit 1
 fi
+if complete; then done_already; fi
+lock "$jars/.lock"
+if complete; then done_already; fi
 command -v mvn >/dev/null || install_maven
 if [ -z "${JAVA_HOME:-}" ] && [ -e .venv/java_home ]; then
     JAVA_HOME=$(cat .venv/java_home)
     export JAVA_HOME
 fi
-mkdir -p "$jars"
 printf '*\n' >"$jars/.gitignore"
-rm -rf "$jars/new" "$jars/pom.xml"
+rm -rf "$jars"/.new.* "$jars/pom.xml"
+new=$(mktemp -d "$jars/.new.XXXXXX") # of this script alone: a Maven whose script was killed may still be writing to another
+trap 'rm -rf "$new"' EXIT
 for profile in "${profiles[@]}"; do
-    step "fetching the jars of $pom: $profile" fetch "$profile" "$jars/new/$profile"
+    step "fetching the jars of $pom: $profile" fetch "$profile" "$new/$profile"
+    [ -n "$(find "$new/$profile" -name '*.jar' -print -quit)" ] || die "Maven ended well, but fetched no jars for $profile"
 done
+contents "$new" >"$new/contents"
+cp "$pom" "$new/pom.xml"
 for profile in "${profiles[@]}"; do
     rm -rf "${jars:?}/$profile"
-    mv "$jars/new/$profile" "$jars/$profile"
+    mv "$new/$profile" "$jars/$profile"
 done
-rmdir "$jars/new"
-cp "$pom" "$jars/pom.xml" # last: it says that all is there
+mv "$new/contents" "$jars/contents"
+mv "$new/pom.xml" "$jars/pom.xml" # last: it says that all is there
 printf '%s\n' "$jars"

@@ -74,26 +74,29 @@ install_as_root() {
 # the package's list serve fonts, sound, printers and smart cards.
 unpack_as_user() {
     local package work
-    work=$(mktemp -d)
+    rm -rf "$copy".new.*
+    work=$(mktemp -d "$copy.new.XXXXXX")
     # A list of packages of its own: the system's may be absent (in container images it is) and only root can renew it.
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
     local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true")
     step "looking for a Java among the distribution's packages" apt "${own[@]}" update
     package=$(first_package apt-cache "${own[@]}")
     (cd "$work" && step "downloading $package" apt "${own[@]}" download "$package")
+    mkdir "$work/copy"
+    step "unpacking $package into .jdk" unpack "$work"/*.deb "$work/copy"
     rm -rf "$copy"
-    mkdir -p "$copy"
-    step "unpacking $package into .jdk" unpack "$work"/*.deb
+    mv "$work/copy" "$copy" # at once, so that nothing takes half a Java for one
     rm -rf "$work"
 }
 
-# unpack DEB: into .jdk; its links to files of its own by absolute path (the settings under /etc) are turned to the copy.
+# unpack DEB FOLDER: its links to files of its own by absolute path (the settings under /etc) are turned to .jdk, where the
+# folder is to be.
 unpack() {
     local link target
-    dpkg-deb -x "$1" "$copy"
-    find "$copy" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
+    dpkg-deb -x "$1" "$2"
+    find "$2" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
         target=$(readlink "$link")
-        if [ -e "$copy$target" ]; then ln -sfn "$copy$target" "$link"; fi
+        if [ -e "$2$target" ]; then ln -sfn "$copy$target" "$link"; fi
     done
 }
 
@@ -101,6 +104,8 @@ if installed; then exit; fi
 command -v apt-get >/dev/null || die "Spark needs a Java, version $oldest or newer, with the module jdk.incubator.vector." \
     "None was found, and there is no apt-get to get one with: install one and set JAVA_HOME."
 say "no Java that Spark can run on was found"
+lock .jdk.lock
+if installed; then exit; fi
 if is_root; then
     install_as_root
     home=$(among /usr/lib/jvm/*) || die "the Java that was installed does not start, or lacks the module jdk.incubator.vector."

@@ -25,7 +25,7 @@ build() { CGO_ENABLED=0 go build -ldflags "-s -w" "$@"; }
 
 get_helm() {
     need_go helm
-    CGO_ENABLED=0 GOBIN=$bin step "building helm $HELM" go install -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+    CGO_ENABLED=0 GOBIN=$new step "building helm $HELM" go install -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
 }
 
 # Built in its module's own folder: it replaces a module, which `go install` refuses to do.
@@ -34,15 +34,14 @@ get_helm-unittest() {
     need_go helm-unittest
     go mod download "$module@$HELM_UNITTEST" >&2
     folder=$(go mod download -json "$module@$HELM_UNITTEST" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-    (cd "$folder" && step "building helm-unittest $HELM_UNITTEST" build -o "$bin/helm-unittest" ./cmd/helm-unittest)
+    (cd "$folder" && step "building helm-unittest $HELM_UNITTEST" build -o "$new/helm-unittest" ./cmd/helm-unittest)
 }
 
 # Built in a module made for it: Kubernetes keeps the modules that it consists of beside it, under version v0.0.0.
 get_kubectl() {
-    local module=k8s.io/kubernetes folder=$tools/kubectl staged mod
+    local module=k8s.io/kubernetes folder=$new/source staged mod
     need_go kubectl
-    rm -rf "$folder"
-    mkdir -p "$folder"
+    mkdir "$folder"
     (
         cd "$folder"
         go mod init kubectl
@@ -52,8 +51,7 @@ get_kubectl() {
         done
         go get "$module/cmd/kubectl@$KUBECTL"
     ) >&2
-    (cd "$folder" && step "building kubectl $KUBECTL" build -o "$bin/kubectl" "$module/cmd/kubectl")
-    rm -rf "$folder"
+    (cd "$folder" && step "building kubectl $KUBECTL" build -o "$new/kubectl" "$module/cmd/kubectl")
 }
 
 get_promtool() {
@@ -66,21 +64,29 @@ get_promtool() {
     local own=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Debug::NoLocking=true" -o "APT::Sandbox::User=")
     step "looking for the package prometheus" apt "${own[@]}" update
     (cd "$work" && step "downloading it" apt "${own[@]}" download prometheus)
-    dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$bin/promtool.new"
-    chmod +x "$bin/promtool.new"
-    mv "$bin/promtool.new" "$bin/promtool"
+    dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -xO ./usr/bin/promtool >"$new/promtool"
+    chmod +x "$new/promtool"
     rm -rf "$work"
+}
+
+# get TOOL: of several scripts at once, one builds it; it appears when it is whole.
+get() {
+    mkdir -p "$bin"
+    printf '*\n' >"$tools/.gitignore"
+    lock "$tools/.lock"
+    [ ! -x "$bin/$1" ] || return 0
+    rm -rf "$tools"/new.*
+    new=$(mktemp -d "$tools/new.XXXXXX")
+    "get_$1"
+    mv "$new/$1" "$bin/$1"
+    rm -rf "$new"
 }
 
 [ $# -gt 0 ] || set -- helm helm-unittest kubectl promtool
 for tool in "$@"; do
     case $tool in helm | helm-unittest | kubectl | promtool) ;; *) die "no such tool: $tool" ;; esac
     if ! command -v "$tool"; then
-        if [ ! -x "$bin/$tool" ]; then
-            mkdir -p "$bin"
-            printf '*\n' >"$tools/.gitignore"
-            "get_$tool"
-        fi
+        if [ ! -x "$bin/$tool" ]; then get "$tool"; fi
         printf '%s\n' "$bin/$tool"
     fi
 done

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # The Python environment of the project, .venv, in parts; the Makefile calls them when what they depend on has changed.
 #
-#   scripts/venv.sh check      forgets what was set up if it no longer holds (Python or the JDK gone, folder moved)
+#   scripts/venv.sh check      forgets what was set up if it no longer holds (Python, the JDK or jars gone, folder moved)
 #   scripts/venv.sh packages   makes .venv and installs the locked packages, every one checked against its hash
 #   scripts/venv.sh project    installs the project itself, editable
+#
+# Of several at once, one works and the others wait. What was killed in the middle is made from nothing.
 #
 # $PYTHON names the Python to use; otherwise the first of python3, python3.11 .. python3.14 that is new enough.
 set -euo pipefail
@@ -60,21 +62,41 @@ pip() {
     "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"
 }
 
+# install MESSAGE ARGUMENT...: pip install, which undoes what it has begun if it fails, but not if it is killed.
+install() {
+    local message=$1 status=0
+    shift
+    touch "$venv/.begun"
+    step "$message" pip install "$@" || status=$?
+    ((status >= 128)) || rm -f "$venv/.begun"
+    return "$status"
+}
+
+# Whether another script has installed the packages while this one waited.
+up_to_date() {
+    [ "$(cat "$venv/.packages" 2>/dev/null)" = "$(pwd)" ] && ! [ -e "$venv/.moved" ] && ! [ -e "$venv/.begun" ] &&
+        [ "$venv/.packages" -nt requirements/build.lock ] && [ "$venv/.packages" -nt requirements/dev.lock ]
+}
+
 packages() {
     local python
-    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 || [ -e "$venv/.moved" ]; then
+    lock .venv.lock
+    if up_to_date; then return; fi
+    rm -f "$venv/.packages"
+    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 || [ -e "$venv/.moved" ] || [ -e "$venv/.begun" ]; then
         python=$(find_python)
         step "making $venv with $("$python" --version)" "$python" -m venv --clear "$venv"
     fi
     # The build tools come first, and builds are not isolated: so nothing is fetched that the locks do not know.
-    step "installing the locked build tools" pip install --require-hashes -r requirements/build.lock
-    step "installing the locked packages (pyspark alone is 450 MB: some minutes the first time)" \
-        pip install --require-hashes --no-build-isolation -r requirements/dev.lock
+    install "installing the locked build tools" --require-hashes -r requirements/build.lock
+    install "installing the locked packages (pyspark alone is 450 MB: some minutes the first time)" \
+        --require-hashes --no-build-isolation -r requirements/dev.lock
     pwd >"$venv/.packages"
 }
 
 project() {
-    step "installing spatialstream into $venv" pip install --no-deps --no-build-isolation --editable .
+    lock .venv.lock
+    install "installing spatialstream into $venv" --no-deps --no-build-isolation --editable .
     touch "$venv/.project"
 }
 
@@ -89,7 +111,7 @@ check() {
     if [ -e "$venv/java_home" ] && ! [ -x "$(cat "$venv/java_home")/bin/java" ]; then
         rm -f "$venv/java_home"
     fi
-    if [ -e "$venv/.jars" ] && ! [ -d "$(cat "$venv/.jars")" ]; then
+    if [ -e "$venv/.jars" ] && ! scripts/jars.sh check; then
         rm -f "$venv/.jars"
     fi
 }

@@ -1,0 +1,160 @@
+"""The scripts that set things up: two of them at once, one that is killed, and what they find half done."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROFILES = ["spark", "kafka", "zookeeper"]
+
+# Stands in for Maven: says that it has begun, writes one jar, waits until it may go on, writes the other.
+MAVEN = """#!/bin/bash
+for argument; do
+    case $argument in -DoutputDirectory=*) folder=${argument#*=} ;; esac
+done
+echo "$folder" >>"$TRACE/begun"
+mkdir -p "$folder"
+echo first >"$folder/first.jar"
+until [ -e "$TRACE/go" ]; do sleep 0.02; done
+echo second >"$folder/second.jar"
+"""
+
+
+class Place:
+    """A repository with nothing but its scripts, and a Maven that does as the test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.jars, self.trace = folder, folder / ".jars", folder / "trace"
+        shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "requirements").mkdir()
+        shutil.copy(ROOT / "requirements" / "jars.pom.xml", folder / "requirements")
+        self.trace.mkdir()
+        maven = folder / "bin" / "mvn"
+        maven.parent.mkdir()
+        maven.write_text(MAVEN)
+        maven.chmod(0o755)
+        self.environment = os.environ | {"PATH": f"{maven.parent}:{os.environ['PATH']}", "TRACE": str(self.trace)}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = ["scripts/jars.sh", *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self) -> str:
+        self.go()
+        process = self.start()
+        said, complaint = process.communicate(timeout=60)
+        assert process.returncode == 0, complaint
+        return said.strip()
+
+    def go(self) -> None:
+        (self.trace / "go").touch()
+
+    @property
+    def begun(self) -> list[str]:
+        path = self.trace / "begun"
+        return path.read_text().split() if path.exists() else []
+
+    @property
+    def complete(self) -> bool:
+        status = subprocess.run(["scripts/jars.sh", "check"], cwd=self.folder, env=self.environment).returncode
+        names = {str(path.relative_to(self.jars)) for path in self.jars.glob("*/*.jar")}
+        assert (status == 0) <= (
+            names == {f"{profile}/{jar}.jar" for profile in PROFILES for jar in ("first", "second")}
+        )
+        return status == 0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def wait_for_maven(place: Place) -> None:
+    end = time.monotonic() + 60
+    while not place.begun:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_jars_are_fetched_once(place: Place) -> None:
+    assert place.run() == place.run() == str(place.jars)
+    assert place.complete
+    assert len(place.begun) == len(PROFILES)
+
+
+def test_of_two_at_once_one_fetches_the_jars_and_the_other_waits(place: Place) -> None:
+    first = place.start()
+    wait_for_maven(place)
+    second = place.start()
+    assert second.stderr is not None
+    assert "waiting for it" in second.stderr.readline()
+    assert not place.complete
+    place.go()
+
+    assert [process.communicate(timeout=60)[0].strip() for process in (first, second)] == [str(place.jars)] * 2
+    assert place.complete
+    assert len(place.begun) == len(PROFILES)
+
+
+def test_jars_are_fetched_anew_after_a_kill(place: Place) -> None:
+    killed = place.start()
+    wait_for_maven(place)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not place.complete
+    try:
+        place.run()  # beside the Maven of the killed script, which goes on writing
+        assert place.complete
+        assert [path.name for path in place.jars.glob(".new.*")] == []
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)  # what counts the half minutes
+        killed.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "other pom", "folder"])
+def test_a_folder_that_is_not_what_was_fetched_is_made_anew(place: Place, damage: str) -> None:
+    place.run()
+    if damage == "missing":
+        (place.jars / "kafka" / "first.jar").unlink()
+    elif damage == "short":
+        (place.jars / "spark" / "second.jar").write_text("")
+    elif damage == "other pom":
+        (place.folder / "requirements" / "jars.pom.xml").write_text("<project/>")
+    else:
+        shutil.rmtree(place.jars / "zookeeper")
+    assert not place.complete
+    place.run()
+    assert place.complete
+
+
+def test_a_maven_that_fetches_nothing_leaves_nothing_behind(place: Place) -> None:
+    (place.folder / "bin" / "mvn").write_text("#!/bin/sh\n")
+    process = place.start()
+    assert "fetched no jars for spark" in process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert not place.complete
+    assert [path.name for path in place.jars.glob(".new.*")] == []
+
+
+def test_the_stamp_of_incomplete_jars_is_forgotten(place: Place) -> None:
+    stamp = place.folder / ".venv" / ".jars"
+    stamp.parent.mkdir()
+    for gone in (False, True):
+        stamp.write_text(place.run())
+        if gone:
+            (place.jars / "kafka" / "first.jar").unlink()
+        subprocess.run(["scripts/venv.sh", "check"], cwd=place.folder, env=place.environment, check=True)
+        assert stamp.exists() is not gone
