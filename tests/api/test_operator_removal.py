@@ -108,6 +108,27 @@ def test_what_never_began_leaves_nothing_behind(operator, played):
     stream.gone()
 
 
+def test_what_could_not_begin_goes_at_once(operator, played):
+    """A claim, an image or a secret is missing: what would remove something would wait for the same."""
+    stream = played()
+    stream.placed("router")
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    stream.tell_of("router", waiting, "Pending")
+    stream.says("Degraded", "True", "RouterBlocked")
+    stream.edit(restartNonce="again")
+    stream.ends("router")
+    stream.placed("router")
+    stream.tell_of("router", waiting, "Pending")
+    stream.until(lambda status: status["router"]["state"] == "stuck" and status["router"]["podUid"], "it is seen")
+    stream.api.delete(stream.path)
+    stream.ends("router")
+
+    stream.gone(10)
+
+    assert stream.pod("remover") is None
+    assert stream.events("NothingToRemove")
+
+
 def test_a_stream_of_the_same_name_begins_anew(operator, played):
     stream = played(deletion={"state": "Keep"}).start()
     before = {job: stream.pod(job)["metadata"]["uid"] for job in ("router", "worker")}

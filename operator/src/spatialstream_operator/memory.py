@@ -30,6 +30,7 @@ class Memory:
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
         others: topics of all streams, and when they were listed, in ms; only before the stream has begun.
+        refused: whether the API server refused the router's last pod.
     """
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,3 +44,4 @@ class Memory:
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trial: tuple[int, str] | None = None
     others: tuple[int, list[Claim]] | None = None
+    refused: bool = False

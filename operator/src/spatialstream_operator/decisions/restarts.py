@@ -24,11 +24,14 @@ __all__ = [
     "Failure",
     "PodReport",
     "PodState",
+    "Ran",
     "RestartDecision",
     "RestartSettings",
     "RestartState",
     "decide",
     "is_degraded",
+    "may_run",
+    "ran",
     "report",
 ]
 
@@ -73,6 +76,7 @@ class PodReport:
         ended: when its driver ended, in ms; None if it has not, or if that is not known.
         ready: whether it is ready.
         failure: why it failed or is stuck, what it waits for, or why a container beside the driver cannot start.
+        ran: whether its driver runs, has run, or may have: only of one that still waits to be started it is known.
     """
 
     uid: str
@@ -82,6 +86,7 @@ class PodReport:
     ended: int | None = None
     ready: bool = False
     failure: Failure | None = None
+    ran: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,37 @@ class RestartState:
             records.moment(last, "time"),
             records.moment(record, "nextAttempt"),
         )
+
+
+Ran = Literal["no", "unknown", "yes"]
+"""Whether a job has ever run. *No* is said only where it is known: of no pod, or of one that was seen to wait."""
+
+
+def ran(before: Mapping[str, Any], pod: PodReport | None) -> Ran:
+    """Whether a job has ever run, as far as is known.
+
+    Args:
+        before: what was remembered of the job, as in the status.
+        pod: its pod, if there is one.
+    """
+    known = before.get("ran")
+    if known not in ("no", "unknown"):
+        first = known is None and not before.get("templateHash") and pod is None
+        return "no" if first else "yes"
+    if pod is not None:
+        return "yes" if pod.ran else "no"
+    # a pod that was there and has not been seen ending may have done anything in between
+    return "yes" if before.get("podUid") else known
+
+
+def may_run(known: Ran, refused: bool) -> Ran:
+    """The same when a pod is about to be made; written down before, for the operator may never see what becomes of it.
+
+    Args:
+        known: before.
+        refused: whether the last pod that was to be made was refused.
+    """
+    return "unknown" if known == "no" or (known == "unknown" and refused) else "yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +298,8 @@ def report(
     leaving = records.moment(meta, "deletionTimestamp")
     if leaving is not None:
         late = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
-        return PodReport(uid, "terminating", template, failure=late if now - leaving > _OVERDUE else None)
+        failure = late if now - leaving > _OVERDUE else None
+        return PodReport(uid, "terminating", template, failure=failure, ran=not _waits(phase, driver))
     over = records.part(state, "terminated")
     if phase in ("Failed", "Succeeded") or over:
         times = records.moment(over, "startedAt"), records.moment(over, "finishedAt")
@@ -273,7 +310,14 @@ def report(
         return PodReport(uid, "running", template, started, ready=ready, failure=beside(pod, container))
     cause = hindrance(pod, container, now, events)
     blocked = cause is not None and cause.retry == "slow"
-    return PodReport(uid, "stuck" if blocked else "pending", template, failure=cause)
+    return PodReport(uid, "stuck" if blocked else "pending", template, failure=cause, ran=not _waits(phase, driver))
+
+
+def _waits(phase: str, driver: Mapping[str, Any]) -> bool:
+    """Whether a driver's container has not been started yet, and was not before."""
+    if not driver:
+        return phase in ("", "Pending")
+    return "waiting" in records.part(driver, "state") and not driver.get("restartCount") and not driver.get("lastState")
 
 
 def _ended(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Failure:

@@ -16,6 +16,8 @@ from spatialstream_operator.decisions.restarts import (
     RestartState,
     decide,
     is_degraded,
+    may_run,
+    ran,
     report,
 )
 from spatialstream_operator.look import Look
@@ -39,7 +41,8 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     name = getattr(names, job)
     restart = look.spec.restart
     settings = RestartSettings(restart.backoff, restart.max_backoff, restart.max_failures, restart.healthy_after)
-    before = RestartState.from_status(look.part(_PARTS[job]))
+    known = look.part(_PARTS[job])
+    before = RestartState.from_status(known)
     pod = await cluster.get("Pod", name, names.namespace)
     if problem := hindrance(look.body, pod, "Pod", name):
         look.problem = look.problem or problem
@@ -50,6 +53,10 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     decision = decide(before, seen, wanted, look.now, settings)
     state = _state(seen, decision)
     remembered = {"pod": name, "state": state, **decision.state.to_status()}
+    if job == "router":  # it is the one that makes what has to be removed one day
+        has_run = ran(known, seen)
+        making = decision.action == "create" and look.problem is None
+        remembered["ran"] = may_run(has_run, look.memory.refused) if making else has_run
     await look.remember(**{_PARTS[job]: remembered})
     if decision.action == "create":
         state = await _create(look, job)
@@ -70,11 +77,15 @@ async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
     """Make the pod, if what it needs is there. What is said against it is told; it is tried again at each look."""
     if look.problem is not None:
         return "absent"
+    if job == "router":
+        look.memory.refused = False
     try:
         await look.environment.cluster.create(_manifest(look, job))
     except ApiError as error:
         if not is_hindered(error):
             raise
+        if job == "router":
+            look.memory.refused = True
         look.problem = Failure("PodRefused", f"The {job}'s pod is refused: {error}", "slow")
         return "absent"
     return "pending"

@@ -27,7 +27,7 @@ from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
-from spatialstream_operator.decisions.restarts import report
+from spatialstream_operator.decisions.restarts import ran, report
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
@@ -139,9 +139,35 @@ async def _ended(environment: Environment, names: StreamNames, body: Object) -> 
         pod = await environment.cluster.get("Pod", name, names.namespace)
         if pod is not None and hindrance(body, pod, "Pod", name) is None:
             gone = False
+            if name == names.router:
+                await _remember(environment, names, body, pod)
             if "deletionTimestamp" not in pod["metadata"]:
                 await environment.cluster.delete("Pod", name, names.namespace)
     return gone
+
+
+async def _remember(environment: Environment, names: StreamNames, body: Object, pod: Object) -> None:
+    """Write down whether the router has ever run: once its pod is gone nobody can tell."""
+    before = body.get("status", {}).get("router", {})
+    after = {"ran": ran(before, report(pod, environment.now())), "podUid": ""}
+    if before.get("templateHash") and before != {**before, **after}:
+        await environment.cluster.patch(KIND, names.name, names.namespace, {"status": {"router": after}}, "status")
+
+
+async def _nothing_made(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
+    """Whether the router has never run, and no earlier stream of this name has left its state behind.
+
+    It is asked without credentials, which may be what is missing: versions that they would be needed for are there.
+    """
+    router = body.get("status", {}).get("router", {})
+    if router.get("ran") != "no" or router.get("podUid"):
+        return False
+    servers = servers_from_outside(spec.zookeeper.servers, names.namespace)
+    try:
+        store = await environment.stores.of(names.stream, servers, names.namespace, None)
+        return not await asyncio.to_thread(store.versions)
+    except SpatialStreamError:
+        return False
 
 
 async def _cleaned(environment: Environment, names: StreamNames, body: Object) -> bool:
@@ -155,6 +181,9 @@ async def _cleaned(environment: Environment, names: StreamNames, body: Object) -
         return True
     failed = int(status.get("removal", {}).get("failures", 0))
     pod = await environment.cluster.get("Pod", names.remover, names.namespace)
+    if pod is None and not failed and await _nothing_made(environment, names, spec, body):
+        await emit(environment, body, Note("NothingToRemove", "the router has never run, so it has made nothing"))
+        return True
     if pod is None:
         return failed >= _TRIES or await _begin(environment, names, spec, body)
     if pod["metadata"].get("deletionTimestamp") or hindrance(body, pod, "Pod", names.remover) is not None:

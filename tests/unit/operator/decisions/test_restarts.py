@@ -1,7 +1,7 @@
 """Restarts of drivers: what a pod says, how long to wait, what does not count."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,8 @@ from spatialstream_operator.decisions.restarts import (
     RestartState,
     decide,
     is_degraded,
+    may_run,
+    ran,
     report,
 )
 
@@ -27,8 +29,8 @@ def pod(uid="a", state="running", template="t1", started=T, **more):
     return PodReport(uid, state, template, started, **more)
 
 
-def crash(uid="a", ran=1_000, at=T, failure=CRASH):
-    return PodReport(uid, "failed", "t1", at - ran, at, failure=failure)
+def crash(uid="a", lasted=1_000, at=T, failure=CRASH):
+    return PodReport(uid, "failed", "t1", at - lasted, at, failure=failure)
 
 
 def run_of_failures(count, failure=CRASH):
@@ -75,7 +77,7 @@ def test_a_driver_that_ran_long_enough_is_forgiven():
     assert early.failures == 7
     assert decide(early, pod(), "t1", T + 120_000, SETTINGS).state.failures == 0
 
-    unseen = decide(state, crash(ran=120_000), "t1", T, SETTINGS).state
+    unseen = decide(state, crash(lasted=120_000), "t1", T, SETTINGS).state
     assert unseen.failures == 1
 
 
@@ -227,3 +229,117 @@ def test_a_pod_that_runs_or_leaves():
 )
 def test_a_pod_of_another_form_is_read_all_the_same(value):
     assert report(value, T).state in ("pending", "failed", "stuck", "terminating")
+
+
+# ------------------------------------------------------------------------------------------------ whether it ever ran
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (kube("Pending"), False),
+        (kube("Pending", {"waiting": {"reason": "ContainerCreating"}}), False),
+        (kube("Pending", {"waiting": {}}, meta={"deletionTimestamp": moment_text(T)}), False),
+        (kube("Running", {"waiting": {"reason": "ImagePullBackOff"}}), False),  # a sidecar runs
+        (kube("Running", {"running": {}}), True),
+        (kube("Running", {"running": {}}, meta={"deletionTimestamp": moment_text(T)}), True),
+        (ended(1), True),
+        (kube("Failed", status={"reason": "Evicted"}), True),  # perhaps
+        (kube("Running"), True),  # perhaps
+        (
+            kube(
+                "Pending",
+                status={"containerStatuses": [{"name": "driver", "state": {"waiting": {}}, "restartCount": 1}]},
+            ),
+            True,
+        ),
+    ],
+)
+def test_only_a_driver_that_waits_has_surely_not_run(seen, expected):
+    assert report(seen, T).ran is expected
+
+
+def test_what_was_remembered_before_there_was_such_a_mark_counts_as_having_run():
+    assert ran({"templateHash": "t1"}, None) == "yes"
+    assert ran({}, pod(ran=False)) == "yes"
+    assert ran({}, None) == "no"
+
+
+@dataclass
+class Life:
+    """A router's pod and what becomes of it, as the cluster knows it; and what the operator has written down."""
+
+    status: dict = field(default_factory=dict)
+    refused: bool = False
+    pod: PodReport | None = None
+    has_run: bool = False
+    number: int = 0
+    template: str = "t1"
+
+    def look(self, crash="", refuse=False):
+        """As in steps/drivers.py; the operator dies before or after it has made the pod."""
+        known = ran(self.status, self.pod)
+        decision = decide(RestartState.from_status(self.status), self.pod, self.template, T, SETTINGS)
+        if decision.action == "create":
+            known = may_run(known, self.refused)
+        self.status = {**decision.state.to_status(), "ran": known}
+        if decision.action == "delete":
+            self.pod = None
+        elif decision.action == "create" and crash != "before":
+            self.refused = refuse
+            if not refuse:
+                self.number += 1
+                self.pod = PodReport(f"uid-{self.number}", "pending", self.template, ran=False)
+        if crash:
+            self.refused = False
+
+    def start(self):
+        """The kubelet starts the driver."""
+        if self.pod is not None:
+            self.pod, self.has_run = replace(self.pod, state="running", ran=True), True
+
+    def vanish(self):
+        """Somebody removes the pod, or it goes with its node."""
+        self.pod = None
+
+    def change(self):
+        """The spec asks for another pod."""
+        self.template += "'"
+
+    def nothing_made(self):
+        """As in steps/removing.py: what is left of the pod is read before it is removed."""
+        if self.pod is not None:
+            self.status |= {"ran": ran(self.status, self.pod), "podUid": ""}
+        return self.status.get("ran") == "no" and not self.status["podUid"]
+
+
+STEPS = {
+    "look": Life.look,
+    "dies before": lambda life: life.look("before"),
+    "dies after": lambda life: life.look("after"),
+    "refused": lambda life: life.look(refuse=True),
+    "start": Life.start,
+    "vanish": Life.vanish,
+    "change": Life.change,
+}
+
+
+@given(st.lists(st.sampled_from(sorted(STEPS)), max_size=14))
+def test_a_router_that_has_run_is_never_taken_for_one_that_has_not(steps):
+    life = Life()
+    for step in steps:
+        STEPS[step](life)
+
+    assert not (life.has_run and life.nothing_made()), life
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [["look", "look"], ["refused", "refused", "look", "look"], ["look", "look", "change", "look", "look", "look"]],
+)
+def test_one_that_has_only_waited_is_known_not_to_have_run(steps):
+    life = Life()
+    for step in steps:
+        STEPS[step](life)
+
+    assert life.nothing_made()

@@ -3,7 +3,7 @@ import asyncio
 import httpx2
 import pytest
 
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream_operator.decisions import records
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.stores import Stores
@@ -275,3 +275,87 @@ def test_rights_that_are_missing_hold_nothing_up_if_a_person_says_so(world):
     world.body()["metadata"]["annotations"] = {"spatialstream.dev/skip-cleanup": "true"}
 
     assert removed(world)
+
+
+# ----------------------------------------------------------------------------------------- a router that has never run
+
+
+class Kept:
+    """A routing store that holds some versions, or cannot be asked."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def versions(self):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def waiting(world, monkeypatch):
+    """The router's pod waits for something that is missing; what the store holds and what is remembered is given."""
+
+    def wait(found=(), **router):
+        async def of(self, stream, servers, namespace, secret):
+            assert secret is None, "the secret may be what is missing"
+            return Kept(found)
+
+        monkeypatch.setattr(Stores, "of", of)
+        remembered = {"templateHash": "a", "ran": "no", "podUid": "u", **router}
+        world.stream(status={"phase": "Deleting", "router": remembered})
+        pod(world, "quakes-router", "Pending")
+
+    return wait
+
+
+def test_where_the_router_never_ran_nothing_is_removed(world, waiting):
+    waiting()
+
+    assert not removed(world), "its pod goes first"
+    assert removed(world)
+    assert not made(world)
+    assert reasons(world) == ["NothingToRemove"]
+
+
+@pytest.mark.parametrize("found", [(0,), Unavailable("no answer"), SettingError("zookeeper", "not for you")])
+def test_what_an_earlier_stream_may_have_kept_is_removed(world, waiting, found):
+    waiting(found)
+
+    assert not removed(world)
+    assert not removed(world)
+    assert made(world)
+
+
+@pytest.mark.parametrize("router", [{"ran": "yes"}, {"ran": "unknown"}, {"ran": None}])
+def test_where_it_is_not_known_everything_is_removed(world, waiting, router):
+    waiting(**router)
+    del world.cluster.objects["Pod", "geo", "quakes-router"]
+
+    assert not removed(world)
+    assert made(world)
+
+
+def test_a_router_that_is_gone_before_anyone_looked_may_have_run(world, waiting):
+    waiting()
+    del world.cluster.objects["Pod", "geo", "quakes-router"]
+
+    assert not removed(world)
+    assert made(world)
+
+
+def test_a_router_that_is_started_at_the_last_moment_has_run(world, waiting):
+    waiting()
+    leaving = records.moment_text(world.at)
+    state = {"name": "driver", "state": {"running": {"startedAt": leaving}}}
+    pod(world, "quakes-router", "Running", deletionTimestamp=leaving)
+    world.cluster.objects["Pod", "geo", "quakes-router"]["status"]["containerStatuses"] = [state]
+
+    assert not removed(world)
+    assert world.body()["status"]["router"]["ran"] == "yes"
+    del world.cluster.objects["Pod", "geo", "quakes-router"]
+    assert not removed(world)
+    assert made(world)
