@@ -227,7 +227,7 @@ class Played:
         container = {"name": "driver", "image": "spark:test", "securityContext": secure}
         pod = {
             "metadata": {"name": f"{self.name}-{name}", "labels": labels},
-            "spec": {"serviceAccountName": f"{self.name}-driver", "containers": [container]},
+            "spec": {"serviceAccountName": f"{self.name}-executor", "containers": [container]},
         }
         self.api.post(f"/api/v1/namespaces/{self.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", **pod})
         if unscheduled:

@@ -8,7 +8,7 @@ from tests.api.client import eventually
 
 MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
 BELONGINGS = {
-    "/api/v1/namespaces/{}/serviceaccounts": {"quakes-driver"},
+    "/api/v1/namespaces/{}/serviceaccounts": {"quakes-driver", "quakes-executor"},
     "/api/v1/namespaces/{}/configmaps": {"quakes-config"},
     "/api/v1/namespaces/{}/services": {"quakes-router", "quakes-worker"},
     "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies": {"quakes-pods"},

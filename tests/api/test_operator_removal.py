@@ -138,6 +138,7 @@ def test_a_stream_of_the_same_name_begins_anew(operator, played):
         "services/quakes-router",
         "services/quakes-worker",
         "serviceaccounts/quakes-driver",
+        "serviceaccounts/quakes-executor",
         "configmaps/quakes-config",
     ):
         stream.api.delete(f"/api/v1/namespaces/{stream.namespace}/{path}")  # as the garbage collector does

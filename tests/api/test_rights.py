@@ -120,8 +120,11 @@ def driver(api, namespace):
     space = namespace("rights-stream")
     body = api.post(streams(space), stream(space, "quakes"))
     names = StreamNames(space, "quakes")
-    for make in (manifests.service_account, manifests.role, manifests.role_binding):
-        api.apply(make(names, body["metadata"]["uid"]))
+    uid = body["metadata"]["uid"]
+    for make in (manifests.service_account, manifests.executor_account):
+        api.apply(make(names, uid, {}))
+    for make in (manifests.role, manifests.role_binding):
+        api.apply(make(names, uid))
     yield f"system:serviceaccount:{space}:{names.account}"
     api.delete(streams(space, "quakes"))
 
@@ -208,6 +211,18 @@ def test_a_driver_may_nothing_in_other_namespaces(api, driver):
     for space in ("", "default", "rights-watched", "kube-system"):
         for verb in ("get", "list", "create", "delete"):
             assert not may(api, driver, verb, "pods", space), (verb, space)
+
+
+def test_an_executor_may_nothing(api, driver):
+    executor = driver.replace("-driver", "-executor")
+    for verb, resource in (
+        ("get", "pods"),
+        ("create", "pods"),
+        ("delete", "pods"),
+        ("get", "secrets"),
+        ("get", "configmaps"),
+    ):
+        assert not may(api, executor, verb, resource, "rights-stream"), (verb, resource)
 
 
 def test_the_roles_of_users_reach_streams(api, everywhere):

@@ -176,6 +176,7 @@ def _executor_pods(spec: StreamSpec, names: StreamNames) -> dict[str, str]:
         "spark.kubernetes.container.image": spec.image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
         "spark.kubernetes.executor.podNamePrefix": names.worker,
+        "spark.kubernetes.authenticate.executor.serviceAccountName": names.executor_account,
         "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATE}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.request.cores": executor_cores(spec),

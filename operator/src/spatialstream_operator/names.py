@@ -94,6 +94,11 @@ class StreamNames:
         return f"{self.name}-driver"
 
     @property
+    def executor_account(self) -> str:
+        """Name of the executors' service account."""
+        return f"{self.name}-executor"
+
+    @property
     def config(self) -> str:
         """Name of the ConfigMap."""
         return f"{self.name}-config"

@@ -446,6 +446,24 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class Accounts:
+    """The service accounts of the stream's pods.
+
+    Attributes:
+        driver: annotations of the drivers' account.
+        executor: annotations of the executors' account.
+    """
+
+    driver: Mapping[str, str]
+    executor: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Accounts:
+        """``spec.serviceAccounts``."""
+        return cls(fields.part("driver").texts("annotations"), fields.part("executor").texts("annotations"))
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSpec:
     """The spec of a SpatialStream; times in ms.
 
@@ -453,6 +471,7 @@ class StreamSpec:
         image: of drivers and executors.
         image_pull_policy: for it.
         image_pull_secrets: names of the Secrets with which it is pulled.
+        accounts: of the pods.
         kafka: the broker and the topics.
         zookeeper: the routing store.
         prometheus_url: where the load metrics are; "": nowhere.
@@ -478,6 +497,7 @@ class StreamSpec:
     image: str
     image_pull_policy: str
     image_pull_secrets: tuple[str, ...]
+    accounts: Accounts
     kafka: Kafka
     zookeeper: ZooKeeper
     prometheus_url: str
@@ -515,6 +535,7 @@ class StreamSpec:
             image=fields.text("image", "") or defaults.image,
             image_pull_policy=fields.text("imagePullPolicy", "") or defaults.image_pull_policy,
             image_pull_secrets=_pull_secrets(fields),
+            accounts=Accounts.parse(fields.part("serviceAccounts")),
             kafka=Kafka.parse(fields.required("kafka")),
             zookeeper=ZooKeeper.parse(fields.required("zookeeper")),
             prometheus_url=fields.part("prometheus").text("url", "") or defaults.prometheus_url,

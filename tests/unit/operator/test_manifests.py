@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator import manifests
+from spatialstream_operator.commands import worker_properties
 from spatialstream_operator.names import HASH_ANNOTATION, STREAM_LABEL, StreamNames
 from tests.unit.operator.resource import NAMES, UID, leaves, merge, parse, patch_at
 
@@ -339,6 +340,8 @@ CHANGES = {
     "image": "other:2",
     "imagePullPolicy": "Always",
     "imagePullSecrets": [{"name": "pull"}],
+    "serviceAccounts.driver.annotations": {"example.org/role": "streams"},
+    "serviceAccounts.executor.annotations": {"example.org/role": "executors"},
     "kafka.bootstrapServers": "other:9092",
     "kafka.securitySecret.name": "other",
     "kafka.securitySecret.key": "other",
@@ -456,7 +459,20 @@ def test_drivers_may_have_executors_and_nothing_else():
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == "quakes-driver"
     (subject,) = binding["subjects"]
     assert (subject["name"], subject["namespace"]) == ("quakes-driver", "geo")
-    assert manifests.service_account(NAMES, UID)["automountServiceAccountToken"] is False
+    assert manifests.service_account(NAMES, UID, {})["automountServiceAccountToken"] is False
+
+
+def test_executors_have_an_account_of_their_own_without_rights_or_token():
+    account = manifests.executor_account(NAMES, UID, {"example.org/role": "executors"})
+    role, binding = manifests.role(NAMES, UID), manifests.role_binding(NAMES, UID)
+
+    assert account["metadata"]["name"] == "quakes-executor"
+    assert account["metadata"]["annotations"] == {"example.org/role": "executors"}
+    assert account["automountServiceAccountToken"] is False
+    assert account["metadata"]["name"] not in (role["metadata"]["name"], binding["subjects"][0]["name"])
+    properties = worker_properties(parse(), NAMES, 1)
+    assert properties["spark.kubernetes.authenticate.executor.serviceAccountName"] == "quakes-executor"
+    assert manifests.executor_template(parse(), NAMES)["spec"]["automountServiceAccountToken"] is False
 
 
 def test_the_config_map_has_the_executors_template_and_the_stop_words():

@@ -3,7 +3,7 @@
 Nothing here talks to a cluster. The same spec gives the same objects, so whoever applies them can compare.
 """
 
-from spatialstream_operator.manifests.access import role, role_binding, service_account
+from spatialstream_operator.manifests.access import executor_account, role, role_binding, service_account
 from spatialstream_operator.manifests.config import config_map
 from spatialstream_operator.manifests.metadata import Manifest, owner_reference
 from spatialstream_operator.manifests.network import network_policy, pod_monitor, service
@@ -18,6 +18,7 @@ from spatialstream_operator.manifests.pods import (
 __all__ = [
     "Manifest",
     "config_map",
+    "executor_account",
     "executor_template",
     "executor_trial",
     "network_policy",

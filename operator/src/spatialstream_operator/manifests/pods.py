@@ -76,10 +76,12 @@ def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
     """
     spec = _lasting(spec)
     parts: list[Any] = [spec.restart_nonce, list(spec.terms.stop_words)]
+    if spec.accounts.driver:
+        parts += [dict(spec.accounts.driver)]
     if component == "router":
         parts += [_router(spec, names, "")]
     else:
-        parts += [_worker(spec, names, "", 1), executor_template(spec, names)]
+        parts += [_worker(spec, names, "", 1), executor_template(spec, names), dict(spec.accounts.executor)]
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

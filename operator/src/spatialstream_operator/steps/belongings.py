@@ -1,4 +1,4 @@
-"""What a stream has besides pods: account, rights, configuration, services, policy, and a monitor if it is read."""
+"""What a stream has besides pods: accounts, rights, configuration, services, policy, and a monitor if it is read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ async def _apply(look: Look, wanted: manifests.Manifest) -> Failure | None:
 def _wanted(look: Look) -> list[manifests.Manifest]:
     names, uid = look.names, look.body["metadata"]["uid"]
     wanted = [
-        manifests.service_account(names, uid),
+        manifests.service_account(names, uid, look.spec.accounts.driver),
+        manifests.executor_account(names, uid, look.spec.accounts.executor),
         manifests.role(names, uid),
         manifests.role_binding(names, uid),
         manifests.config_map(look.spec, names, uid),
