@@ -27,6 +27,8 @@ class Known:
         cores: cores that there are.
         delay: seconds, 95th percentile.
         age: seconds since the samples were scraped.
+        accepted: records by kind, in the last two minutes.
+        rejected: records by kind and reason, likewise.
     """
 
     loads: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
@@ -36,6 +38,8 @@ class Known:
     cores: float = 1.0
     delay: float = 0.3
     age: float = 0.0
+    accepted: dict[str, float] = field(default_factory=dict)
+    rejected: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def answer(self, question: str) -> list[tuple[dict[str, str], float]]:
         """The series that a question finds."""
@@ -52,7 +56,12 @@ class Known:
                 for slot, load in enumerate(self.loads)
             ]
             return [({"__name__": name}, value) for name, value in single.items()] + slots
+        if question.startswith("sum by (kind) (increase(spatialstream_router_records_total"):
+            return [({"kind": kind}, value) for kind, value in self.accepted.items()]
+        if question.startswith("sum by (kind, reason) (increase(spatialstream_router_rejected_total"):
+            return [({"kind": kind, "reason": reason}, value) for (kind, reason), value in self.rejected.items()]
         for begin, value in (
+            ("sum(increase(spatialstream_worker_rejected_total", 0.0),
             ("timestamp(spatialstream_imbalance_ratio", at),
             ("sum(rate(spatialstream_slot_objects_total", self.arrivals),
             ("sum(rate(spatialstream_slot_busy_seconds_total", self.busy),

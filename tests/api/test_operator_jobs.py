@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.api.client import eventually
+from tests.api.prometheus import Known
 
 MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
 BELONGINGS = {
@@ -253,6 +254,22 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     stream.says("Progressing", "False", "AsWanted")
     assert "missing" not in stream.status["workers"]
     assert len(stream.events("Recovered")) == 1
+
+
+def test_a_stream_that_rejects_all_its_queries_is_degraded_and_ready(operator, played, prometheus):
+    stream = played()
+    wrong = {("queries", "type"): 84_000.0}
+    prometheus.known[stream.namespace, "quakes"] = known = Known(accepted={"objects": 84_000.0}, rejected=wrong)
+    stream.start()
+
+    said = stream.says("Degraded", "True", "RecordsRejected", within=60.0)["message"]
+
+    assert said.startswith("100 % of the queries are rejected, most because their field type is missing")
+    assert stream.condition("Ready")["status"] == "True"
+    assert stream.status["rejected"]["reason"] == "type"
+    known.rejected = {}
+    stream.says("Degraded", "False")
+    stream.until(lambda status: "rejected" not in status, "nothing is rejected any more")
 
 
 def test_a_volume_that_cannot_be_mounted_is_told_within_half_a_minute(operator, played):

@@ -28,6 +28,7 @@ from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
 from spatialstream_operator.steps.rebalancing import rebalance
 from spatialstream_operator.steps.refusing import refuse
+from spatialstream_operator.steps.rejects import watch_rejects
 from spatialstream_operator.steps.routing import read_routing
 from spatialstream_operator.steps.scaling import scale
 from spatialstream_operator.steps.telling import tell
@@ -45,6 +46,7 @@ STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
     measure,
     scale,
     miss_executors,
+    watch_rejects,
     rebalance,
     tell,
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from spatialstream.model.errors import Unavailable
 from spatialstream_operator.decisions.autoscaling import Use
 from spatialstream_operator.decisions.rebalancing_inputs import Load
+from spatialstream_operator.decisions.rejects import Inflow
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, Sample
 
@@ -36,6 +37,7 @@ class Figures:
         delay: 95th percentile, in ms, of the time from the decision about an epoch to its results; None likewise.
         leaves: of the active version; None likewise.
         lag: messages that no epoch has read; None likewise.
+        inflows: what has come of each kind, and was accepted or rejected; None likewise.
         problem: why nothing could be read; "" if it could.
     """
 
@@ -45,6 +47,7 @@ class Figures:
     delay: int | None = None
     leaves: int | None = None
     lag: int | None = None
+    inflows: tuple[Inflow, ...] | None = None
     problem: str = ""
 
 
@@ -63,7 +66,16 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> 
         )
         leaves = await prometheus.value(f"count(spatialstream_leaf_objects{{{worker}}})")
         lag = await prometheus.value(f"sum(spatialstream_router_lag_messages{{{router}}})")
-        return _figures(now, known, at, arrivals, busy, delay, leaves, lag)
+        inflows = _inflows(
+            await prometheus.query(
+                f"sum by (kind) (increase(spatialstream_router_records_total{{{router}}}[{_WINDOW}]))"
+            ),
+            await prometheus.query(
+                f"sum by (kind, reason) (increase(spatialstream_router_rejected_total{{{router}}}[{_WINDOW}]))"
+            ),
+            await prometheus.value(f"sum(increase(spatialstream_worker_rejected_total{{{worker}}}[{_WINDOW}]))"),
+        )
+        return _figures(now, known, at, arrivals, busy, delay, leaves, lag, inflows)
     except Unavailable as error:
         return Figures(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
@@ -79,6 +91,7 @@ def _figures(
     delay: float | None,
     leaves: float | None,
     lag: float | None,
+    inflows: tuple[Inflow, ...] | None,
 ) -> Figures:
     """What the answers mean.
 
@@ -95,7 +108,26 @@ def _figures(
         late,
         None if leaves is None else int(leaves),
         None if lag is None else round(lag),
+        inflows,
     )
+
+
+def _inflows(accepted: list[Sample], rejected: list[Sample], unadmitted: float | None) -> tuple[Inflow, ...] | None:
+    """What has come of each kind; None if the router is not scraped.
+
+    Queries that the worker does not admit are among those that the router has accepted.
+    """
+    if not accepted:
+        return None
+    reasons: dict[str, dict[str, float]] = {each.labels["kind"]: {} for each in accepted}
+    for each in rejected:
+        if each.value > 0.0:
+            reasons.setdefault(each.labels["kind"], {})[each.labels["reason"]] = each.value
+    known = {each.labels["kind"]: each.value for each in accepted}
+    if unadmitted is not None and unadmitted > 0.0:
+        reasons.setdefault("queries", {})["admission"] = unadmitted
+        known["queries"] = max(0.0, known.get("queries", 0.0) - unadmitted)
+    return tuple(Inflow(kind, known.get(kind, 0.0), reasons[kind]) for kind in sorted(reasons))
 
 
 def _load(single: Mapping[str, float], known: list[Sample], scraped: int | None, arrivals: float | None) -> Load | None:

@@ -52,6 +52,7 @@ class Look:
         desired: executors that there should be.
         missing: executors that have been missing for long: how many, since when and why; None if none is.
         shortage: why executors that are wanted are not ready; "" if that is not known, or all are.
+        rejecting: that too many records are rejected, and why; None if they are not.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
         figures: what Prometheus says.
@@ -71,6 +72,7 @@ class Look:
     desired: int = 0
     missing: Failure | None = None
     shortage: str = ""
+    rejecting: Failure | None = None
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     figures: Figures = field(default_factory=Figures)

@@ -488,6 +488,7 @@ class StreamSpec:
         archive: where dropped objects are written; None: nowhere.
         rebalance: when load is moved.
         autoscaling: how the number of executors follows the load.
+        rejects_share: per cent of objects or queries that may be rejected before the stream is degraded.
         restart: how drivers are started again.
         deletion: what goes with the resource.
         suspend: whether the jobs are to be stopped.
@@ -514,6 +515,7 @@ class StreamSpec:
     archive: Claim | None
     rebalance: Rebalance
     autoscaling: Autoscaling
+    rejects_share: int
     restart: Restart
     deletion: Deletion
     suspend: bool
@@ -552,6 +554,7 @@ class StreamSpec:
             archive=Claim.parse(fields.part("archive")) if fields.has("archive") else None,
             rebalance=Rebalance.parse(fields.part("rebalance")),
             autoscaling=Autoscaling.parse(fields.part("autoscaling")),
+            rejects_share=fields.part("rejects").whole("share", 10, 1),
             restart=Restart.parse(fields.part("restart")),
             deletion=Deletion.parse(fields.part("deletion")),
             suspend=fields.flag("suspend", False),

@@ -375,6 +375,7 @@ CHANGES = {
     "rebalance.stabilisation": "3m",
     "rebalance.cooldown": "20m",
     "rebalance.timeout": "6m",
+    "rejects.share": 50,
     "autoscaling.enabled": True,
     "autoscaling.targetUtilisation": 50,
     "autoscaling.maxLag": "20s",

@@ -28,6 +28,7 @@ from spatialstream.pipeline.clocks import NEVER, Clocks
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
 from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics, serve
+from spatialstream.pipeline.reasons import REASONS
 from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.window import LoadWindow
 from spatialstream.pipeline.work import Round, version_path
@@ -176,7 +177,7 @@ def test_the_page_names_the_labels(
 @pytest.mark.parametrize("job", ["router", "worker"])
 def test_all_series_but_those_of_leaves_are_there_from_the_first_scrape_on(job: str, worker: WorkerMetrics) -> None:
     registry = worker.registry if job == "worker" else RouterMetrics(SETTINGS, {}).registry
-    values = {"slot": {"0", "1", "2"}, "kind": {"objects", "queries"}, "type": TYPES}
+    values = {"slot": {"0", "1", "2"}, "kind": {"objects", "queries"}, "type": TYPES, "reason": set(REASONS)}
 
     for name, (_, series) in exposed(registry).items():
         assert series or name in BY_LEAF, name
@@ -232,7 +233,7 @@ def test_epochs_make_no_new_series() -> None:
     metrics = RouterMetrics(SETTINGS, {})
     before = exposed(metrics.registry)
     for epoch in range(20):
-        intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5) for i in range(2))
+        intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5, 0, {"late": i}) for i in range(2))
         clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
         adoption = Adoption(epoch, epoch + 1, "p", "prepare")
         record = EpochRecord(epoch, 0, 1_000 * epoch, clocks, adoption, (), (), intakes, {}, None, (), 0, epoch - 1)
@@ -241,7 +242,7 @@ def test_epochs_make_no_new_series() -> None:
     assert exposed(metrics.registry) == before
     value = metrics.registry.get_sample_value
     assert value("spatialstream_router_records_total", {"kind": "objects"}) == 400
-    assert value("spatialstream_router_rejected_total", {"kind": "objects"}) == 20
+    assert value("spatialstream_router_rejected_total", {"kind": "objects", "reason": "late"}) == 20
     assert value("spatialstream_router_clock_seconds") == 19
     assert value("spatialstream_router_held_seconds") == 38
     assert value("spatialstream_router_pending_version") == 20

@@ -18,7 +18,7 @@ still at work: so each try has a name of its own, which its files bear.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -47,6 +47,7 @@ from spatialstream.model.times import TIME_LIMIT
 from spatialstream.pipeline.files import write_whole
 from spatialstream.pipeline.order import write_run
 from spatialstream.pipeline.plan import Run, pack_place, unpack_place
+from spatialstream.pipeline.reasons import reason_class
 
 __all__ = ["CLOCK", "Ingest", "Intake", "mark"]
 
@@ -87,6 +88,7 @@ class Intake:
         refused: records and marks rejected.
         last: offset of the last message.
         left: those of ``refused`` on which decoding failed.
+        reasons: ``refused`` by :func:`~spatialstream.pipeline.reasons.reason_class`.
     """
 
     partition: str
@@ -97,18 +99,19 @@ class Intake:
     refused: int
     last: int
     left: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As a line of JSON."""
         run = None if self.run is None else self.run.to_json()
         numbers = self.records, self.refused, self.last, self.left
-        return json.dumps([self.partition, self.clock, run, self.rejected, *numbers])
+        return json.dumps([self.partition, self.clock, run, self.rejected, *numbers, self.reasons])
 
     @classmethod
     def from_json(cls, text: str) -> Intake:
         """What :meth:`to_json` gave."""
-        partition, clock, run, rejected, *numbers = json.loads(text)
-        return cls(partition, clock, None if run is None else Run.from_json(run), rejected, *numbers)
+        partition, clock, run, rejected, *rest = json.loads(text)
+        return cls(partition, clock, None if run is None else Run.from_json(run), rejected, *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class Ingest:
             write_whole(self.folder / f"{name}.rejected", letters.text())
         last = int(piece.column("offset")[piece.num_rows - 1].as_py())
         rows, file = 0 if run is None else run.rows, f"{name}.rejected" if letters.count else ""
-        return Intake(partition, clock, run, file, rows, letters.count, last, letters.left)
+        return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
 
     def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
         """The largest time of some marks."""
@@ -292,6 +295,7 @@ class _Letters:
     Attributes:
         count: records and marks that are rejected; there may be fewer letters.
         left: those of them on which decoding has failed.
+        reasons: all of them, by class.
     """
 
     def __init__(self, partition: str) -> None:
@@ -299,10 +303,13 @@ class _Letters:
         self._lines: list[str] = []
         self._of_message: dict[int, tuple[int, int]] = {}
         self.count = self.left = 0
+        self.reasons: dict[str, int] = {}
 
     def add(self, offset: int, line: int, reason: str, record: str) -> None:
         """One for a line of a message."""
         self.count += 1
+        name = reason_class(reason)
+        self.reasons[name] = self.reasons.get(name, 0) + 1
         known, first = self._of_message.get(offset, (0, line))
         if known < _LETTERS_PER_MESSAGE:
             self._lines.append(rejected_line(self._partition, line, reason, record, offset))

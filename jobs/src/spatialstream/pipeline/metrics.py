@@ -26,6 +26,7 @@ from spatialstream.model.queries import QueryType
 from spatialstream.pipeline.aside import Aside
 from spatialstream.pipeline.clocks import NEVER
 from spatialstream.pipeline.live import EpochRecord, StreamSettings
+from spatialstream.pipeline.reasons import REASONS
 from spatialstream.pipeline.rounds import RoundRecord, Summary
 from spatialstream.pipeline.window import SNAPSHOT, STANDING, Lately, LoadWindow
 from spatialstream.pipeline.work import load_version, version_path
@@ -98,7 +99,7 @@ class RouterMetrics:
         )
         self._epoch = Gauge(f"{name}epoch", "Number of the last epoch.", registry=registry)
         self._records = Counter(f"{name}records", "Records accepted.", ["kind"], registry=registry)
-        self._rejected = Counter(f"{name}rejected", "Records rejected.", ["kind"], registry=registry)
+        self._rejected = Counter(f"{name}rejected", "Records rejected.", ["kind", "reason"], registry=registry)
         self._clock = Gauge(
             f"{name}clock_seconds", "Timestamp up to which the stream has been routed.", registry=registry
         )
@@ -116,7 +117,8 @@ class RouterMetrics:
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
             self._records.labels(kind)
-            self._rejected.labels(kind)
+            for reason in REASONS:
+                self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.running = _running(registry)
 
@@ -131,7 +133,8 @@ class RouterMetrics:
         for intake in record.intakes:
             kind = intake.partition.split("/")[0]
             self._records.labels(kind).inc(intake.records)
-            self._rejected.labels(kind).inc(intake.refused)
+            for reason, count in intake.reasons.items():
+                self._rejected.labels(kind, reason).inc(count)
         if record.upto > NEVER:
             self._clock.set(record.upto / 1000)
             latest = max((clock.t for clock in record.clocks.partitions.values()), default=record.upto)

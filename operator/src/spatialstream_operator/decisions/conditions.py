@@ -78,6 +78,7 @@ class Summary:
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
         missing: executors that have been missing for long; None if none is.
         shortage: why executors that are wanted are not ready, without a full stop; "" if that is not known.
+        rejecting: that too many records are rejected; None if they are not.
     """
 
     now: int
@@ -93,6 +94,7 @@ class Summary:
     problem: Failure | None = None
     missing: Failure | None = None
     shortage: str = ""
+    rejecting: Failure | None = None
 
     @property
     def jobs(self) -> tuple[Job, Job]:
@@ -208,6 +210,8 @@ def _degraded(summary: Summary) -> Verdict:
             return Verdict("True", f"{name}PodIncomplete", text)
     if summary.missing is not None and not summary.deleting:
         return Verdict("True", summary.missing.reason, summary.missing.message)
+    if summary.rejecting is not None and not (summary.deleting or summary.suspended):
+        return Verdict("True", summary.rejecting.reason, summary.rejecting.message)
     return Verdict("False", "AsExpected", "Nothing is wrong that lasts.")
 
 

@@ -7,6 +7,7 @@
 - :mod:`~spatialstream_operator.steps.measuring`: what Prometheus says;
 - :mod:`~spatialstream_operator.steps.scaling`: how many executors there should be;
 - :mod:`~spatialstream_operator.steps.executors`: executors that are wanted and missing for long;
+- :mod:`~spatialstream_operator.steps.rejects`: whether too many records are rejected;
 - :mod:`~spatialstream_operator.steps.rebalancing`: moving load;
 - :mod:`~spatialstream_operator.steps.telling`: status, conditions, events, metrics;
 - :mod:`~spatialstream_operator.steps.beating`: when it was looked at;

@@ -33,6 +33,7 @@ async def tell(look: Look) -> None:
         problem=look.problem,
         missing=look.missing,
         shortage=look.shortage,
+        rejecting=look.rejecting,
     )
     before: list[Object] = list(look.status.get("conditions") or [])
     after = conditions(summary, before)

@@ -16,6 +16,7 @@ T = 1_800_000_000_000
 BALANCED = Verdict("True", "Balanced", "Load is in balance.")
 CRASH = Failure("RunFailed", "The streaming query failed.")
 MISSING = Failure("ExecutorsMissing", "Executors missing since then: 1 of 2: no room.", "slow")
+REJECTING = Failure("RecordsRejected", "100 % of the queries are rejected.", "slow")
 RUNNING = Summary(T, 3, Job("router", "running"), Job("worker", "running"), BALANCED, Phase.WATCHING, 2, 2)
 
 
@@ -59,6 +60,8 @@ def test_all_is_well():
         ({"problem": Failure("SecretMissing", "There is none.", "slow")}, "Degraded", "True", "False", "True"),
         ({"registered": 1, "missing": MISSING}, "Degraded", "True", "False", "True"),
         ({"registered": 0, "missing": MISSING}, "Degraded", "False", "False", "True"),
+        ({"rejecting": REJECTING}, "Degraded", "True", "False", "True"),
+        ({"suspended": True, "rejecting": REJECTING}, "Suspended", "False", "True", "False"),
     ],
 )
 def test_how_things_are_said(changes, word, ready, progressing, degraded):

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from spatialstream.model.errors import Unavailable
+from spatialstream_operator.decisions.rejects import Inflow
 from spatialstream_operator.figures import Figures, read_figures
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, Sample
@@ -29,7 +30,18 @@ RECORDED = {
     "histogram_quantile(0.95": [({}, "0.75")],
     "count(spatialstream_leaf_objects": [({}, "64")],
     "sum(spatialstream_router_lag_messages": [({}, "17")],
+    "sum by (kind) (increase(spatialstream_router_records_total": [
+        ({"kind": "objects"}, "900"),
+        ({"kind": "queries"}, "8"),
+    ],
+    "sum by (kind, reason) (increase(spatialstream_router_rejected_total": [
+        ({"kind": "objects", "reason": "late"}, "90"),
+        ({"kind": "objects", "reason": "json"}, "10"),
+        ({"kind": "queries", "reason": "type"}, "0"),
+    ],
+    "sum(increase(spatialstream_worker_rejected_total": [({}, "2")],
 }
+INFLOWS = (Inflow("objects", 900.0, {"late": 90.0, "json": 10.0}), Inflow("queries", 6.0, {"admission": 2.0}))
 
 
 def vector(series):
@@ -84,7 +96,8 @@ def test_what_prometheus_says():
     assert (load.at, load.worked, load.version) == (1_795_262_400_500, 1_795_262_399_250, 3)
     assert (load.ratio, load.arrivals, load.slots) == (12.5, 120.5, (50.0, 4.0))
     assert (use.at, use.utilisation, use.delay) == (1_795_262_400_500, 0.75, 750)
-    assert figures == Figures(77, load, use, 750, 64, 17)
+    assert figures == Figures(77, load, use, 750, 64, 17, INFLOWS)
+    assert [each.share for each in INFLOWS] == [0.1, 0.25]
     assert len(asked) == len(RECORDED)
     for question in asked:
         assert 'namespace="geo",pod="quakes-' in question

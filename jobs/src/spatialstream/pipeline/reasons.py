@@ -1,0 +1,28 @@
+"""Why records are rejected, in a few words: the classes in which they are counted.
+
+A dead letter's reason is a sentence that begins with the field: thousands of letters have thousands of reasons, and a
+metric has to be bounded. Times are classes of their own, for they say more about the stream than about the record.
+"""
+
+from __future__ import annotations
+
+__all__ = ["REASONS", "reason_class"]
+
+_FIELDS = ("id", "t", "text", "terms", "type", "region", "at", "keywords", "k", "duration", "window", "step")
+
+REASONS = (*_FIELDS, "place", "late", "future", "json", "size", "clock", "other")
+"""The classes: the field that cannot be used (a coordinate is ``place``); ``late`` and ``future`` for times that the
+stream does not take; ``json``, ``size`` for what is no record, or too long; ``clock`` for marks."""
+
+_OF_NAME = {name: name for name in (*_FIELDS, "clock")} | dict.fromkeys(("lon", "lat", "x", "y"), "place")
+_OF_TIME = (("is too old;", "late"), ("is in the future;", "future"))
+
+
+def reason_class(reason: str) -> str:
+    """The class of a dead letter's reason, ``field: problem``; one of :data:`REASONS`."""
+    field, _, problem = reason.partition(":")
+    if field == "record":
+        return "size" if "are too many" in problem else "json"
+    if field == "t":
+        return next((word for text, word in _OF_TIME if text in problem), "t")
+    return _OF_NAME.get(field.split(".")[0].split("[")[0], "other")
