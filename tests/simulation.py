@@ -1,6 +1,9 @@
 """A live stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over
 logs and a routing store in memory, in any interleaving, with crashes before each of their steps.
 
+A stage can be made to fail on a record: a test puts a function that raises :class:`StageError` in its place. A job that
+has failed twice in a row is then narrowed down, as the real ones are.
+
 What stands for the broker are lists that only grow. An epoch reads what there is of them when it begins, which may be
 more when it begins once again.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,8 @@ from spatialstream.model.space import Space
 from spatialstream.pipeline import inline, messages
 from spatialstream.pipeline.delivery import Assembler, Deduplicator, result_messages
 from spatialstream.pipeline.ingest import CLOCK, Ingest, Intake, mark
-from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
+from spatialstream.pipeline.leaving import Left
+from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, narrow_route, route_epoch
 from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import (
     RoundRecord,
@@ -32,6 +36,8 @@ from spatialstream.pipeline.rounds import (
     merge_round,
     merge_second_at_once,
     merge_second_round,
+    narrow_merge,
+    narrow_work,
     second_round,
     work_round,
 )
@@ -45,6 +51,10 @@ LIMITS = RowLimits(part=300)
 
 class Crash(BaseException):
     """The process has died."""
+
+
+class StageError(Exception):
+    """A stage cannot be done with one of its records."""
 
 
 @dataclass
@@ -103,6 +113,8 @@ class Simulation:
         self.store.create(self.version(0))
         self.router: Router | None = None
         self.worker: Worker | None = None
+        self.failures = {"router": 0, "worker": 0}
+        self.left: list[Left] = []
 
     # ------------------------------------------------------------------------------------------------------ producers
 
@@ -165,11 +177,38 @@ class Simulation:
             )
         try:
             self.router.epoch()
+            self.failures["router"] = 0
+        except StageError:
+            self._failed("router", self.router, self._epoch_fails_on)
         except Crash:
             self.crashes += 1
             self.router = None
         except Unavailable:
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
+
+    def _failed(self, name: str, job: Any, narrow: Callable[[Any], Sequence[Left]]) -> None:
+        """A turn has failed; one that has done so twice is narrowed down, unless its process dies meanwhile."""
+        self.failures[name] += 1
+        assert self.failures[name] < 50, "nothing was found"
+        if self.failures[name] % 2:
+            return
+        try:
+            self.left += job.leave_out(narrow)
+        except Crash:
+            self.crashes += 1
+            setattr(self, name, None)
+
+    def _epoch_fails_on(self, record: EpochRecord) -> Sequence[Left]:
+        partitions = self.settings.partitions
+        return [left for i in range(partitions) for left in narrow_route(record, i, partitions, self.folder)]
+
+    def _round_fails_on(self, record: RoundRecord) -> Sequence[Left]:
+        blocks = [log[record.starts[slot] : record.ends[slot]] for slot, log in enumerate(self.blocks.partitions)]
+        given = record.round, self.work_settings, self.folder
+        if found := [left for slot, each in enumerate(blocks) for left in narrow_work(slot, each, *given)]:
+            return found
+        rows = [row for slot, each in enumerate(blocks) for row in work_round(slot, each, *given)]
+        return narrow_merge(rows, record, self.work_settings, self.folder, LIMITS)
 
     def run_worker(self) -> None:
         """One round, or its repetition."""
@@ -187,6 +226,9 @@ class Simulation:
             else:
                 self.heard = self.random.randint(first + 1, len(self.announced))
                 worker.round(self.announced[first : self.heard], self.heard)
+            self.failures["worker"] = 0
+        except StageError:
+            self._failed("worker", worker, self._round_fails_on)
         except Crash:
             self.crashes += 1
             self.worker = None
@@ -260,8 +302,11 @@ class Simulation:
 
     def refused(self) -> list[int]:
         """Positions of the queries that were rejected, repeated dead letters dropped."""
-        letters = [json.loads(line) for line in dict.fromkeys(self.rejected)]
-        return sorted(self.query_at[letter["offset"]] for letter in letters)
+        return sorted(self.query_at[letter["offset"]] for letter in self.letters() if "epoch" not in letter)
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The dead letters, each once."""
+        return [json.loads(line) for line in dict.fromkeys(self.rejected)]
 
 
 class _RouterJobs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from spatialstream.pipeline import jobs
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _rest_after, _unseen
 from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.leaving import Left
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.store.memory import MemoryStore
 
@@ -60,6 +61,9 @@ class Turns(_Job):
     broken_off: bool = False
     rests: list[float] = field(default_factory=list)
     forgotten: int = 0
+    narrowed: int = 0
+    broken_narrowing: Exception | None = None
+    found: list[Sequence[Left]] = field(default_factory=list)
     begun: list[bool] = field(default_factory=list)
     broken: Exception | None = None
     attended: threading.Event = field(default_factory=threading.Event)
@@ -90,6 +94,12 @@ class Turns(_Job):
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def _narrow(self) -> Sequence[Left]:
+        self.narrowed += 1
+        if self.broken_narrowing is not None:
+            raise self.broken_narrowing
+        return self.found.pop(0) if self.found else ()
 
     def _forget(self) -> None:
         self.forgotten += 1
@@ -132,6 +142,61 @@ def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
     with pytest.raises(RunError, match="failed 3 times in a row: failure 2"):
         job.run()
     assert job.turns == [True]
+
+
+def fault(text: str, task: int = 7) -> Exception:
+    """What Spark says of a stage's own exception."""
+    return OSError(
+        f"Job aborted: Lost task 0.0 (TID {task})\nTraceback (most recent call last):\n  ...\nValueError: {text}"
+    )
+
+
+LEFT = Left("object", 7, "the letter")
+
+
+def test_a_turn_that_fails_twice_of_the_same_exception_is_narrowed_down(given_: Given) -> None:
+    job = Turns(**given_.arguments, turns=[fault("a", 1), fault("a", 2), fault("b", 3), fault("b", 4), True, True])
+    job.found = [[LEFT], [LEFT, LEFT]]
+    job.run()
+    assert job.narrowed == 2
+    assert given_.said == [
+        "job: running",
+        "job: ValueError: a; trying again",
+        "job: looking for the records that cause this",
+        "job: left out: the letter",
+        "job: ValueError: b; trying again",
+        "job: looking for the records that cause this",
+        "job: left out: the letter",
+        "job: left out: the letter",
+    ]
+    assert given_.states == [True, False, False, False, False, True, False]
+
+
+def test_a_turn_for_which_no_record_is_to_blame_is_narrowed_down_once(given_: Given) -> None:
+    job = Turns(**given_.arguments, patience=4, turns=[fault("a", i) for i in range(5)] + [True])
+    with pytest.raises(RunError, match="failed 5 times in a row: ValueError: a"):
+        job.run()
+    assert job.narrowed == 1
+    assert "job: no record by itself, nor two or three together, cause this" in given_.said
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [[fault("a"), fault("b"), True], [OSError("disk"), OSError("disk"), True], [fault("a"), True, fault("a"), True]],
+    ids=["different causes", "no stage's exception", "not in a row"],
+)
+def test_other_failures_are_not_narrowed_down(given_: Given, turns: list[bool | Exception]) -> None:
+    job = Turns(**given_.arguments, turns=[*turns, True])
+    job.run()
+    assert job.narrowed == 0
+
+
+def test_a_narrowing_that_fails_is_told_and_the_turn_is_tried_again(given_: Given) -> None:
+    job = Turns(**given_.arguments, turns=[fault("a"), fault("a"), True, True])
+    job.broken_narrowing = OSError("no space left")
+    job.run()
+    assert "job: none found: no space left" in given_.said
+    assert job.turns == []
 
 
 @dataclass(slots=True)

@@ -75,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,
             limits=limits,
+            foreign=metrics.foreign,
             executors=_executors(options, session, store, metrics),
         )
         try:

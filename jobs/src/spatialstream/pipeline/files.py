@@ -8,6 +8,8 @@ Layout under the checkpoint folder, for each owner (a slot, the registry, the me
 Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of
 writing only, and the same input writes the same bytes; so when Spark replays an epoch, after a crash or because a task
 was tried twice, it overwrites files with equal content, and whichever attempt finishes last, the state is the same.
+Only an epoch that leaves records out (:mod:`~spatialstream.pipeline.leaving`) is another than before the decision: each
+decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
 Which epoch is next is decided elsewhere, and once: in embedded mode by Spark's own checkpoint, in a live stream by
 :class:`Progress`.
 
@@ -73,15 +75,24 @@ def _names(value: object) -> Iterator[str]:
 
 
 class StateFolder:
-    """The state of one owner during one epoch: reads what epoch - 1 left, writes what epoch leaves."""
+    """The state of one owner during one epoch: reads what epoch - 1 left, writes what epoch leaves.
 
-    def __init__(self, checkpoint: Path, owner: str, epoch: int) -> None:
+    Args:
+        checkpoint: folder of all state.
+        owner: whose it is.
+        epoch: the number.
+        take: of this epoch.
+        before: the take of epoch - 1 by which it was done.
+    """
+
+    def __init__(self, checkpoint: Path, owner: str, epoch: int, take: int = 0, before: int = 0) -> None:
         self._folder = checkpoint / "state" / owner
         self._epoch = epoch
+        self._take, self._before = take, before
         self._written = 0
 
-    def _manifest_path(self, epoch: int) -> Path:
-        return self._folder / f"epoch-{epoch:09d}.json"
+    def _manifest_path(self, epoch: int, take: int) -> Path:
+        return self._folder / f"epoch-{epoch:09d}{_of_take(take)}.json"
 
     def previous(self) -> Manifest | None:
         """The manifest of the epoch before; None at the first epoch.
@@ -91,7 +102,7 @@ class StateFolder:
         """
         if self._epoch == 0:
             return None
-        path = self._manifest_path(self._epoch - 1)
+        path = self._manifest_path(self._epoch - 1, self._before)
         try:
             manifest: Manifest = json.loads(path.read_bytes())
         except FileNotFoundError:
@@ -100,7 +111,7 @@ class StateFolder:
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
         """See :class:`spatialstream.local.state.WriteFile`."""
-        name = f"{self._epoch:09d}-{self._written:03d}-{kind}.arrays"
+        name = f"{self._epoch:09d}{_of_take(self._take)}-{self._written:03d}-{kind}.arrays"
         self._written += 1
         write_arrays(self._folder / name, arrays, meta)
         return name
@@ -111,7 +122,7 @@ class StateFolder:
 
     def carry(self) -> None:
         """Nothing has changed in this epoch: it leaves the state that it found."""
-        if self._epoch and self._manifest_path(self._epoch - 1).exists():
+        if self._epoch and self._manifest_path(self._epoch - 1, self._before).exists():
             manifest = self.previous()
             assert manifest is not None
             self.commit(manifest)
@@ -121,10 +132,16 @@ class StateFolder:
 
         When epoch e runs, e-1 is done, so nothing older than the manifest of e-1 can be asked for again.
         """
-        write_whole(self._manifest_path(self._epoch), json.dumps(manifest).encode())
-        old = self._manifest_path(self._epoch - 2)
-        if self._epoch >= 2 and old.exists():
-            kept = set(_names(json.loads(self._manifest_path(self._epoch - 1).read_bytes()))) | set(_names(manifest))
+        write_whole(self._manifest_path(self._epoch, self._take), json.dumps(manifest).encode())
+        if self._epoch < 2:
+            return
+        for old in self._folder.glob(f"epoch-{self._epoch - 2:09d}*.json"):  # of all its takes
+            before = self._manifest_path(self._epoch - 1, self._before)
+            kept = set(_names(json.loads(before.read_bytes()))) | set(_names(manifest))
             for name in set(_names(json.loads(old.read_bytes()))) - kept:
                 (self._folder / name).unlink(missing_ok=True)
             old.unlink(missing_ok=True)
+
+
+def _of_take(take: int) -> str:
+    return f"-take{take}" if take else ""

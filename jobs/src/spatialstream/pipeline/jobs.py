@@ -11,6 +11,7 @@ On the driver there are records of epochs and rounds, never records of the strea
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import uuid
@@ -32,13 +33,18 @@ from spatialstream.pipeline.executors import Executors
 from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.pipeline.learning import Learner
+from spatialstream.pipeline.leaving import Left
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings
 from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import RoundRecord, Worker
 from spatialstream.pipeline.tasks import (
+    LEFT_TYPE,
     MESSAGE_TYPE,
     IdleTask,
     MergeTask,
+    NarrowMergeTask,
+    NarrowRouteTask,
+    NarrowWorkTask,
     RouteTask,
     SecondMergeTask,
     SecondTask,
@@ -220,29 +226,52 @@ class _Job(ABC):
         self._stopping.wait(seconds)
 
     def _follow(self) -> None:
-        failures = 0
+        failures, running = 0, True
+        before, narrowed = "", ""
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 worked = self._turn()
             except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
                 failures += 1
-                self.running(False)
+                running = False
+                self.running(running)
                 self._forget()
                 self._check_spark(error)
+                cause, before = before, _fingerprint(error)
+                if before and before == cause != narrowed:
+                    narrowed = cause
+                    if self._leave_out():
+                        failures, before, narrowed = 0, "", ""
+                        continue
                 if failures > self.patience:
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 rest = _rest_after(failures)
                 self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
                 self._rest(rest)
             else:
-                if failures:
-                    self.running(True)
-                    failures = 0
+                if not running:
+                    running = True
+                    self.running(running)
+                failures, before, narrowed = 0, "", ""
                 if worked:
                     self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
         if self._failure is not None:
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
+
+    def _leave_out(self) -> bool:
+        """Find what a turn fails on that has failed twice of the same exception, and leave it out; whether any was."""
+        self.report(f"{self.name}: looking for the records that cause this")
+        try:
+            found = self._narrow()
+        except Exception as error:  # noqa: BLE001 - the turn is tried again without, and fails as it would have
+            self.report(f"{self.name}: none found: {_cause(error)}")
+            return False
+        for left in found:
+            self.report(f"{self.name}: left out: {left.letter}")
+        if not found:
+            self.report(f"{self.name}: no record by itself, nor two or three together, cause this")
+        return bool(found)
 
     def _check_spark(self, cause: Exception | None = None) -> None:
         """Make sure that there is a Spark to do turns with: no repetition brings one back.
@@ -277,6 +306,10 @@ class _Job(ABC):
     @abstractmethod
     def _turn(self) -> bool:
         """Do one turn; or wait a little and return False if there is nothing to do."""
+
+    @abstractmethod
+    def _narrow(self) -> Sequence[Left]:
+        """Leave out of the turn that has failed what it fails on."""
 
     @abstractmethod
     def _forget(self) -> None:
@@ -320,6 +353,15 @@ def _cause(error: Exception) -> str:
         if "Error: " in line or "Exception: " in line or line.startswith("spatialstream."):
             return line
     return lines[-1] if lines else repr(error)
+
+
+_OF_PYTHON = "Traceback (most recent call last)"
+"""What is in Spark's errors where a stage's own code has raised something."""
+
+
+def _fingerprint(error: Exception) -> str:
+    """By which two failures of the same cause are known; "" where no stage's own code has raised anything."""
+    return re.sub(r"\d+", "#", _cause(error)) if _OF_PYTHON in str(error) else ""
 
 
 @dataclass(slots=True)
@@ -457,11 +499,25 @@ class RouterJob(_Job):
         tasks = min(partitions, self._cores)
         self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, MESSAGE_TYPE))
 
+    def _narrow(self) -> Sequence[Left]:
+        assert self._router is not None
+        return self._router.leave_out(self._fails_on)
+
+    def _fails_on(self, record: EpochRecord) -> Sequence[Left]:
+        partitions = self.settings.partitions
+        task = NarrowRouteTask(record, partitions, self.checkpoint)
+        frame = self.session.range(0, partitions, 1, min(partitions, self._cores)).mapInArrow(task, LEFT_TYPE)
+        return _lefts(frame)
+
     def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         assert self._offsets is not None
         ends = self._offsets.latest({self.topics.blocks: self.settings.slots})[self.topics.blocks]
         _deliver(self._producer, self.topics.epochs, json.dumps({**announcement, "ends": ends}).encode())
+
+
+def _lefts(frame: DataFrame) -> list[Left]:
+    return [Left.from_json(row.left) for row in frame.collect()]
 
 
 def _limited(news: Ranges, most: int) -> Ranges:
@@ -513,6 +569,7 @@ class WorkerJob(_Job):
         rows_per_message: result rows a message, at most.
         limits: how long rows may be.
         executors: keeps their number; None: it stays as it is.
+        foreign: is told how many messages of the internal topics are not the router's.
     """
 
     archive: Path | None = None
@@ -520,6 +577,7 @@ class WorkerJob(_Job):
     rows_per_message: int = 500
     limits: RowLimits = field(default_factory=RowLimits)
     executors: Executors | None = None
+    foreign: Callable[[int], object] = lambda messages: None
     _worker: Worker | None = None
     _announcements: Announcements | None = None
 
@@ -540,16 +598,26 @@ class WorkerJob(_Job):
         assert worker is not None
         if worker.unfinished:
             began = time.monotonic()
-            self.observe(*worker.again(), time.monotonic() - began)
+            record, summary = worker.again()
+            self.observe(record, summary, time.monotonic() - began)
+            self._tell_foreign(summary.foreign, self.topics.blocks)
             return True
         if self._announcements is None:
             self._announcements = Announcements(self.connection, self.topics.epochs, worker.announced)
         announcements = self._announcements.take(self.most_epochs, _WAIT_SECONDS)
+        self._tell_foreign(self._announcements.foreign, self.topics.epochs)
+        self._announcements.foreign = 0
         began = time.monotonic()
         done = worker.round(announcements, self._announcements.next)
         if done is not None:
             self.observe(*done, time.monotonic() - began)
+            self._tell_foreign(done[1].foreign, self.topics.blocks)
         return done is not None
+
+    def _tell_foreign(self, count: int, topic: str) -> None:
+        if count:
+            self.foreign(count)
+            self.report(f"worker: {count} messages in {topic} are not the router's, and were passed over")
 
     def _forget(self) -> None:
         """What has been announced and is in no round's record has to be read again."""
@@ -565,15 +633,29 @@ class WorkerJob(_Job):
 
     def work(self, record: RoundRecord) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""
-        topics, settings = self.topics, self._work_settings
-        ranges = dict(enumerate(zip(record.starts, record.ends, strict=True)))
-        blocks = self._messages({topics.blocks: ranges}).select("partition", "key", "value")
-        if record.records <= _FEW_RECORDS:
-            blocks = blocks.coalesce(self._cores)
+        topics, settings, blocks = self.topics, self._work_settings, self._blocks(record)
         partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint), messages.BLOCK_TYPE)
         how = self.rows_per_message, self.limits
         task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, *how)
         self._send(partials.repartition(1).mapInArrow(task, MESSAGE_TYPE))
+
+    def _blocks(self, record: RoundRecord) -> DataFrame:
+        """The messages of a round."""
+        ranges = dict(enumerate(zip(record.starts, record.ends, strict=True)))
+        blocks = self._messages({self.topics.blocks: ranges}).select("partition", "key", "value")
+        return blocks.coalesce(self._cores) if record.records <= _FEW_RECORDS else blocks
+
+    def _narrow(self) -> Sequence[Left]:
+        assert self._worker is not None
+        return self._worker.leave_out(self._fails_on)
+
+    def _fails_on(self, record: RoundRecord) -> Sequence[Left]:
+        given = record, self._work_settings, self.checkpoint
+        blocks = self._blocks(record)
+        if found := _lefts(blocks.mapInArrow(NarrowWorkTask(*given), LEFT_TYPE)):
+            return found
+        partials = blocks.mapInArrow(WorkTask(*given), messages.BLOCK_TYPE)
+        return _lefts(partials.repartition(1).mapInArrow(NarrowMergeTask(*given, self.limits), LEFT_TYPE))
 
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""

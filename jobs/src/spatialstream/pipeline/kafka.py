@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "Connection",
     "Offsets",
     "Topics",
+    "read_announcement",
     "read_properties",
     "read_topic",
 ]
@@ -414,10 +415,12 @@ class Announcements:
 
     Attributes:
         next: offset of the first one that has not been taken.
+        foreign: messages that were passed over, for they are no announcements.
     """
 
     def __init__(self, connection: Connection, topic: str, start: int | None) -> None:
         self.next = start or 0
+        self.foreign = 0
         options = {"enable.partition.eof": False, "auto.offset.reset": "earliest" if start is None else "error"}
         self._consumer: Consumer = connection.consumer(topic, **options)
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
@@ -438,18 +441,59 @@ class Announcements:
         taken = []
         for message in messages:
             error, value = message.error(), message.value()
-            if error is None and value is not None:
-                taken.append(json.loads(value))
+            if error is None:
+                announcement = read_announcement(value)
+                if announcement is None:
+                    self.foreign += 1
+                else:
+                    taken.append(announcement)
                 self.next = int(message.offset() or 0) + 1
-            elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise StateError(f"{message.topic()} does not go back to offset {self.next} any more: {error.str()}")
-            elif error is not None:
+            else:
                 raise Unavailable(f"{message.topic()} cannot be read: {error.str()}")
         return taken
 
     def close(self) -> None:
         """Let go of the broker."""
         self._consumer.close()
+
+
+def read_announcement(value: bytes | None) -> dict[str, Any] | None:
+    """An announcement from the value of its message; None if it is none, whatever bytes it is."""
+    try:
+        record: object = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not record.keys() >= _ANNOUNCED.keys():
+        return None
+    return record if all(fits(record[name]) for name, fits in _ANNOUNCED.items()) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Lists of as many values as there are tests of them; of any length for a single one."""
+
+    def check(value: object) -> bool:
+        if not isinstance(value, list):
+            return False
+        tests = fits * len(value) if len(fits) == 1 else fits
+        return len(value) == len(tests) and all(test(each) for test, each in zip(tests, value, strict=True))
+
+    return check
+
+
+_ANNOUNCED: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
+    "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
+    "controls": _is_list(_is_list(lambda value: isinstance(value, str), _is_number)),
+    "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
+    "ends": _is_list(_is_number),
+}
+"""What an announcement holds at least; see :meth:`spatialstream.pipeline.live.Router.announcement`."""
 
 
 def _words(error: KafkaException) -> str:

@@ -11,6 +11,8 @@ An epoch goes through four steps, each of which may be repeated after a crash wi
 3. *Route*: the records of the epoch go out as blocks, under the version that the epoch's record names.
 4. *Announce*: the epoch's record of offsets tells the worker that all blocks of the epoch are in the broker.
 
+An epoch that cannot be routed for a record's sake leaves it out (:mod:`~spatialstream.pipeline.leaving`).
+
 A replay that finds the record skips 1 and 2. Blocks that are sent again are equal to the first ones, and the worker
 knows them by epoch, router partition and number.
 
@@ -21,12 +23,14 @@ Spark and of the broker: both are behind :class:`RouterJobs`.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
@@ -40,17 +44,18 @@ from spatialstream.pipeline.clocks import NEVER, Clocks
 from spatialstream.pipeline.files import Progress, StateFolder, write_whole
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.learning import write_sample
+from spatialstream.pipeline.leaving import Left, culprits, dead_letter, failure, scratch
 from spatialstream.pipeline.messages import block_key, numbers
 from spatialstream.pipeline.moves import ACTIVATE, Control
-from spatialstream.pipeline.order import queries_of_epoch, route_share
-from spatialstream.pipeline.plan import Run
+from spatialstream.pipeline.order import queries_of_epoch, route_share, rows_of_share
+from spatialstream.pipeline.plan import Run, unpack_place
 from spatialstream.pipeline.route import Row, Share, queries_with_numbers, route
 from spatialstream.pipeline.routing import PastVersion, Routing
 from spatialstream.pipeline.work import load_version, version_path
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.codec import checked_name
 
-__all__ = ["EpochRecord", "Router", "RouterJobs", "StreamSettings", "route_epoch"]
+__all__ = ["EpochRecord", "Router", "RouterJobs", "StreamSettings", "narrow_route", "route_epoch"]
 
 _LONGEST_NAME = 200
 
@@ -162,6 +167,8 @@ class EpochRecord:
         past: (version, first, last timestamp) of the versions before it of which objects are kept.
         born: ms of the day's clock at which it was decided.
         spoken: the last epoch before it that was announced; -1 if there is none.
+        left: the records that it leaves out.
+        before: the take of the epoch before by which that was done.
     """
 
     epoch: int
@@ -177,6 +184,13 @@ class EpochRecord:
     past: tuple[tuple[int, int, int], ...]
     born: int
     spoken: int
+    left: tuple[Left, ...] = ()
+    before: int = 0
+
+    @property
+    def take(self) -> int:
+        """How often it was decided to leave records out, see :mod:`~spatialstream.pipeline.leaving`."""
+        return len(self.left)
 
     @property
     def silent(self) -> bool:
@@ -192,6 +206,10 @@ class EpochRecord:
     def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
         """See :class:`spatialstream.pipeline.order.Epochs`."""
         return (NEVER if self.is_new(run) else self.after), self.upto
+
+    def left_of(self, run: Run) -> Sequence[int]:
+        """See :class:`spatialstream.pipeline.order.Epochs`."""
+        return [left.number for left in self.left if left.what == run.name]
 
     def runs_of(self, epoch: int, kind: str) -> list[Run]:
         """See :class:`spatialstream.pipeline.order.Epochs`."""
@@ -239,6 +257,8 @@ class EpochRecord:
             "past": self.past,
             "born": self.born,
             "spoken": self.spoken,
+            "left": [left.to_json() for left in self.left],
+            "before": self.before,
         }
         write_whole(path, json.dumps(record).encode())
 
@@ -260,6 +280,8 @@ class EpochRecord:
             tuple((number, first, last) for number, first, last in record["past"]),
             record["born"],
             record["spoken"],
+            tuple(Left.from_json(left) for left in record.get("left", ())),
+            record.get("before", 0),
         )
 
 
@@ -269,10 +291,13 @@ class EpochRecord:
 def route_epoch(record: EpochRecord, partition: int, partitions: int, checkpoint: Path) -> Iterator[tuple[bytes, Row]]:
     """ROUTE for one router partition in a live stream: blocks with the keys of their messages.
 
-    Dead letters of the epoch's messages come from partition 0, as blocks of the kind REJECTED for slot -1.
+    Dead letters of the epoch's messages, and of what it leaves out, come from partition 0, as blocks of the kind
+    REJECTED for slot -1.
     """
     folder = checkpoint / "input"
     if partition == 0:
+        if record.left:
+            yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array([left.letter for left in record.left])))
         for intake in record.intakes:
             if intake.rejected:
                 lines = (folder / intake.rejected).read_text("utf-8").split("\n")[:-1]
@@ -280,15 +305,50 @@ def route_epoch(record: EpochRecord, partition: int, partitions: int, checkpoint
     queries = queries_of_epoch(record, record.epoch, folder) if partition == 0 else None
     objects = route_share(record, record.epoch, folder, partition, partitions)
     share = Share(record.epoch, record.upto, partition, partitions, objects, queries)
-    state = StateFolder(checkpoint, "registry", record.epoch) if partition == 0 else None
+    takes = record.take, record.before
+    state = StateFolder(checkpoint, "registry", record.epoch, *takes) if partition == 0 else None
     sent: dict[int, int] = {}
     for slot, kind, content in route(share, record.routing(checkpoint), state):
         for part in _parts(kind, content):
             number = sent[slot] = sent.get(slot, -1) + 1
-            yield block_key(record.epoch, partition, number, kind), (slot, kind, part)
+            yield block_key(record.epoch, partition, number, kind, record.take), (slot, kind, part)
     if partition == 0:
         asked = None if queries is None else queries.queries
         write_sample(checkpoint / "samples", record.epoch, record.span, objects, asked, partitions)
+
+
+def narrow_route(record: EpochRecord, partition: int, partitions: int, checkpoint: Path) -> list[Left]:
+    """What of a router partition's share has to be left out for ROUTE not to fail; see :mod:`.leaving`."""
+    pieces = rows_of_share(record, record.epoch, checkpoint / "input", partition, partitions)
+    known = {(left.what, left.number) for left in record.left}
+    items = [
+        (at, row)
+        for at, (run, first, piece) in enumerate(pieces)
+        for row in range(first, first + piece.num_rows)
+        if (run.name, row) not in known
+    ]
+    with scratch(checkpoint, "registry") as copy:
+
+        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+            copy.renew()
+            others = np.setdiff1d(np.arange(len(items)), kept).tolist()
+            left = (*record.left, *(Left(pieces[items[i][0]][0].name, items[i][1]) for i in others))
+            rehearsed = replace(record, left=left)
+            return failure(lambda: deque(route_epoch(rehearsed, partition, partitions, copy.folder), 0))
+
+        found = culprits(len(items), outcome)
+    return [_left(record.epoch, *pieces[items[i][0]], items[i][1], error) for i, error in found]
+
+
+def _left(epoch: int, run: Run, first: int, piece: pa.RecordBatch, row: int, error: Exception) -> Left:
+    place, content = dict[str, int](), piece.slice(row - first, 1)
+    if run.kind == "queries":
+        offset, line = unpack_place(content.column("line")[0].as_py())
+        place = {"offset": offset, "line": line}
+        echo = json.dumps(QueryBatch.from_arrow(content.drop_columns(["line"]))[0].to_record(), ensure_ascii=False)
+    else:
+        echo = json.dumps(asdict(ObjectBatch.from_arrow(content)[0]), ensure_ascii=False)
+    return Left(run.name, row, dead_letter(error, "ROUTE", echo, run.source, epoch, **place))
 
 
 def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -385,7 +445,7 @@ class Router:
             self.last = record
         number = record.epoch
         if record.silent:
-            StateFolder(self._checkpoint, "registry", number).carry()
+            StateFolder(self._checkpoint, "registry", number, record.take, record.before).carry()
         else:
             self._step("route")
             self._jobs.route(record)
@@ -397,6 +457,24 @@ class Router:
         self._progress.save(number)
         self.done = number
         return record
+
+    def leave_out(self, narrow: Callable[[EpochRecord], Sequence[Left]]) -> Sequence[Left]:
+        """Decide to leave out of the epoch, which has failed, what it cannot be routed with; that, if there is any.
+
+        Args:
+            narrow: finds it.
+        """
+        record = self.last
+        if record is None or not self.unfinished:
+            return ()
+        self._step("narrow")
+        found = narrow(record)
+        if found:
+            record = replace(record, left=(*record.left, *found))
+            self._step("leave")
+            record.save(self._path(record.epoch))
+            self.last = record
+        return found
 
     def limits(self) -> tuple[int | None, int | None]:
         """Objects up to the first are too old for retention now; records after the second are from the future."""
@@ -440,6 +518,7 @@ class Router:
             past,
             now,
             spoken,
+            before=0 if before is None else before.take,
         )
 
     def _adopt(self, number: int, before: EpochRecord | None) -> tuple[Adoption, tuple[Control, ...]]:
@@ -501,7 +580,8 @@ class Router:
             "adoption": record.adoption.to_record(),
             "controls": record.controls,
             "past": record.past,
-            "refused": sum(intake.refused for intake in record.intakes),
+            "refused": sum(intake.refused for intake in record.intakes) + len(record.left),
+            "take": record.take,
             "records": sum(run.rows for kind in ("objects", "queries") for run in record.runs_of(record.epoch, kind)),
         }
 

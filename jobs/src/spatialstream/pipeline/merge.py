@@ -61,9 +61,10 @@ class EpochResults:
     second: Second | None = None
 
 
-_Kept = tuple[int, NearestMerger, dict[str, int]]
+_Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
 _kept: dict[str, _Kept] = {}
-"""What this process has in memory: checkpoint -> (epoch that it is the state after, CKQ answers, counts of rows)."""
+"""What this process has in memory: checkpoint -> (epoch and take that it is the state after, CKQ answers, counts of
+rows)."""
 
 
 def merge(
@@ -89,8 +90,9 @@ def merge(
         by_kind.setdefault(kind, []).append(content)
     marker = by_kind[messages.MARKER][0]
     epoch, upto = marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()
-    state = StateFolder(checkpoint, "merger", epoch)
-    nearest, counts = _restore(space, state, _kept.pop(str(checkpoint), None), epoch)
+    take, before = (0, 0) if order is None else (order.take, order.before)
+    state = StateFolder(checkpoint, "merger", epoch, take, before)
+    nearest, counts = _restore(space, state, _kept.pop(str(checkpoint), None), (epoch - 1, before))
 
     sorter = _Sorter()
     for content in by_kind.get(messages.LINES, []):
@@ -106,7 +108,7 @@ def merge(
         for kind, rows_of_kind in more.items():
             counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
-    _kept[str(checkpoint)] = epoch, nearest, dict(counts)
+    _kept[str(checkpoint)] = (epoch, take), nearest, dict(counts)
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in rows if kind == messages.LOAD}
     return EpochResults(epoch, sorter.lines(), rejected, counts, loads, second)
 
@@ -128,8 +130,10 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
     return sorter.lines()
 
 
-def _restore(space: Space, state: StateFolder, kept: _Kept | None, epoch: int) -> tuple[NearestMerger, dict[str, int]]:
-    if kept is not None and kept[0] == epoch - 1:
+def _restore(
+    space: Space, state: StateFolder, kept: _Kept | None, before: tuple[int, int]
+) -> tuple[NearestMerger, dict[str, int]]:
+    if kept is not None and kept[0] == before:
         return kept[1], kept[2]
     manifest = state.previous()
     if manifest is None:
@@ -143,9 +147,10 @@ def counts_after(checkpoint: Path, epoch: int) -> dict[str, int]:
     return {} if manifest is None else dict(manifest["counts"])
 
 
-def forget() -> None:
-    """Drop what this process has in memory, as if it had died: the next epoch restores from disk."""
-    _kept.clear()
+def forget(checkpoint: Path | None = None) -> None:
+    """Drop what this process has in memory, as if it had died; of one checkpoint, or of all."""
+    for key in [each for each in _kept if checkpoint is None or each == str(checkpoint)]:
+        del _kept[key]
 
 
 class _Sorter:

@@ -6,6 +6,7 @@ block.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "ASKED",
     "BLOCK_TYPE",
     "ENDED",
+    "FOREIGN",
     "LINES",
     "LOAD",
     "MARKER",
@@ -35,6 +37,7 @@ __all__ = [
     "message",
     "numbers",
     "pack",
+    "read_key",
     "unpack",
 ]
 
@@ -62,6 +65,8 @@ ASKED = "asked"
 """The SKQs that a slot has answered, whole."""
 LOAD = "load"
 """Load statistics of a slot."""
+FOREIGN = "foreign"
+"""How many messages among a slot's blocks are none."""
 STEPS = "steps"
 """A slot's partial term counts of CTQ steps."""
 
@@ -109,9 +114,18 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
 
 
-def block_key(epoch: int, partition: int, number: int, kind: str) -> bytes:
-    """Key of a block's message: the number-th block of a router partition for a slot in an epoch."""
-    return f"{epoch} {partition} {number} {kind}".encode()
+def block_key(epoch: int, partition: int, number: int, kind: str, take: int = 0) -> bytes:
+    """Key of a block's message: the number-th block of a router partition for a slot in a take of an epoch."""
+    return f"{epoch} {partition} {number} {kind}{f' {take}' if take else ''}".encode()
+
+
+_KEY = re.compile(rb"(\d{1,15}) \d{1,15} \d{1,15} ([a-z]{1,15})(?: (\d{1,9}))?")
+
+
+def read_key(key: bytes | None) -> tuple[int, str, int] | None:
+    """Epoch, kind and take of a :func:`block_key`; None of anything else."""
+    match = _KEY.fullmatch(key or b"")
+    return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
 
 
 def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:

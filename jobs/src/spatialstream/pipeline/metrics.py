@@ -100,6 +100,7 @@ class RouterMetrics:
         self._epoch = Gauge(f"{name}epoch", "Number of the last epoch.", registry=registry)
         self._records = Counter(f"{name}records", "Records accepted.", ["kind"], registry=registry)
         self._rejected = Counter(f"{name}rejected", "Records rejected.", ["kind", "reason"], registry=registry)
+        self._left = Counter(f"{name}left_out", "Records left out of a failing epoch.", registry=registry)
         self._clock = Gauge(
             f"{name}clock_seconds", "Timestamp up to which the stream has been routed.", registry=registry
         )
@@ -135,6 +136,8 @@ class RouterMetrics:
             self._records.labels(kind).inc(intake.records)
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
+            self._left.inc(intake.left)
+        self._left.inc(len(record.left))
         if record.upto > NEVER:
             self._clock.set(record.upto / 1000)
             latest = max((clock.t for clock in record.clocks.partitions.values()), default=record.upto)
@@ -163,6 +166,7 @@ class _RoundSeries:
         self._clock = Gauge(f"{name}clock_seconds", "Timestamp up to which results are out.", registry=registry)
         self._results = Gauge(f"{name}results_rows", "Result rows since the stream began.", ["type"], registry=registry)
         self._rejected = Counter(f"{name}rejected", "Queries that were not admitted.", registry=registry)
+        self._left = Counter(f"{name}left_out", "Records left out of a failing round.", registry=registry)
         self._version = Gauge(f"{name}active_version", "Number of the routing version.", registry=registry)
         self._last = Gauge(f"{name}last_round_timestamp_seconds", "When the last round ended.", registry=registry)
         for kind in QueryType:
@@ -178,7 +182,8 @@ class _RoundSeries:
         self._epoch.set(order.last)
         self._clock.set(order.upto / 1000)
         self._version.set(order.version)
-        self._rejected.inc(summary.rejected)
+        self._rejected.inc(summary.rejected - len(order.left))
+        self._left.inc(len(order.left))
         for kind in QueryType:
             self._results.labels(kind.value).set(summary.counts.get(kind.value, 0))
         self._last.set(now)
@@ -335,10 +340,17 @@ class WorkerMetrics:
         self._of_leaves = _LeafSeries(registry)
         self._of_model = _ModelSeries(registry)
         name = "spatialstream_worker_"
+        self._foreign = Counter(
+            f"{name}foreign_messages", "Messages in the internal topics that are not the router's.", registry=registry
+        )
         self._executors = Gauge(f"{name}executors", "Executors that are registered.", registry=registry)
         self._cores = Gauge(f"{name}cores", "Slots that can work at once.", registry=registry)
         self._of_leaves.begin(self._leaves_known())
         self.running = _running(registry)
+
+    def foreign(self, messages: int) -> None:
+        """So many more messages in the internal topics are not the router's."""
+        self._foreign.inc(messages)
 
     def executors(self, executors: int, cores: int) -> None:
         """So many executors are registered, with so many cores in all."""

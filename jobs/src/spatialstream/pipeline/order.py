@@ -11,7 +11,7 @@ sees a run's name, size, range and a thinned-out list of its timestamps, never i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,16 @@ from spatialstream.model.terms import TermRule
 from spatialstream.pipeline.files import write_whole
 from spatialstream.pipeline.plan import Run
 
-__all__ = ["Epochs", "QueryShare", "order_chunk", "queries_of_epoch", "read_records", "route_share", "write_run"]
+__all__ = [
+    "Epochs",
+    "QueryShare",
+    "order_chunk",
+    "queries_of_epoch",
+    "read_records",
+    "route_share",
+    "rows_of_share",
+    "write_run",
+]
 
 _TIMES_PER_RUN = 128
 """Timestamps of a run that the driver sees."""
@@ -44,6 +53,9 @@ class Epochs(Protocol):
 
     def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
         """The part of a run that belongs to an epoch: timestamps in (after, upto]."""
+
+    def left_of(self, run: Run) -> Sequence[int]:
+        """The rows of a run that the epoch leaves out."""
 
 
 def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
@@ -105,7 +117,11 @@ def order_chunk(
             yield Run("", kind, 0, chunk.source, (), rejected)
 
 
-def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[tuple[Run, pa.RecordBatch]]:
+_Slice = tuple[Run, int, pa.RecordBatch]
+"""A part of a run: the run, its first row, its rows."""
+
+
+def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[_Slice]:
     """The part of every run that belongs to an epoch, in input order, without a copy."""
     slices = []
     for run in epochs.runs_of(epoch, kind):
@@ -113,8 +129,15 @@ def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[tuple[R
         bounds = epochs.bounds_of(epoch, run)
         low, high = np.searchsorted(numpy_view(record.column("t")), bounds, side="right")
         if high > low:
-            slices.append((run, record.slice(int(low), int(high - low))))
+            slices.append((run, int(low), record.slice(int(low), int(high - low))))
     return slices
+
+
+def _used(epochs: Epochs, part: _Slice) -> pa.RecordBatch:
+    """The rows of a part of a run that the epoch does not leave out."""
+    run, first, record = part
+    left = np.array(epochs.left_of(run), np.int64) - first
+    return record.take(pa.array(np.setdiff1d(np.arange(record.num_rows), left))) if len(left) else record
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +161,8 @@ class QueryShare:
 
 def queries_of_epoch(epochs: Epochs, epoch: int, folder: Path) -> QueryShare | None:
     """An epoch's queries; None when there are none."""
-    slices = _slices(epochs, epoch, "queries", folder)
+    slices = [(part[0], _used(epochs, part)) for part in _slices(epochs, epoch, "queries", folder)]
+    slices = [(run, part) for run, part in slices if part.num_rows]
     if not slices:
         return None
     queries = QueryBatch.concat([QueryBatch.from_arrow(part.drop_columns(["line"])) for _, part in slices])
@@ -154,22 +178,36 @@ def route_share(epochs: Epochs, epoch: int, folder: Path, partition: int, partit
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    slices = [part for _, part in _slices(epochs, epoch, "objects", folder)]
+    pieces = [_used(epochs, part) for part in _share_slices(epochs, epoch, folder, partition, partitions)]
+    parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
+    return in_order(ObjectBatch.concat(parts)) if parts else None
+
+
+def rows_of_share(
+    epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int
+) -> list[tuple[Run, int, pa.RecordBatch]]:
+    """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
+    queries = [] if partition else _slices(epochs, epoch, "queries", folder)
+    return [*queries, *_share_slices(epochs, epoch, folder, partition, partitions)]
+
+
+def _share_slices(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> list[_Slice]:
+    """The objects of a router partition; which ones does not depend on those that are left out."""
+    slices = _slices(epochs, epoch, "objects", folder)
     if not slices:
-        return None
-    times = np.sort(np.concatenate([numpy_view(part.column("t")) for part in slices]))
+        return []
+    times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))
     edges = [times[len(times) * p // partitions] for p in range(1, partitions)]
     low = edges[partition - 1] if partition else None
     high = edges[partition] if partition < partitions - 1 else None
     parts = []
-    for part in slices:
+    for run, first, part in slices:
         t = numpy_view(part.column("t"))
         start = 0 if low is None else int(np.searchsorted(t, low))
         stop = len(t) if high is None else int(np.searchsorted(t, high))
         if stop > start:
-            piece = ObjectBatch.from_arrow(part.slice(start, stop - start))
-            parts.append(piece)
-    return in_order(ObjectBatch.concat(parts)) if parts else None
+            parts.append((run, first + start, part.slice(start, stop - start)))
+    return parts
 
 
 def in_order(objects: ObjectBatch) -> ObjectBatch:

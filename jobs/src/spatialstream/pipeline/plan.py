@@ -115,6 +115,10 @@ class EpochPlan:
         """See :class:`spatialstream.pipeline.order.Epochs`."""
         return self.bounds(epoch)
 
+    def left_of(self, run: Run) -> Sequence[int]:
+        """See :class:`spatialstream.pipeline.order.Epochs`."""
+        return ()
+
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
         write_whole(path, json.dumps(asdict(self)).encode())

@@ -9,6 +9,8 @@ behind does many epochs for the price of one. Each round
 3. has a *second phase*, if many SKQs need one (:mod:`~spatialstream.pipeline.second`); a few are MERGE's affair;
 4. is *confirmed* to the routing store, where it has prepared a new version.
 
+A round that cannot be done for a record's sake leaves it out (:mod:`~spatialstream.pipeline.leaving`).
+
 Everything here is free of Spark and of the broker: both are behind :class:`WorkerJobs`.
 """
 
@@ -16,21 +18,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.errors import Conflict, StateError, Unavailable
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.times import TIME_LIMIT
+from spatialstream.pipeline import merge as merging
 from spatialstream.pipeline import messages
+from spatialstream.pipeline import work as working
 from spatialstream.pipeline.files import Progress, write_whole
+from spatialstream.pipeline.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure, scratch
 from spatialstream.pipeline.merge import EpochResults, merge, merge_second
 from spatialstream.pipeline.moves import ABORT, ACTIVATE, LOAD, PREPARE
 from spatialstream.pipeline.results import RowLimits
-from spatialstream.pipeline.route import Row
+from spatialstream.pipeline.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row
 from spatialstream.pipeline.routing import PastVersion, Routing
 from spatialstream.pipeline.second import Second, answer_second
 from spatialstream.pipeline.work import Round, WorkSettings, load_version, slot_objects, version_path, work
@@ -45,6 +55,8 @@ __all__ = [
     "merge_round",
     "merge_second_at_once",
     "merge_second_round",
+    "narrow_merge",
+    "narrow_work",
     "second_round",
     "work_round",
 ]
@@ -93,6 +105,8 @@ class RoundRecord:
         order["epochs"] = tuple(order["epochs"])
         order["controls"] = tuple((control, number) for control, number in order["controls"])
         order["past"] = tuple((number, first, last) for number, first, last in order["past"])
+        order["takes"] = tuple(order.get("takes", ()))
+        order["left"] = tuple(Left(**left) for left in order.get("left", ()))
         for name in ("starts", "ends", "births"):
             record[name] = tuple(record[name])
         return cls(Round(**order), **record)
@@ -116,6 +130,7 @@ class Summary:
         counts: the stream's rows by query type up to and with the round.
         loads: load statistics of each slot.
         second: the slots that take part in a second phase that is still to come.
+        foreign: messages among the blocks that are none.
     """
 
     lines: int
@@ -123,6 +138,7 @@ class Summary:
     counts: dict[str, int] = field(default_factory=dict)
     loads: dict[int, dict[str, Any]] = field(default_factory=dict)
     second: tuple[int, ...] = ()
+    foreign: int = 0
 
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
@@ -161,14 +177,94 @@ def work_round(
         settings: of the stream.
         checkpoint: folder of the stream's state.
     """
+    rows, foreign = _blocks_of_round(slot, blocks, order)
+    partials = list(work(slot, list(_without(slot, rows, order.left)), settings, checkpoint, order))
+    if foreign:
+        partials.append((slot, messages.FOREIGN, messages.columns(count=np.array([foreign], np.int64))))
+    return partials
+
+
+def _blocks_of_round(slot: int, blocks: Sequence[tuple[bytes | None, Any]], order: Round) -> tuple[list[Row], int]:
+    """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
+    takes = dict(zip(order.epochs, order.takes or (0,) * len(order.epochs), strict=True))
     seen: set[bytes] = set()
     rows: list[Row] = []
+    foreign = 0
     for key, data in blocks:
-        epoch, _, _, kind = key.decode().split(" ")
-        if int(epoch) in order.epochs and key not in seen:
+        place = messages.read_key(key)
+        if place is None:
+            foreign += 1
+            continue
+        epoch, kind, take = place
+        if takes.get(epoch) == take and key is not None and key not in seen:
+            try:
+                content = messages.unpack(data)
+            except (pa.ArrowException, OSError, StopIteration, TypeError):
+                foreign += 1
+                continue
             seen.add(key)
-            rows.append((slot, kind, messages.unpack(data)))
-    return list(work(slot, rows, settings, checkpoint, order))
+            rows.append((slot, kind, content))
+    return rows, foreign
+
+
+def _without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[Row]:
+    """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
+    if not left:
+        yield from rows
+        return
+    seq, number = (np.array([each.number for each in left if each.what == what], np.int64) for what in (OBJECT, QUERY))
+    for _, kind, content in rows:
+        name, gone = ("seq", seq) if kind == messages.OBJECTS else ("number", number)
+        if kind in (messages.OBJECTS, messages.REGISTERED, messages.ENDED) and len(gone):
+            kept = np.flatnonzero(~np.isin(messages.numbers(content, name), gone))
+            content = content if len(kept) == content.num_rows else content.take(pa.array(kept))
+        if content.num_rows:
+            yield slot, kind, content
+    if len(number):
+        yield slot, messages.ENDED, messages.columns(number=number, t=np.full(len(number), -TIME_LIMIT))
+
+
+def narrow_work(
+    slot: int, blocks: Sequence[tuple[bytes, Any]], order: Round, settings: WorkSettings, checkpoint: Path
+) -> list[Left]:
+    """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of :func:`work_round`."""
+    rows = list(_without(slot, _blocks_of_round(slot, blocks, order)[0], order.left))
+    known = {(left.what, left.number) for left in order.left}
+    items: dict[tuple[str, int], tuple[pa.RecordBatch, int]] = {}
+    for kind, what, name in ((messages.REGISTERED, QUERY, "number"), (messages.OBJECTS, OBJECT, "seq")):
+        for content in [content for _, each, content in rows if each == kind]:
+            for row, number in enumerate(messages.numbers(content, name).tolist()):
+                if (what, number) not in known:
+                    items[what, number] = content, row
+    names, settings = list(items), replace(settings, archive=None)
+    with scratch(checkpoint, f"slot-{slot:04d}") as copy:
+
+        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+            copy.renew()
+            others = np.setdiff1d(np.arange(len(names)), kept).tolist()
+            rehearsed = replace(order, left=(*order.left, *(Left(*names[i]) for i in others)))
+            return failure(lambda: work_round(slot, blocks, rehearsed, settings, copy.folder))
+
+        found = culprits(len(names), outcome)
+        working.forget(copy.folder)
+    return [_left(*names[i], *items[names[i]], error) for i, error in found]
+
+
+def _left(what: str, number: int, content: pa.RecordBatch, row: int, error: Exception) -> Left:
+    one = content.slice(row, 1)
+    if what == QUERY:
+        record = QueryBatch.from_arrow(one.drop_columns(["number"]))[0].to_record()
+    else:
+        record = asdict(ObjectBatch.from_arrow(one.drop_columns(["seq", "leaf"]))[0])
+    echo = json.dumps(record, ensure_ascii=False)
+    return Left(what, number, dead_letter(error, "WORK", echo, *_origin(what, number)))
+
+
+def _origin(what: str, number: int) -> tuple[str, int]:
+    """What is known of where a record came from: the kind of its topic, and its epoch."""
+    if what == QUERY:
+        return "queries", number // NUMBERS_PER_EPOCH
+    return "objects", number // SEQUENCE_PER_EPOCH
 
 
 def merge_round(
@@ -185,29 +281,103 @@ def merge_round(
     """
     number = record.round.number
     results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint), limits)
+    if record.round.left:
+        results = replace(results, rejected=[*(left.letter for left in record.round.left), *results.rejected])
+    foreign = sum(content["count"][0].as_py() for _, kind, content in rows if kind == messages.FOREIGN)
     slots: tuple[int, ...] = ()
     if results.second is not None and results.second.questions > few:
         results.second.save(round_path(checkpoint, number, "second"))
         slots, results = results.second.slots, replace(results, second=None)
-    summary = Summary(len(results.lines), len(results.rejected), results.counts, results.loads, slots)
+    summary = Summary(len(results.lines), len(results.rejected), results.counts, results.loads, slots, foreign)
     summary.save(round_path(checkpoint, number, "summary"))
     return results
+
+
+def narrow_merge(
+    rows: Sequence[Row],
+    record: RoundRecord,
+    settings: WorkSettings,
+    checkpoint: Path,
+    limits: RowLimits | None = None,
+) -> list[Left]:
+    """What has to be left out of a round for MERGE not to fail, with its second phase if MERGE does that.
+
+    Args:
+        rows: the partials of all slots, which have done the round.
+        record: of the round.
+        settings: of the stream.
+        checkpoint: folder of the stream's state.
+        limits: how long rows may be.
+    """
+    items: dict[tuple[str, int], str] = {}
+    for _, kind, content in rows:
+        if "number" in content.schema.names and kind != messages.ENDED:
+            ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
+            named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.ARRIVALS) else ids
+            for row, number in enumerate(messages.numbers(content, "number").tolist()):
+                echo = json.dumps({"number": number} if named is None else {"id": named[row].as_py()})
+                items[QUERY, number] = items.get((QUERY, number), echo) if named is None else echo
+    for _, kind, content in rows:
+        if kind == messages.LINES:
+            lines = content.column("line")
+            for row, seq in enumerate(messages.numbers(content, "seq").tolist()):
+                items.setdefault((OBJECT, seq), lines[row].as_py())
+    names = sorted(items, key=lambda name: (name[0] == OBJECT, name[1]))
+    slots = {slot for slot, _, _ in rows}
+    with scratch(checkpoint, "merger", *(f"slot-{slot:04d}" for slot in slots)) as copy:
+
+        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+            copy.renew()
+            others = [names[i] for i in np.setdiff1d(np.arange(len(names)), kept).tolist()]
+            return failure(lambda: _rehearse_merge(rows, record, settings, copy.folder, others, limits))
+
+        found = culprits(len(names), outcome)
+        merging.forget(copy.folder)
+    return [Left(*names[i], dead_letter(error, "MERGE", items[names[i]], *_origin(*names[i]))) for i, error in found]
+
+
+def _rehearse_merge(
+    rows: Sequence[Row],
+    record: RoundRecord,
+    settings: WorkSettings,
+    checkpoint: Path,
+    others: Sequence[tuple[str, int]],
+    limits: RowLimits | None,
+) -> None:
+    """MERGE without some queries and without the matches of some objects."""
+    seq, number = (np.array([each for what, each in others if what == kind], np.int64) for kind in (OBJECT, QUERY))
+    kept: list[Row] = []
+    for slot, kind, content in rows:
+        name, gone = ("seq", seq) if kind == messages.LINES else ("number", number)
+        if name in content.schema.names and len(gone):
+            content = content.take(pa.array(np.flatnonzero(~np.isin(messages.numbers(content, name), gone))))
+        kept.append((slot, kind, content))
+    results = merge_round(kept, record, settings.space, checkpoint, limits=limits)
+    if results.second is not None:
+        merge_second_at_once(results.second, record.round.number, settings, checkpoint, limits)
 
 
 def merge_second_at_once(
     second: Second, number: int, settings: WorkSettings, checkpoint: Path, limits: RowLimits | None = None
 ) -> pa.LargeStringArray:
     """The lines of a second phase with few questions, which are asked here, one after the other."""
-    rows = list(second.rows)
+    rows, take = list(second.rows), _take(checkpoint, number)
     for slot in second.slots:
-        rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, checkpoint))
+        rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, checkpoint, take))
     return merge_second(rows, settings.space, limits)
 
 
 def second_round(slot: int, number: int, settings: WorkSettings, checkpoint: Path) -> list[Row]:
     """A slot's part in the second phase of a round."""
     rows = Second.load(round_path(checkpoint, number, "second"))
-    return list(answer_second(slot, rows, slot_objects(slot, number, settings, checkpoint)))
+    objects = slot_objects(slot, number, settings, checkpoint, _take(checkpoint, number))
+    return list(answer_second(slot, rows, objects))
+
+
+def _take(checkpoint: Path, number: int) -> int:
+    """The take of a round by its record; embedded mode keeps no records of rounds, and leaves nothing out."""
+    path = round_path(checkpoint, number)
+    return RoundRecord.load(path).round.take if path.exists() else 0
 
 
 def merge_second_round(
@@ -293,6 +463,24 @@ class Worker:
         self.last = record
         return self.again()
 
+    def leave_out(self, narrow: Callable[[RoundRecord], Sequence[Left]]) -> Sequence[Left]:
+        """Decide to leave out of the round, which has failed, what it cannot be done with; that, if there is any.
+
+        Args:
+            narrow: finds it; the same may be found by several slots.
+        """
+        record = self.last
+        if record is None or not self.unfinished:
+            return ()
+        self._step("narrow")
+        found = {(left.what, left.number): left for left in narrow(record)}
+        if found:
+            record = replace(record, round=replace(record.round, left=(*record.round.left, *found.values())))
+            self._step("leave")
+            record.save(round_path(self._checkpoint, record.round.number))
+            self.last = record
+        return tuple(found.values())
+
     def again(self) -> tuple[RoundRecord, Summary]:
         """Do the last round, for the first time or once more."""
         record = self.last
@@ -338,6 +526,8 @@ class Worker:
             controls,
             _past(news),
             number % _CENSUS == 0 or before is None or before.round.version != newest["adoption"]["active"],
+            tuple(each.get("take", 0) for each in news),
+            before=0 if before is None else before.round.take,
         )
         pending, stage = (None, None) if before is None else (before.pending, before.stage)
         if before is not None and order.version != before.round.version:

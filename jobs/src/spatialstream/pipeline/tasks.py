@@ -15,22 +15,40 @@ import pyarrow as pa
 
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.delivery import result_messages
-from spatialstream.pipeline.live import EpochRecord, route_epoch
+from spatialstream.pipeline.leaving import Left
+from spatialstream.pipeline.live import EpochRecord, narrow_route, route_epoch
 from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import (
     RoundRecord,
     merge_round,
     merge_second_at_once,
     merge_second_round,
+    narrow_merge,
+    narrow_work,
     second_round,
     work_round,
 )
 from spatialstream.pipeline.work import WorkSettings
 
-__all__ = ["MESSAGE_TYPE", "IdleTask", "MergeTask", "RouteTask", "SecondMergeTask", "SecondTask", "WorkTask"]
+__all__ = [
+    "LEFT_TYPE",
+    "MESSAGE_TYPE",
+    "IdleTask",
+    "MergeTask",
+    "NarrowMergeTask",
+    "NarrowRouteTask",
+    "NarrowWorkTask",
+    "RouteTask",
+    "SecondMergeTask",
+    "SecondTask",
+    "WorkTask",
+]
 
 MESSAGE_TYPE = "topic string, partition int, key binary, value binary"
 """The Spark schema of what goes to the broker."""
+
+LEFT_TYPE = "left string"
+"""The Spark schema of what a turn has to leave out, as JSON."""
 
 _ROUTED = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary())])
 
@@ -74,6 +92,25 @@ class RouteTask:
 
 
 @dataclass(frozen=True, slots=True)
+class NarrowRouteTask:
+    """Numbers of router partitions to what an epoch has to leave out, as ``mapInArrow`` takes it."""
+
+    record: EpochRecord
+    partitions: int
+    checkpoint: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What ROUTE fails on."""
+        for batch in batches:
+            for partition in batch.column(0).to_pylist():
+                yield _lefts(narrow_route(self.record, partition, self.partitions, self.checkpoint))
+
+
+def _lefts(found: list[Left]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"left": pa.array([left.to_json() for left in found], pa.string())})
+
+
+@dataclass(frozen=True, slots=True)
 class WorkTask:
     """Messages of some slots' partitions to partials, as ``mapInArrow`` takes it."""
 
@@ -83,14 +120,50 @@ class WorkTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """WORK of a round."""
-        blocks: dict[int, list[tuple[bytes, Any]]] = {}
-        for batch in batches:
-            slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
-            for i in range(batch.num_rows):
-                blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
+        blocks = _blocks_by_slot(batches)
         for slot in sorted(blocks):
             for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
                 yield messages.message(*row)
+
+
+def _blocks_by_slot(batches: Iterator[pa.RecordBatch]) -> dict[int, list[tuple[bytes, Any]]]:
+    blocks: dict[int, list[tuple[bytes, Any]]] = {}
+    for batch in batches:
+        slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
+        for i in range(batch.num_rows):
+            blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowWorkTask:
+    """Messages of some slots' partitions to what a round has to leave out, as ``mapInArrow`` takes it."""
+
+    record: RoundRecord
+    settings: WorkSettings
+    checkpoint: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What WORK fails on."""
+        blocks = _blocks_by_slot(batches)
+        for slot in sorted(blocks):
+            yield _lefts(narrow_work(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint))
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowMergeTask:
+    """Partials of all slots to what a round has to leave out, as ``mapInArrow`` takes it; there is one partition."""
+
+    record: RoundRecord
+    settings: WorkSettings
+    checkpoint: Path
+    limits: RowLimits | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What MERGE fails on."""
+        rows = [row for batch in batches for row in messages.blocks(batch)]
+        if rows:
+            yield _lefts(narrow_merge(rows, self.record, self.settings, self.checkpoint, self.limits))
 
 
 @dataclass(frozen=True, slots=True)

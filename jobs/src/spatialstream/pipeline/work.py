@@ -44,6 +44,7 @@ from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.archive import write_archive
 from spatialstream.pipeline.files import StateFolder
+from spatialstream.pipeline.leaving import Left
 from spatialstream.pipeline.messages import columns, numbers
 from spatialstream.pipeline.moves import (
     ABORT,
@@ -111,6 +112,9 @@ class Round:
         controls: what the router says about versions to come, in order.
         past: (version, first, last timestamp of its objects) of the versions before.
         census: whether the slots count their standing queries by leaf.
+        takes: for each epoch, the take of it that counts; all 0 if there are none.
+        left: the records that the round leaves out, see :mod:`~spatialstream.pipeline.leaving`.
+        before: the take of the round before by which that was done.
     """
 
     number: int
@@ -120,6 +124,14 @@ class Round:
     controls: tuple[Control, ...] = ()
     past: tuple[tuple[int, int, int], ...] = ()
     census: bool = False
+    takes: tuple[int, ...] = ()
+    left: tuple[Left, ...] = ()
+    before: int = 0
+
+    @property
+    def take(self) -> int:
+        """How often it was decided to leave records out."""
+        return len(self.left)
 
     @property
     def last(self) -> int:
@@ -177,9 +189,9 @@ class SlotIndexes:
         return self
 
 
-_kept: dict[tuple[str, int], tuple[int, SlotIndexes]] = {}
-"""Structures that this process has in memory: (checkpoint, slot) -> (epoch that they are the state after,
-structures)."""
+_kept: dict[tuple[str, int], tuple[tuple[int, int], SlotIndexes]] = {}
+"""Structures that this process has in memory: (checkpoint, slot) -> (epoch and take of it that they are the state
+after, structures)."""
 
 
 def work(
@@ -199,7 +211,8 @@ def work(
     """
     began = time.perf_counter()
     epoch, upto = _end_of_epoch(slot, rows) if order is None else _end_of_round(slot, rows, order)
-    state, indexes = _indexes_before(slot, epoch, settings, checkpoint)
+    takes = (0, 0) if order is None else (order.take, order.before)
+    state, indexes = _indexes_before(slot, epoch, settings, checkpoint, *takes)
     load = Load()
     changed = order is not None and indexes.moves.version not in (None, order.version)
     if order is not None:
@@ -212,7 +225,7 @@ def work(
         load.leaf = None  # leaves of two versions are mixed
     indexes.upto = upto
     state.commit(indexes.checkpoint(state.write))
-    _kept[str(checkpoint), slot] = epoch, indexes
+    _kept[str(checkpoint), slot] = (epoch, takes[0]), indexes
     if order is not None:
         record = _load_record(slot, indexes, order, load, checkpoint)
         record["seconds"] = time.perf_counter() - began
@@ -220,11 +233,13 @@ def work(
     yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
 
 
-def _indexes_before(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path) -> tuple[StateFolder, SlotIndexes]:
+def _indexes_before(
+    slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int, before: int
+) -> tuple[StateFolder, SlotIndexes]:
     """The slot's structures after the epoch before."""
-    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch)
-    known_epoch, indexes = _kept.pop((str(checkpoint), slot), (None, None))
-    if indexes is None or known_epoch != epoch - 1:
+    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch, take, before)
+    known, indexes = _kept.pop((str(checkpoint), slot), (None, None))
+    if indexes is None or known != (epoch - 1, before):
         manifest = state.previous()
         indexes = (
             SlotIndexes(settings, slot) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
@@ -232,12 +247,12 @@ def _indexes_before(slot: int, epoch: int, settings: WorkSettings, checkpoint: P
     return state, indexes
 
 
-def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path) -> SegmentStore:
+def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int = 0) -> SegmentStore:
     """A slot's objects after an epoch, to be looked at only."""
-    known_epoch, indexes = _kept.get((str(checkpoint), slot), (None, None))
-    if indexes is not None and known_epoch == epoch:
+    known, indexes = _kept.get((str(checkpoint), slot), (None, None))
+    if indexes is not None and known == (epoch, take):
         return indexes.objects
-    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch + 1)
+    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch + 1, before=take)
     manifest = state.previous()
     assert manifest is not None
     return SegmentStore.restore(settings.space, manifest["objects"], state.read)
@@ -380,9 +395,14 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def forget() -> None:
-    """Drop what this process has in memory, as if it had died: the next epoch restores from disk."""
-    _kept.clear()
+def forget(checkpoint: Path | None = None) -> None:
+    """Drop what this process has in memory, as if it had died: the next epoch restores from disk.
+
+    Args:
+        checkpoint: of this one only; None: of all.
+    """
+    for key in [each for each in _kept if checkpoint is None or each[0] == str(checkpoint)]:
+        del _kept[key]
 
 
 def _end_of_epoch(slot: int, rows: Sequence[Row]) -> tuple[int, int]:
