@@ -101,7 +101,7 @@ docs: $(READY) ## build the documentation into docs/_build
 test-all: $(CLUSTER) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests at length (as test-api and e2e)
 	@$(MAKE) --no-print-directory bench
 	@scripts/tools.sh >/dev/null
-	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 $(BIN)/python -m pytest -q --ignore=tests/e2e
+	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
 	@$(MAKE) --no-print-directory e2e
 
 ##@ Set up

@@ -39,7 +39,16 @@ class Servers:
 class LiveStream:
     """A stream with its two jobs."""
 
-    def __init__(self, servers: Servers, name: str, folder: Path, space: Space, slots: int = 3, *more: str) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        name: str,
+        folder: Path,
+        space: Space,
+        slots: int = 3,
+        *more: str,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.servers, self.name, self.space, self.slots = servers, name, space, slots
         self.connection = Connection(servers.kafka.bootstrap, servers.kafka.security)
         self.checkpoint = folder / "checkpoint"
@@ -49,8 +58,8 @@ class LiveStream:
         ]
         # records wait as long as it takes for the marks of other partitions: so answers are a function of the input
         router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
-        self.router = JobServer(folder / "router", "router", router)
-        self.worker = JobServer(folder / "worker", "worker", common)
+        self.router = JobServer(folder / "router", "router", router, environment=environment)
+        self.worker = JobServer(folder / "worker", "worker", common, environment=environment)
         self.store = ZooKeeperStore(servers.zookeeper.hosts, name)
         self.lines: list[bytes] = []
         self._ended = threading.Event()

@@ -16,11 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JNetworkError
 
+from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
 from spatialstream.pipeline import jobs
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _rest_after, _unseen
 from spatialstream.pipeline.kafka import Connection
+from spatialstream.pipeline.learning import Learner
 from spatialstream.pipeline.leaving import Left
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.store.memory import MemoryStore
@@ -244,6 +249,18 @@ def test_a_session_that_has_ended_is_not_stopped_again(session: Any) -> None:
     running = spark()
     jobs.stop_spark(running)
     running.stop.assert_called_once_with()
+
+
+def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> None:
+    folder = given_.arguments["checkpoint"] / "samples"
+    folder.mkdir()
+    (folder / "000000001-objects.arrow").write_bytes(b"no samples")
+    job = router(given_, Ends([], []), None)
+    store = given_.arguments["store"]
+    store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 1))
+    job._learn(Learner(folder, store, WGS84))
+    assert list(folder.iterdir()) == []
+    assert given_.said[0].startswith("router: samples of the last epochs are dropped")
 
 
 def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from spatialstream.pipeline.executors import Executors
 from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.pipeline.learning import Learner
-from spatialstream.pipeline.leaving import Left
+from spatialstream.pipeline.leaving import AMBIENT, Left
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings
 from spatialstream.pipeline.results import RowLimits
 from spatialstream.pipeline.rounds import RoundRecord, Worker
@@ -140,6 +140,8 @@ class _Job(ABC):
             "kafka.group.id": f"{self.settings.name}-{self.name}",
             "kafka.max.partition.fetch.bytes": str(LARGEST_MESSAGE),
             "kafka.fetch.max.wait.ms": "50",
+            # what a transaction has sent that was aborted has never been said
+            "kafka.isolation.level": "read_committed",
             **more,
         }
         return self.session.read.format("kafka").options(**self.connection.options(), **options).load()
@@ -454,10 +456,22 @@ class RouterJob(_Job):
         assert self._learner is not None
         assert self._router is not None
         if time.monotonic() >= self._learn_at:
-            self._learner.learn()
+            self._learn(self._learner)
             self._router.tidy()
             self._look_behind()
             self._learn_at = time.monotonic() + self.learn_every
+
+    def _learn(self, learner: Learner) -> None:
+        """Keep J, which no answer needs: samples on which that fails would be there again after a restart."""
+        try:
+            learner.learn()
+        except AMBIENT:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is told, and its cause removed
+            learner.drop()
+            self.report(
+                f"router: samples of the last epochs are dropped, for learning from them fails: {_cause(error)}"
+            )
 
     def _look_behind(self) -> None:
         """Tell how many messages are left to read; topics may have got more partitions."""

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, StateError, Unavailable
@@ -43,6 +51,7 @@ NAMED = ("objects", "queries", "results", "rejected")
 INTERNAL = ("blocks", "epochs")
 """The topics that are between the jobs."""
 
+_COMMITTED = IsolationLevel.READ_COMMITTED
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
@@ -363,7 +372,7 @@ class Offsets:
         self._admin = connection.admin()
 
     def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
-        """The offset after the last message of each partition.
+        """The offset after the last message of each partition; of a transaction that is open, before its first.
 
         Args:
             partitions: the topics, and how many partitions each has.
@@ -382,7 +391,7 @@ class Offsets:
         until = time.monotonic() + _TIMEOUT
         while True:
             try:
-                answers = self._admin.list_offsets(asked, request_timeout=5.0)
+                answers = self._admin.list_offsets(asked, isolation_level=_COMMITTED, request_timeout=5.0)
                 found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
                 return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
             except KafkaException as error:

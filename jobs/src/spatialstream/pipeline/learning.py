@@ -102,6 +102,11 @@ class Learner:
             path.unlink(missing_ok=True)
         return recent is not None
 
+    def drop(self) -> None:
+        """Go on without the samples that have come: nothing can be learnt from them."""
+        for path in self._folder.glob("*.arrow"):
+            path.unlink(missing_ok=True)
+
     def _restore(self) -> bool:
         try:
             kept = read_statistics(self._store)
