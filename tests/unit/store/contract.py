@@ -162,6 +162,23 @@ class StoreContract:
         assert store.versions() == (0,)
         assert equal(store.load(0), version(0))
 
+    def test_a_life_is_kept_through_all_changes(self, connect):
+        store = connect()
+        store.create(version(0), "one")
+        store.create(version(0), "one")
+        for other in ("", "other"):
+            with pytest.raises(Conflict, match="its life is one"):
+                connect().create(version(0), other)
+
+        store.publish(version(1), 0, "p", {})
+        store.acknowledge(1, "exported", range(SLOTS))
+        store.activate(1, 5)
+
+        assert connect().state().life == "one"
+        store.erase()
+        store.create(version(0, leaves=10), "other")
+        assert store.state().life == "other"
+
     def test_streams_do_not_know_each_other(self, connect):
         one, other = connect("one"), connect("other")
         one.create(version(0))

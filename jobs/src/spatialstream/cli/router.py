@@ -65,12 +65,13 @@ def _run(options: argparse.Namespace) -> int:
     live.balance(options)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "router"), live.store(options) as store:
-        settings.claim(checkpoint)
+        life = settings.claim(checkpoint)
         counts = connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )
         compile_kernels()
-        ensure_first_version(store, checkpoint, settings, options.leaves, options.history, options.history_queries)
+        sample = options.history, options.history_queries
+        ensure_first_version(store, checkpoint, settings, options.leaves, *sample, life=life)
         _keep_balance(options, store)
         metrics = RouterMetrics(settings, counts)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
@@ -85,6 +86,7 @@ def _run(options: argparse.Namespace) -> int:
             observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
+            life=life,
             lag=metrics.lag,
             counts=counts,
         )

@@ -49,14 +49,15 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.pipeline.jobs import WorkerJob, stop_spark
     from spatialstream.pipeline.kernels import compile_kernels
     from spatialstream.pipeline.metrics import WorkerMetrics, serve
-    from spatialstream.pipeline.start import locked
+    from spatialstream.pipeline.start import check_life, locked
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "worker"), live.store(options) as store:
-        settings.claim(checkpoint)
+        life = settings.claim(checkpoint)
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
+        check_life(store, checkpoint, options.stream, life, new=not any((checkpoint / "rounds").glob("*.json")))
         compile_kernels()
         metrics = WorkerMetrics(settings, checkpoint, store)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
@@ -71,6 +72,7 @@ def _run(options: argparse.Namespace) -> int:
             observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
+            life=life,
             archive=None if options.archive is None else options.archive.absolute(),
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,

@@ -99,6 +99,7 @@ class _Job(ABC):
         observe: is told what each turn has done, and how long it took, in s.
         report: is told what a person should know.
         running: is told whether turns succeed.
+        life: id of the stream's life, which all that it sends bears, and all that it takes has to bear.
     """
 
     session: SparkSession
@@ -112,6 +113,7 @@ class _Job(ABC):
     observe: Callable[[Any, Any, float], None] = lambda record, summary, seconds: None
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
+    life: str = ""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _failure: Exception | None = None
@@ -289,6 +291,7 @@ class _Job(ABC):
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
                 self._check_spark()
+                self._check_life()
                 self._beside()
             except Unavailable:
                 continue  # the next time will do
@@ -296,6 +299,16 @@ class _Job(ABC):
                 self._failure = error
                 self._stopping.set()
                 return
+
+    def _check_life(self) -> None:
+        """Notice that the stream has been removed and begun anew by somebody else.
+
+        Raises:
+            StateError: it has.
+        """
+        view = self.store.latest()
+        if view is not None and view.life != self.life:
+            raise StateError(f"the routing store is of another life of the stream ({view.life}, not {self.life})")
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -509,7 +522,8 @@ class RouterJob(_Job):
     def route(self, record: EpochRecord) -> None:
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         partitions = self.settings.partitions
-        task = RouteTask(record.epoch, partitions, self.checkpoint, self.topics.blocks, self.topics.rejected)
+        topics = self.topics.blocks, self.topics.rejected
+        task = RouteTask(record.epoch, partitions, self.checkpoint, *topics, self.life)
         tasks = min(partitions, self._cores)
         self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, MESSAGE_TYPE))
 
@@ -527,7 +541,9 @@ class RouterJob(_Job):
         """See :class:`~spatialstream.pipeline.live.RouterJobs`."""
         assert self._offsets is not None
         ends = self._offsets.latest({self.topics.blocks: self.settings.slots})[self.topics.blocks]
-        _deliver(self._producer, self.topics.epochs, json.dumps({**announcement, "ends": ends}).encode())
+        _deliver(
+            self._producer, self.topics.epochs, json.dumps({**announcement, "ends": ends, "life": self.life}).encode()
+        )
 
 
 def _lefts(frame: DataFrame) -> list[Left]:
@@ -602,7 +618,12 @@ class WorkerJob(_Job):
         return WorkSettings(self.settings.space, self.settings.interval, self.settings.retention, self.archive)
 
     def _prepare(self) -> None:
-        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self)
+        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self, begins=self._begins)
+
+    def _begins(self) -> Sequence[int]:
+        """Where the slots' partitions begin; in topics that an earlier life has left, not all messages may be there."""
+        topic = self.topics.blocks
+        return Offsets(self.connection, self._stopping).earliest({topic: self.settings.slots})[topic]
 
     def _input(self) -> Mapping[str, int]:
         return {self.topics.blocks: self.settings.slots}
@@ -618,7 +639,8 @@ class WorkerJob(_Job):
             return True
         if self._announcements is None:
             self._announcements = Announcements(self.connection, self.topics.epochs, worker.announced)
-        announcements = self._announcements.take(self.most_epochs, _WAIT_SECONDS)
+        taken = self._announcements.take(self.most_epochs, _WAIT_SECONDS)
+        announcements = [each for each in taken if each.get("life", "") == self.life]  # not those of an earlier life
         self._tell_foreign(self._announcements.foreign, self.topics.epochs)
         self._announcements.foreign = 0
         began = time.monotonic()
@@ -648,15 +670,18 @@ class WorkerJob(_Job):
     def work(self, record: RoundRecord) -> None:
         """See :class:`~spatialstream.pipeline.rounds.WorkerJobs`."""
         topics, settings, blocks = self.topics, self._work_settings, self._blocks(record)
-        partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint), messages.BLOCK_TYPE)
-        how = self.rows_per_message, self.limits
+        partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint, self.life), messages.BLOCK_TYPE)
+        how = self.rows_per_message, self.limits, self.life
         task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, *how)
         self._send(partials.repartition(1).mapInArrow(task, MESSAGE_TYPE))
 
     def _blocks(self, record: RoundRecord) -> DataFrame:
         """The messages of a round."""
         ranges = dict(enumerate(zip(record.starts, record.ends, strict=True)))
-        blocks = self._messages({self.topics.blocks: ranges}).select("partition", "key", "value")
+        # before the first round there may be blocks of an earlier life, which the broker may remove at any time; that
+        # all of this life are there is seen by their markers
+        whole = {} if record.round.number else {"failOnDataLoss": "false"}
+        blocks = self._messages({self.topics.blocks: ranges}, **whole).select("partition", "key", "value")
         return blocks.coalesce(self._cores) if record.records <= _FEW_RECORDS else blocks
 
     def _narrow(self) -> Sequence[Left]:
@@ -666,9 +691,9 @@ class WorkerJob(_Job):
     def _fails_on(self, record: RoundRecord) -> Sequence[Left]:
         given = record, self._work_settings, self.checkpoint
         blocks = self._blocks(record)
-        if found := _lefts(blocks.mapInArrow(NarrowWorkTask(*given), LEFT_TYPE)):
+        if found := _lefts(blocks.mapInArrow(NarrowWorkTask(*given, self.life), LEFT_TYPE)):
             return found
-        partials = blocks.mapInArrow(WorkTask(*given), messages.BLOCK_TYPE)
+        partials = blocks.mapInArrow(WorkTask(*given, self.life), messages.BLOCK_TYPE)
         return _lefts(partials.repartition(1).mapInArrow(NarrowMergeTask(*given, self.limits), LEFT_TYPE))
 
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
@@ -677,6 +702,6 @@ class WorkerJob(_Job):
         ask = SecondTask(number, tuple(slots), settings, self.checkpoint)
         tasks = min(len(slots), self._cores)
         asked = self.session.range(0, len(slots), 1, tasks).mapInArrow(ask, messages.BLOCK_TYPE)
-        how = self.rows_per_message, self.limits
+        how = self.rows_per_message, self.limits, self.life
         task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, *how)
         self._send(asked.repartition(1).mapInArrow(task, MESSAGE_TYPE))

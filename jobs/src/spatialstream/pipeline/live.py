@@ -22,7 +22,9 @@ Spark and of the broker: both are behind :class:`RouterJobs`.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -134,20 +136,27 @@ class StreamSettings:
             "minimum_length": self.rule.minimum_length,
         }
 
-    def claim(self, checkpoint: Path) -> None:
+    def claim(self, checkpoint: Path) -> str:
         """Take a checkpoint for this stream, or make sure that it is this stream's.
+
+        Returns:
+            The id of the stream's life: made with its first state, and never again; empty if the stream began before
+            lives had ids.
 
         Raises:
             StateError: it belongs to a stream with other settings.
         """
         path, identity = checkpoint / "stream.json", self.identity()
-        if not path.exists():
-            write_whole(path, json.dumps(identity, indent=1).encode())
-            return
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        with (checkpoint / "stream.lock").open("w") as lock:  # both jobs may begin at once
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                write_whole(path, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}, indent=1).encode())
         known = json.loads(path.read_bytes())
         for name, value in identity.items():
             if known.get(name) != value:
                 raise StateError(f"{checkpoint} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
+        return str(known.get("life", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ __all__ = [
     "block_key",
     "blocks",
     "columns",
+    "key_of_life",
+    "key_within",
     "message",
     "numbers",
     "pack",
@@ -126,6 +128,22 @@ def read_key(key: bytes | None) -> tuple[int, str, int] | None:
     """Epoch, kind and take of a :func:`block_key`; None of anything else."""
     match = _KEY.fullmatch(key or b"")
     return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
+
+
+def key_of_life(key: bytes, life: str) -> bytes:
+    """The key of a block's message in a topic where there may be blocks of other lives of the stream."""
+    return key + b" " + life.encode() if life else key
+
+
+def key_within(key: bytes | None, life: str) -> bytes | None:
+    """What :func:`key_of_life` was given; None if the block belongs to another life, empty if it is no block's key."""
+    whole = key or b""
+    name, _, last = whole.rpartition(b" ")
+    if life and last == life.encode():
+        return name
+    if read_key(whole) is not None:
+        return None if life else whole
+    return None if read_key(name) is not None else b""
 
 
 def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:

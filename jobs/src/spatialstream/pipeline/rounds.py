@@ -409,6 +409,7 @@ class Worker:
         store: the routing store.
         jobs: what does the work.
         step: is called before each step, with its name; tests stop the worker there.
+        begins: says at which offset the first round begins to read each slot's blocks; None: at 0.
 
     Attributes:
         last: the record of the last round, done or not.
@@ -422,8 +423,10 @@ class Worker:
         store: RoutingStore,
         jobs: WorkerJobs,
         step: Callable[[str], None] = lambda name: None,
+        begins: Callable[[], Sequence[int]] | None = None,
     ) -> None:
         self._slots = slots
+        self._begins = (lambda: (0,) * slots) if begins is None else begins
         self._checkpoint = checkpoint
         self._store = store
         self._jobs = jobs
@@ -538,7 +541,7 @@ class Worker:
             else:
                 stage = "exported" if control == PREPARE else "loaded" if control == LOAD else stage
                 pending = version
-        starts = (0,) * self._slots if before is None else before.ends
+        starts = tuple(self._begins()) if before is None else before.ends
         return RoundRecord(
             order,
             announced,

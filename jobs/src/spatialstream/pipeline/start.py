@@ -18,9 +18,9 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.pipeline.work import version_path
-from spatialstream.store.base import RoutingStore
+from spatialstream.store.base import RoutingState, RoutingStore
 
-__all__ = ["ensure_first_version", "locked", "read_objects", "read_queries"]
+__all__ = ["check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
 
 _SAMPLE = 50_000
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -50,6 +50,7 @@ def ensure_first_version(
     objects: Path | None,
     queries: Path | None,
     patience: float = 60.0,
+    life: str = "",
 ) -> None:
     """Create the stream in the routing store, unless it is there.
 
@@ -63,21 +64,56 @@ def ensure_first_version(
         objects: file of objects like those to come.
         queries: file of queries like those to come.
         patience: seconds to wait for the store.
+        life: id of the stream's life.
 
     Raises:
         Unavailable: the store cannot be reached.
-        StateError: the stream in the store has another number of slots.
+        StateError: the stream in the store has another number of slots, or is of another life.
     """
     if any((checkpoint / "epochs").glob("*.json")):
-        return
+        return check_life(store, checkpoint, settings.name, life)
     ends = time.monotonic() + patience
     while True:
         try:
-            return _ensure(store, checkpoint, settings, leaves, objects, queries)
+            return _ensure(store, checkpoint, settings, leaves, objects, queries, life)
         except Unavailable:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.5)
+
+
+def check_life(store: RoutingStore, checkpoint: Path, stream: str, life: str, *, new: bool = False) -> None:
+    """Make sure that a routing store and a checkpoint are of one life of the stream; a store that is away is let pass.
+
+    Args:
+        store: the routing store.
+        checkpoint: folder of the stream's state.
+        stream: its name.
+        life: the checkpoint's.
+        new: whether the stream need not be in the store yet.
+
+    Raises:
+        StateError: they are not.
+    """
+    try:
+        if store.versions():
+            return _same_life(store.state(), checkpoint, stream, life)
+    except Unavailable:
+        return
+    if not new:
+        raise StateError(
+            f"{checkpoint} is the state of {stream}, of which the routing store knows nothing: what it knew has been "
+            f"removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
+        )
+
+
+def _same_life(state: RoutingState, checkpoint: Path, stream: str, life: str) -> None:
+    if state.life != life:
+        raise StateError(
+            f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {checkpoint} "
+            f"({life or 'without an id'}). Give the job the checkpoint of that life; or remove the stream with "
+            f"spatialstream remove --checkpoint, and it begins anew"
+        )
 
 
 def _ensure(
@@ -87,9 +123,11 @@ def _ensure(
     leaves: int,
     objects: Path | None,
     queries: Path | None,
+    life: str,
 ) -> None:
     if store.versions():
         state = store.state()
+        _same_life(state, checkpoint, settings.name, life)
         if state.slots != settings.slots:
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
@@ -98,7 +136,7 @@ def _ensure(
         asked = QueryBatch.of([]) if queries is None else read_queries(queries, settings)
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
         version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
-        store.create(version)
+        store.create(version, life)
     _keep(version, checkpoint)
 
 

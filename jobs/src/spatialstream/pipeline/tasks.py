@@ -63,8 +63,8 @@ def _message(topic: str, partition: int | None, key: bytes | None, value: bytes 
     )
 
 
-def _results(topic: str, lines: pa.Array, number: int, phase: int, rows: int) -> Iterator[pa.RecordBatch]:
-    for key, value in result_messages(lines, number, phase, rows):
+def _results(topic: str, lines: pa.Array, number: int, phase: int, rows: int, life: str) -> Iterator[pa.RecordBatch]:
+    for key, value in result_messages(lines, number, phase, rows, life):
         yield _message(topic, 0, key, value)  # wherever there are more partitions: rows have one order
 
 
@@ -77,6 +77,7 @@ class RouteTask:
     checkpoint: Path
     blocks: str
     rejected: str
+    life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """ROUTE of an epoch."""
@@ -88,7 +89,7 @@ class RouteTask:
                         for line in content.column("line").to_pylist():
                             yield _message(self.rejected, None, None, line.encode())
                     else:
-                        yield _message(self.blocks, slot, key, messages.pack(content))
+                        yield _message(self.blocks, slot, messages.key_of_life(key, self.life), messages.pack(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +118,24 @@ class WorkTask:
     record: RoundRecord
     settings: WorkSettings
     checkpoint: Path
+    life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """WORK of a round."""
-        blocks = _blocks_by_slot(batches)
+        blocks = _blocks_by_slot(batches, self.life)
         for slot in sorted(blocks):
             for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
                 yield messages.message(*row)
 
 
-def _blocks_by_slot(batches: Iterator[pa.RecordBatch]) -> dict[int, list[tuple[bytes, Any]]]:
+def _blocks_by_slot(batches: Iterator[pa.RecordBatch], life: str) -> dict[int, list[tuple[bytes, Any]]]:
+    """The messages of a life of the stream, and those that are no blocks of any."""
     blocks: dict[int, list[tuple[bytes, Any]]] = {}
     for batch in batches:
         slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
         for i in range(batch.num_rows):
-            blocks.setdefault(slot[i].as_py(), []).append((key[i].as_py(), value[i].as_buffer()))
+            if (name := messages.key_within(key[i].as_py(), life)) is not None:
+                blocks.setdefault(slot[i].as_py(), []).append((name, value[i].as_buffer()))
     return blocks
 
 
@@ -142,10 +146,11 @@ class NarrowWorkTask:
     record: RoundRecord
     settings: WorkSettings
     checkpoint: Path
+    life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What WORK fails on."""
-        blocks = _blocks_by_slot(batches)
+        blocks = _blocks_by_slot(batches, self.life)
         for slot in sorted(blocks):
             yield _lefts(narrow_work(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint))
 
@@ -177,6 +182,7 @@ class MergeTask:
     rejected: str
     rows_per_message: int
     limits: RowLimits | None = None
+    life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of a round."""
@@ -185,12 +191,12 @@ class MergeTask:
             return
         number = self.record.round.number
         results = merge_round(rows, self.record, self.settings.space, self.checkpoint, limits=self.limits)
-        yield from _results(self.results, results.lines, number, 0, self.rows_per_message)
+        yield from _results(self.results, results.lines, number, 0, self.rows_per_message, self.life)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
         if results.second is not None:
             lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint, self.limits)
-            yield from _results(self.results, lines, number, 1, self.rows_per_message)
+            yield from _results(self.results, lines, number, 1, self.rows_per_message, self.life)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +226,13 @@ class SecondMergeTask:
     results: str
     rows_per_message: int
     limits: RowLimits | None = None
+    life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of the second phase of a round."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
         lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint, self.limits)
-        yield from _results(self.results, lines, self.number, 1, self.rows_per_message)
+        yield from _results(self.results, lines, self.number, 1, self.rows_per_message, self.life)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ def active_bytes(state: RoutingState) -> bytes:
         "slots": state.slots,
         "origin": state.origin,
         "adopted": state.adopted,
+        "life": state.life,
     }
     return json.dumps(record).encode()
 
@@ -71,6 +72,7 @@ def _state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterable[s
         record["slots"],
         record["origin"],
         record["adopted"],
+        record.get("life", ""),
     )
 
 

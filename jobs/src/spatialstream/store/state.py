@@ -76,6 +76,7 @@ class RoutingState:
         slots: number of slots, fixed for the stream's life.
         origin: digest of the version that the stream was created with.
         adopted: id of the proposal that the active version carries out; empty for the first version.
+        life: id of the stream's life, which its checkpoint bears too; empty where there is none.
     """
 
     active: Binding
@@ -87,12 +88,13 @@ class RoutingState:
     slots: int
     origin: str = ""
     adopted: str = ""
+    life: str = ""
 
     @classmethod
-    def created(cls, number: int, slots: int, origin: str) -> RoutingState:
+    def created(cls, number: int, slots: int, origin: str, life: str = "") -> RoutingState:
         """The state of a new stream: its first version is active from epoch 0 on."""
         first = Binding(number, 0)
-        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin)
+        return cls(first, None, (first,), frozenset(), frozenset(), number, slots, origin, life=life)
 
     def at(self, epoch: int) -> int:
         """Number of the version that routes an epoch.
@@ -115,12 +117,14 @@ class RoutingState:
 
     # ------------------------------------------------------------------------------------------------------- changes
 
-    def recreated(self, origin: str) -> RoutingState:
-        """The stream is created once more, with a version of that digest.
+    def recreated(self, origin: str, life: str = "") -> RoutingState:
+        """The stream is created once more, with a version of that digest and for that life.
 
         Raises:
-            Conflict: it was created with another one.
+            Conflict: it was created with another one, or for another life.
         """
+        if life != self.life:
+            raise Conflict(f"the stream exists, and its life is {self.life or 'without an id'}, not {life or 'that'}")
         if origin != self.origin:
             raise Conflict("the stream exists, and was created with another routing version")
         return self

@@ -102,7 +102,7 @@ class ZooKeeperStore(RoutingStore):
 
     # ------------------------------------------------------------------------------------------------------- versions
 
-    def create(self, version: RoutingVersion) -> None:
+    def create(self, version: RoutingVersion, life: str = "") -> None:
         """See :class:`RoutingStore`."""
         origin = codec.digest(version)
         entry = Entry(self._client, self._version(version.number), version)
@@ -110,9 +110,9 @@ class ZooKeeperStore(RoutingStore):
         def operation(wait: Wait) -> None:
             while True:
                 if read := self._read(wait):
-                    read[0].recreated(origin)
+                    read[0].recreated(origin, life)
                     return
-                state = RoutingState.created(version.number, version.slots, origin)
+                state = RoutingState.created(version.number, version.slots, origin, life)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
                 entry.write(wait)

@@ -1,0 +1,95 @@
+"""Results of a live stream as a consumer has them: whole, from where it was, and across a stream's lives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.cli import main
+from spatialstream.model.space import Space
+from spatialstream.pipeline.ingest import CLOCK, mark
+from spatialstream.servers.process import await_condition
+from tests.cluster.stream import PARTITIONS, LiveStream, Servers
+
+PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
+END = 1_000
+LONG, SMALL = 24, 300
+
+
+def send(stream: LiveStream) -> None:
+    """Few objects with ids of 900 kB, many small ones; a row with all of the former, one for each of the latter."""
+    region = {"box": [0, 0, 1, 1]}
+    asked = [
+        {"id": "each", "type": "CRQ", "t": 1, "keywords": ["small"], "duration": END, "region": region},
+        {"id": "all", "type": "SRQ", "t": END, "keywords": ["long"], "duration": END, "region": region},
+    ]
+    objects: list[dict[str, Any]] = [
+        {"id": f"{i:02d}" + "x" * 900_000, "t": 2, "x": 0.5, "y": 0.5, "text": "long"} for i in range(LONG)
+    ]
+    objects += [{"id": f"o{i}", "t": 3 + i, "x": 0.5, "y": 0.5, "text": "small"} for i in range(SMALL)]
+    topics, producer = stream.connection.topics(stream.name), stream.connection.producer()
+    for query in asked:
+        producer.produce(topics.queries, json.dumps(query).encode())
+    for each in objects:
+        producer.produce(topics.objects, json.dumps(each).encode(), partition=0)
+    for partition in range(PARTITIONS):
+        producer.produce(topics.objects, mark(END + 1), CLOCK, partition)
+    producer.produce(topics.queries, mark(END + 1), CLOCK)
+    assert producer.flush(60.0) == 0
+
+
+def printed(stream: LiveStream, position: Path, *more: str, into: str = "") -> tuple[list[str], str]:
+    """(ids of the objects in the rows that one use of the command prints, what it says)."""
+    where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, "--position", str(position)]
+    words = [sys.executable, "-m", "spatialstream", "results", *where, "--type", "CRQ", "--patience", "3s", *more]
+    command = ["sh", "-c", f'"$@" | {into}', "sh", *words] if into else words
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["object"]["id"] for line in done.stdout.splitlines()], done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_rows_are_whole_once_and_of_their_life(
+    servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = [f"o{i}" for i in range(SMALL)]
+    with LiveStream(servers, "lives", tmp_path, PLANE) as stream:
+        send(stream)
+        stream.await_rows(SMALL + 1, 240.0)
+        (row,) = (row for row in stream.rows() if row["query"] == "all")
+        assert [each["id"][:2] for each in row["objects"]] == [f"{i:02d}" for i in range(LONG)]
+        assert len(json.dumps(row)) > 16 << 20
+
+        position = tmp_path / "position"
+        found = printed(stream, position, "--count", "10")[0]
+        assert found == expected[:10]
+        found += printed(stream, position, into="cat")[0]
+        assert found == expected
+        few, said = printed(stream, tmp_path / "another", into="head -n 3")
+        assert few == expected[:3]
+        assert "Error" not in said
+        rest = printed(stream, tmp_path / "another")[0]
+        assert rest == expected[SMALL - len(rest) :]
+
+        stream.worker.stop(60.0)
+        stream.router.stop(60.0)
+        first = json.loads((stream.checkpoint / "stream.json").read_bytes())["life"]
+        shutil.rmtree(stream.checkpoint)
+        where = ["--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts]
+        options = [*where, "--checkpoint", str(stream.checkpoint), "--slots", str(stream.slots), f"--space={PLANE}"]
+        for job in ("router", "worker"):
+            assert main([job, "--stream", stream.name, *options]) == 2
+            assert f"another life of lives ({first})" in capsys.readouterr().err
+        stream.store.erase()
+        stream.router.start(timeout=240.0)
+        stream.worker.start(timeout=240.0)
+        assert await_condition(lambda: len(stream.lines) >= 2 * (SMALL + 1), 240.0)
+        again, said = printed(stream, position)
+        assert again == expected
+        assert "the stream has begun anew" in said
