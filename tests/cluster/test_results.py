@@ -23,7 +23,7 @@ LONG, SMALL = 24, 300
 
 
 def send(stream: LiveStream) -> None:
-    """Few objects with ids of 900 kB, many small ones; a row with all of the former, one for each of the latter."""
+    """A row with all objects whose ids have 900 kB, and a row for each of the many small ones."""
     region = {"box": [0, 0, 1, 1]}
     asked = [
         {"id": "each", "type": "CRQ", "t": 1, "keywords": ["small"], "duration": END, "region": region},

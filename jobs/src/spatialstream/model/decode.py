@@ -67,6 +67,9 @@ LONGEST_ECHO = 2_000
 _DEEPEST_ECHO = 64
 """Brackets of a record that is echoed as it is: a deeper one may be too deep for whoever reads the dead letter."""
 
+_LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
+"""Characters of such an echo as JSON, at most."""
+
 QUERY_FIELDS = ("id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step")
 """The fields of queries."""
 
@@ -97,6 +100,8 @@ class Decoded(Generic[_Batch]):
 def rejected_line(source: str, line: int, reason: str, record: str, offset: int | None = None) -> str:
     """The dead letter of one row of :attr:`Decoded.rejected`, as a line of JSON without its newline.
 
+    It has a bounded length: of a long reason or record there is the beginning, of the record as a string.
+
     Args:
         source: the file or topic partition.
         line: the line in the file, or in the message.
@@ -104,8 +109,12 @@ def rejected_line(source: str, line: int, reason: str, record: str, offset: int 
         record: the record as JSON.
         offset: the message's offset in its topic partition.
     """
-    place = {"source": source} | ({} if offset is None else {"offset": offset}) | {"line": line, "reason": reason}
+    place = (
+        {"source": source} | ({} if offset is None else {"offset": offset}) | {"line": line, "reason": _shorten(reason)}
+    )
     where = json.dumps(place, ensure_ascii=False)
+    if len(record) > _LONGEST_RECORD:
+        record = _quote(record)
     return f'{where[:-1]}, "record": {record}}}'
 
 

@@ -38,18 +38,20 @@ from spatialstream.model.decode import (
     json_value,
     rejected_line,
 )
-from spatialstream.model.errors import RecordError, SpatialStreamError
+from spatialstream.model.errors import RecordError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.leaving import AMBIENT
 from spatialstream.pipeline.order import write_run
 from spatialstream.pipeline.plan import Run, pack_place, unpack_place
 from spatialstream.pipeline.reasons import reason_class
+from spatialstream.pipeline.results import quoted
 
-__all__ = ["CLOCK", "Ingest", "Intake", "mark"]
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "mark"]
 
 CLOCK = b"clock"
 """Key of the messages that are marks."""
@@ -65,8 +67,18 @@ _LETTERS_PER_MESSAGE = 1_000
 
 _LONGEST_MARK = 1_000
 
-_AMBIENT = (MemoryError, OSError, pa.ArrowMemoryError, SpatialStreamError)
-"""Failures that are not for a record's sake."""
+_BYTES_PER_TERM = 8
+
+LARGEST_ID = 4 << 20
+"""Bytes of an id as JSON, at most: a row of results may have two, and has to fit into a message."""
+
+LARGEST_RECORD = 8 << 20
+"""Bytes of a record's id and terms, at most, with what a block needs besides for each term."""
+
+_SURELY_SHORT = 256 << 10
+"""Bytes of a message up to which no record in it can be as long as that. (No character has a case-folded NFKC of more
+than eleven times its bytes.)"""
+
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
@@ -168,6 +180,7 @@ class Ingest:
             offsets = numpy_view(records.column("offset"))
             data, starts, cuts = self._lines(records.column("value"), offsets, letters)
             batch, places = self._records(data, cuts, kind, _Places(starts, offsets), letters)
+            batch, places = self._short(batch, places, records.column("value"), letters)
             if len(batch):
                 times = write_run(self.folder / f"{name}.arrow", batch, places)
                 run = Run(f"{name}.arrow", kind, len(batch), partition, times, letters.count, packed=True)
@@ -220,6 +233,29 @@ class Ingest:
         batch: Any = ObjectBatch if kind == "objects" else QueryBatch
         whole = batch.concat([part for part, _ in found] or [batch.of([])])
         return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
+
+    def _short(
+        self,
+        batch: _Batch,
+        places: npt.NDArray[np.int64],
+        values: pa.BinaryArray,
+        letters: _Letters,
+    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+        """Without the records that no message could carry on: their terms may be longer than their texts."""
+        if pc.max(pc.binary_length(values)).as_py() <= _SURELY_SHORT:
+            return batch, places
+        name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
+        size = name + _bytes_of_terms(batch)
+        long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
+        for row in np.flatnonzero(long).tolist():
+            reason = (
+                f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
+                if name[row] > LARGEST_ID
+                else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            )
+            letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
+        kept = np.flatnonzero(~long)
+        return (batch, places) if len(kept) == len(batch) else (batch.take(kept), places[kept])
 
     def _in_time(
         self, batch: _Batch, places: npt.NDArray[np.int64], letters: _Letters
@@ -289,6 +325,14 @@ class Ingest:
         return b"".join([*kept, value[last:]])
 
 
+def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> npt.NDArray[np.int64]:
+    """What the terms of each record take in a block of its own."""
+    terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
+    each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
+    ends: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(each)])
+    return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+
+
 class _Letters:
     """The dead letters of a block.
 
@@ -356,7 +400,7 @@ def _decoded(
     try:
         yield decode(text, first), first
         return
-    except _AMBIENT:
+    except AMBIENT:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told in a dead letter, or raised
         decode(text.slice(0, 0), first)

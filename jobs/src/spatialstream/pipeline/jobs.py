@@ -290,8 +290,8 @@ class _Job(ABC):
         """What is to be done beside the turns, in a thread of its own."""
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
-                self._check_spark()
                 self._check_life()
+                self._check_spark()
                 self._beside()
             except Unavailable:
                 continue  # the next time will do
@@ -621,7 +621,7 @@ class WorkerJob(_Job):
         self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self, begins=self._begins)
 
     def _begins(self) -> Sequence[int]:
-        """Where the slots' partitions begin; in topics that an earlier life has left, not all messages may be there."""
+        """Where the slots' partitions begin; in topics that an earlier life left, the first messages may be gone."""
         topic = self.topics.blocks
         return Offsets(self.connection, self._stopping).earliest({topic: self.settings.slots})[topic]
 

@@ -55,6 +55,8 @@ _COMMITTED = IsolationLevel.READ_COMMITTED
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
+_BROKERS_DEFAULT = 1_000_000
+"""Bytes of a message that a topic takes whose settings nobody has made, about."""
 
 _JAVA_NAMES = {
     "security.protocol": "security.protocol",
@@ -276,7 +278,7 @@ class Topics:
             NewTopic(self.results, 1, replicas, config=large),
             NewTopic(self.rejected, 1, replicas, config=large),
             NewTopic(self.blocks, slots, replicas, config=passing),
-            NewTopic(self.epochs, 1, replicas, config={"retention.ms": str(_DAY)}),
+            NewTopic(self.epochs, 1, replicas, config=passing),
         ]
 
     def ensure(
@@ -327,13 +329,19 @@ class Topics:
             time.sleep(0.1)
 
     def _check_sizes(self, admin: AdminClient) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self.blocks)
-        settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
-        size = int(settings["max.message.bytes"].value)
-        if size < LARGEST_MESSAGE:
-            raise SettingError(
-                "topics", f"{self.blocks} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
-            )
+        for topic, least in (
+            (self.blocks, LARGEST_MESSAGE),
+            (self.results, LARGEST_MESSAGE),
+            (self.rejected, _BROKERS_DEFAULT),
+            (self.epochs, _BROKERS_DEFAULT),
+        ):
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+            size = int(settings["max.message.bytes"].value)
+            if size < least:
+                raise SettingError(
+                    "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
+                )
 
     def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
         """Delete topics of the stream.

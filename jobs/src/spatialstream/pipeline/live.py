@@ -28,6 +28,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,7 +63,11 @@ __all__ = ["EpochRecord", "Router", "RouterJobs", "StreamSettings", "narrow_rout
 _LONGEST_NAME = 200
 
 LARGEST_BLOCK = 6 << 20
-"""Bytes beyond which a block is cut in two; the topic of blocks takes messages of more than twice that."""
+"""Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
+:data:`~spatialstream.pipeline.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
+
+_LETTERS = 10_000
+"""Dead letters that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +314,9 @@ def route_epoch(record: EpochRecord, partition: int, partitions: int, checkpoint
             yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array([left.letter for left in record.left])))
         for intake in record.intakes:
             if intake.rejected:
-                lines = (folder / intake.rejected).read_text("utf-8").split("\n")[:-1]
-                yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array(lines)))
+                with (folder / intake.rejected).open(encoding="utf-8", newline="\n") as letters:
+                    while lines := [line.removesuffix("\n") for line in islice(letters, _LETTERS)]:
+                        yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array(lines)))
     queries = queries_of_epoch(record, record.epoch, folder) if partition == 0 else None
     objects = route_share(record, record.epoch, folder, partition, partitions)
     share = Share(record.epoch, record.upto, partition, partitions, objects, queries)
@@ -377,7 +383,7 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             queries = QueryBatch.from_arrow(piece.drop_columns(["number"]))
             yield from _parts(kind, queries_with_numbers(queries, numbers(piece, "number")))
         else:
-            yield piece
+            yield from _parts(kind, piece)
 
 
 class RouterJobs(Protocol):

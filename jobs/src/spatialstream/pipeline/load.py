@@ -37,7 +37,7 @@ __all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
 
 _EVERY = 16
 _ANY_TIME = 10**12
-_MESSAGE_BYTES = 1 << 20
+_MESSAGE_BYTES = 512 << 10
 _QUERIES_PER_MESSAGE = 1000
 _ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
 

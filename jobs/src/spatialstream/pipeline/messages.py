@@ -7,6 +7,7 @@ block.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,15 @@ __all__ = [
     "columns",
     "key_of_life",
     "key_within",
-    "message",
+    "messages",
     "numbers",
     "pack",
     "read_key",
     "unpack",
 ]
+
+LARGEST_VALUE = 64 << 20
+"""Bytes beyond which a block is cut on its way between Spark's tasks, whose values have 2 GiB at most."""
 
 BLOCK_TYPE = "slot int, kind string, data binary"
 """The Spark schema of all three stages' rows."""
@@ -102,8 +106,20 @@ def numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
     return numpy_view(batch.column(name))
 
 
-def message(slot: int, kind: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """One row of a stage's output."""
+def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A block as rows of a stage's output: one, or several where it is too large to travel as one value.
+
+    Whoever takes blocks takes several of a kind from one slot as well as one.
+    """
+    if batch.nbytes > LARGEST_VALUE and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from messages(slot, kind, batch.slice(0, half))
+        yield from messages(slot, kind, batch.slice(half))
+    else:
+        yield _message(slot, kind, batch)
+
+
+def _message(slot: int, kind: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     content = pack(batch)
     offsets = pa.py_buffer(np.array([0, content.size], np.int32))
     data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])

@@ -55,7 +55,7 @@ class Second:
 
     def save(self, path: Path) -> None:
         """Write the rows to a file."""
-        table = pa.Table.from_batches([messages.message(*row) for row in self.rows])
+        table = pa.Table.from_batches([each for row in self.rows for each in messages.messages(*row)])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)

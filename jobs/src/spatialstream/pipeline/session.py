@@ -137,6 +137,8 @@ def embedded_session(
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+        # a batch's values have 2 GiB together, at most, and one of them has up to 64 MiB
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(256 << 20),
         "spark.python.daemon.module": "spatialstream.pipeline.daemon",
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": "1",

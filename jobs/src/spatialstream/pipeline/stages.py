@@ -89,7 +89,7 @@ class RouteStage:
                 epoch, partition = divmod(share, self.partitions)
                 if epoch < epochs:
                     for row in self.rows(epoch, partition):
-                        yield messages.message(*row)
+                        yield from messages.messages(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class WorkStage:
         rows = [row for batch in batches for row in messages.blocks(batch)]
         if rows:
             for row in work(rows[0][0], rows, self.settings, self.paths.checkpoint):
-                yield messages.message(*row)
+                yield from messages.messages(*row)
 
 
 @dataclass(frozen=True, slots=True)

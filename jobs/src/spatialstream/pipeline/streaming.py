@@ -183,7 +183,7 @@ class RouteTask:
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 for row in self.rows(partition):
-                    yield messages.message(*row)
+                    yield from messages.messages(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class WorkTask:
                 by_slot.setdefault(row[0], []).append(row)
         for slot, blocks in by_slot.items():
             for row in self.rows(slot, blocks):
-                yield messages.message(*row)
+                yield from messages.messages(*row)
 
 
 @dataclass(frozen=True, slots=True)

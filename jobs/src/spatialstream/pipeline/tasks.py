@@ -125,7 +125,7 @@ class WorkTask:
         blocks = _blocks_by_slot(batches, self.life)
         for slot in sorted(blocks):
             for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
-                yield messages.message(*row)
+                yield from messages.messages(*row)
 
 
 def _blocks_by_slot(batches: Iterator[pa.RecordBatch], life: str) -> dict[int, list[tuple[bytes, Any]]]:
@@ -213,7 +213,7 @@ class SecondTask:
         for batch in batches:
             for position in batch.column(0).to_pylist():
                 for row in second_round(self.slots[position], self.number, self.settings, self.checkpoint):
-                    yield messages.message(*row)
+                    yield from messages.messages(*row)
 
 
 @dataclass(frozen=True, slots=True)
