@@ -71,6 +71,7 @@ def test_what_a_spec_does_not_say_is_filled_in(api, space):
         "suspend": False,
         "restartNonce": "",
         "maxRecordBytes": 1048576,
+        "maxRowBytes": 67108864,
         "deletion": {"topics": "Keep", "state": "Delete"},
         "restart": {"backoff": "5s", "maxBackoff": "5m", "maxFailures": 10, "healthyAfter": "2m"},
         "index": {"leaves": 64, "imbalance": 6.0, "similarity": 0.5, "maxLeaves": 1024},

@@ -80,6 +80,7 @@ def worker_command(spec: StreamSpec, names: StreamNames, executors: int) -> list
         *("spatialstream", "worker"),
         *_common(spec, names),
         *(() if spec.archive is None else ("--archive", ARCHIVE)),
+        *("--longest-row", str(spec.max_row_bytes)),
         *("--master", _API_SERVER),
         "--executors-from-store",
         *_properties(worker_properties(spec, names, executors)),

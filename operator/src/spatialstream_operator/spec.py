@@ -484,6 +484,7 @@ class StreamSpec:
         interval: Δ.
         retention: how far back snapshot queries see; None: everything is kept.
         max_record_bytes: longer records are rejected.
+        max_row_bytes: longer result rows are not given.
         checkpoint: where the stream's state is.
         archive: where dropped objects are written; None: nowhere.
         rebalance: when load is moved.
@@ -511,6 +512,7 @@ class StreamSpec:
     interval: int
     retention: int | None
     max_record_bytes: int
+    max_row_bytes: int
     checkpoint: Claim
     archive: Claim | None
     rebalance: Rebalance
@@ -550,6 +552,7 @@ class StreamSpec:
             interval=fields.duration("interval", "5m"),
             retention=_retention(fields),
             max_record_bytes=fields.whole("maxRecordBytes", 1 << 20, 1),
+            max_row_bytes=fields.whole("maxRowBytes", 64 << 20, 1),
             checkpoint=Claim.parse(fields.required("checkpoint")),
             archive=Claim.parse(fields.part("archive")) if fields.has("archive") else None,
             rebalance=Rebalance.parse(fields.part("rebalance")),

@@ -26,6 +26,7 @@ FULL = {
     "interval": "10m",
     "retention": "2d",
     "maxRecordBytes": 2048,
+    "maxRowBytes": 4096,
     "archive": {"claimName": "archive"},
 }
 
@@ -72,6 +73,8 @@ def test_the_router():
 def test_the_worker():
     told = options(worker_command(parse(FULL), NAMES, 3))
     spark = properties(told)
+
+    assert told.longest_row == 4096
 
     assert told.command == "worker"
     assert told.master == "k8s://https://kubernetes.default.svc:443"

@@ -368,6 +368,7 @@ CHANGES = {
     "workers.options": {"spark.a": "b"},
     "workers.driver.jvmHeap": "768m",
     "maxRecordBytes": 4096,
+    "maxRowBytes": 4096,
     "archive.claimName": "other",
     "archive.subPath": "other",
     "rebalance.mode": "off",

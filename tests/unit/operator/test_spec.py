@@ -39,6 +39,7 @@ def specs(draw):
         ),
         "time": st.fixed_dictionaries({}, optional={"idle": durations, "ahead": durations}),
         "maxRecordBytes": st.integers(1024, 8 << 20),
+        "maxRowBytes": st.integers(1024, 1 << 30),
         "archive": st.just({"claimName": "archive", "subPath": "a/b"}),
         "rebalance": st.fixed_dictionaries({}, optional={"mode": st.sampled_from(["auto", "approve", "off"])}),
         "deletion": st.just({"topics": "Delete", "state": "Keep"}),
