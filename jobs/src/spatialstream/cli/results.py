@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
+import select
+import stat
+import struct
 import sys
-from collections.abc import Iterator
+import termios
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +22,9 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import RunError, SettingError, Unavailable
 from spatialstream.model.queries import QueryType
 
-__all__ = ["add_parser", "broker_errors", "print_row"]
+__all__ = ["add_parser", "broker_errors", "hand_over", "print_row"]
+
+_QUICK_LOOKS = 50
 
 
 def add_parser(commands: Any) -> None:
@@ -64,6 +72,8 @@ def _results(options: argparse.Namespace) -> int:
                 if (queries and row["query"] not in queries) or (types and row["type"] not in types):
                     continue
                 print_row(row)
+                if options.position is not None:
+                    hand_over(lambda: bool(stop))
                 results.written()
                 left -= 1
                 if left == 0:
@@ -96,12 +106,50 @@ def print_row(row: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # what is left in the buffer would be tried once more at the end
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _abandon()
         if isinstance(error, BrokenPipeError):
             raise
         raise RunError(f"standard output takes no more rows: {error.strerror}") from None
+
+
+def hand_over(stop: Callable[[], bool]) -> None:
+    """Where standard output is a pipe, wait until its reader has read all that was printed.
+
+    What is still in a pipe when its reader ends, nobody has.
+
+    Args:
+        stop: whether not to wait any longer.
+
+    Raises:
+        BrokenPipeError: the reader has gone without it.
+    """
+    try:
+        out = sys.stdout.fileno()
+        if not stat.S_ISFIFO(os.fstat(out).st_mode):
+            return
+    except (OSError, ValueError):  # no file
+        return
+    gone = select.poll()
+    gone.register(out, 0)
+    looks = 0
+    while _unread(out) and not stop():
+        if gone.poll(0) and _unread(out):
+            _abandon()
+            raise BrokenPipeError
+        looks += 1
+        time.sleep(0.0 if looks < _QUICK_LOOKS else 0.0005)
+
+
+def _unread(pipe: int) -> int:
+    """Bytes that are in a pipe."""
+    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+    return int(size)
+
+
+def _abandon() -> None:
+    """Let go of standard output: what is left in its buffer would be tried once more at the end."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @contextmanager

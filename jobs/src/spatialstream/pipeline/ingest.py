@@ -329,7 +329,7 @@ def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> npt.NDArray[np.int64]:
     """What the terms of each record take in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
-    ends: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(each)])
+    ends: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
     return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
 
 
