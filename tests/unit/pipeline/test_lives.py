@@ -34,6 +34,7 @@ def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> N
     with ThreadPoolExecutor(8) as pool:
         lives = set(pool.map(lambda i: SETTINGS.claim(tmp_path / "one"), range(8)))
     assert len(lives) == 1
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["stream.json"]
     assert len(lives | {SETTINGS.claim(tmp_path / "other"), ""}) == 3
 
 

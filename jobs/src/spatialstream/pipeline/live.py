@@ -152,11 +152,13 @@ class StreamSettings:
             StateError: it belongs to a stream with other settings.
         """
         path, identity = checkpoint / "stream.json", self.identity()
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        with (checkpoint / "stream.lock").open("w") as lock:  # both jobs may begin at once
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                write_whole(path, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}, indent=1).encode())
+        if not path.exists():
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            with (checkpoint / "stream.lock").open("w") as lock:  # both jobs may begin at once
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.exists():
+                    write_whole(path, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}, indent=1).encode())
+                Path(lock.name).unlink(missing_ok=True)  # whoever locks it later finds the other file
         known = json.loads(path.read_bytes())
         for name, value in identity.items():
             if known.get(name) != value:
