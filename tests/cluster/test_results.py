@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,10 +45,26 @@ def send(stream: LiveStream) -> None:
     assert producer.flush(60.0) == 0
 
 
+def words_of(stream: LiveStream, position: Path, *more: str) -> list[str]:
+    """The command."""
+    where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, "--position", str(position)]
+    return [sys.executable, "-m", "spatialstream", "results", *where, "--type", "CRQ", "--patience", "2s", *more]
+
+
+def interrupted(stream: LiveStream, position: Path, after: int) -> list[str]:
+    """Ids of the objects in the rows of one use that is interrupted after some of them."""
+    with subprocess.Popen(words_of(stream, position), stdout=subprocess.PIPE, bufsize=0) as running:
+        assert running.stdout is not None
+        lines = [running.stdout.readline() for _ in range(after)]
+        running.send_signal(signal.SIGINT)
+        lines += running.communicate(timeout=60)[0].splitlines()
+    assert running.returncode == 0
+    return [json.loads(line)["object"]["id"] for line in lines]
+
+
 def printed(stream: LiveStream, position: Path, *more: str, into: str = "") -> tuple[list[str], str]:
     """(ids of the objects in the rows that one use of the command prints, what it says)."""
-    where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, "--position", str(position)]
-    words = [sys.executable, "-m", "spatialstream", "results", *where, "--type", "CRQ", "--patience", "3s", *more]
+    words = words_of(stream, position, *more)
     command = ["sh", "-c", f'"$@" | {into}', "sh", *words] if into else words
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -69,6 +86,8 @@ def test_rows_are_whole_once_and_of_their_life(
         position = tmp_path / "position"
         found = printed(stream, position, "--count", "10")[0]
         assert found == expected[:10]
+        found += interrupted(stream, position, 5)
+        assert 15 <= len(found) < SMALL
         found += printed(stream, position, into="cat")[0]
         assert found == expected
         few, said = printed(stream, tmp_path / "another", into="head -n 3")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spatialstream.model.space import WGS84
 from spatialstream.pipeline import results
 from spatialstream.pipeline.delivery import Assembler
-from spatialstream.pipeline.results import RowLimits, object_texts, row_lines, term_texts
+from spatialstream.pipeline.results import RowLimits, match_lines, object_texts, row_lines, term_texts
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ROWS = st.lists(st.tuples(NAMES, st.lists(NAMES, max_size=6), st.none() | st.integers(0, 9)), max_size=6)
@@ -94,10 +94,17 @@ def test_a_list_is_cut_where_it_is_longer_than_a_part(above: int, parts: int) ->
 def test_more_text_than_32_bits_can_count_is_the_same_text(names: list[str]) -> None:
     ids, n = pa.array(names, pa.string()), len(names)
     t, x, y = np.arange(n), np.linspace(0, 1, n), np.linspace(0, 1, n)
+    which = np.repeat(np.arange(n, dtype=np.int32), 2)
+    matched = ids.take(pa.array(which))
     small = object_texts(WGS84, ids, t, x, y, x)
+    few = match_lines(matched, t, small, which)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(results, "_ROOM", 10)
         large = object_texts(WGS84, ids, t, x, y, x)
+        many = match_lines(matched, t, large, which)
     if n:
-        assert large.type == pa.large_string()
+        assert large.type == many.type == pa.large_string()
     assert large.to_pylist() == small.to_pylist()
+    assert many.to_pylist() == few.to_pylist()
+    found = [(row["query"], row["t"], row["object"]["id"]) for row in map(json.loads, few.to_pylist())]
+    assert found == [(names[i], i, names[i]) for i in which.tolist()]

@@ -290,7 +290,7 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
     connection = live.connection(options)
     stop: list[bool] = []
     with broker_errors(options):
-        results = Results(connection, options.stream, newest=True)
+        results = Results(connection, options.stream, newest=True, report=lambda text: live.say(options, text))
         post = _Post(connection, options.stream)
     try:
         with live.stopping(options, lambda: stop.append(True)):

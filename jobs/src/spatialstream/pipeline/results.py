@@ -89,8 +89,11 @@ def object_texts(
 
 
 def match_lines(
-    queries: pa.StringArray, t: npt.NDArray[np.int64], objects: pa.StringArray, which: npt.NDArray[np.int32]
-) -> pa.StringArray:
+    queries: pa.StringArray,
+    t: npt.NDArray[np.int64],
+    objects: pa.StringArray | pa.LargeStringArray,
+    which: npt.NDArray[np.int32],
+) -> pa.StringArray | pa.LargeStringArray:
     """CRQ result lines, one a match.
 
     Args:
@@ -100,15 +103,11 @@ def match_lines(
         which: the object of each match, a position in the two above.
     """
     used, positions = np.unique(which, return_inverse=True)
-    tails = pc.binary_join_element_wise(
-        ', "type": "CRQ", "t": ',
-        pc.cast(pa.array(t[used]), pa.string()),
-        ', "object": ',
-        objects.take(pa.array(used)),
-        "}",
-        "",
-    )
-    return pc.binary_join_element_wise('{"query": ', quoted(queries), tails.take(pa.array(positions)), "")
+    times = pc.cast(pa.array(t[used]), pa.string())
+    tails = _joined(', "type": "CRQ", "t": ', times, ', "object": ', objects.take(pa.array(used)), "}")
+    if tails.nbytes // max(1, len(used)) * len(which) > _ROOM:
+        tails = tails.cast(pa.large_string())
+    return _joined('{"query": ', quoted(queries), tails.take(pa.array(positions)))
 
 
 def row_lines(
