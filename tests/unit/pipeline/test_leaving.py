@@ -153,6 +153,14 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
             check_for(_names(rows, [messages.OBJECTS, messages.REGISTERED]))
 
         monkeypatch.setattr(rounds, "work", worked)
+    elif stage == "second":
+        answer = rounds.answer_second
+
+        def answered(slot: int, rows: Sequence[Row], *more: Any) -> Iterator[Row]:
+            check_for(_names(rows, [messages.ASKED]))
+            yield from answer(slot, rows, *more)
+
+        monkeypatch.setattr(rounds, "answer_second", answered)
     else:
         merge = rounds.merge
 
@@ -172,7 +180,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
 _MORE = [(seed, 0.03) for seed in range(3, 13)] if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else []
 
 
-@pytest.mark.parametrize("stage", ["ingest", "route", "work", "merge"])
+@pytest.mark.parametrize("stage", ["ingest", "route", "work", "merge", "second"])
 @pytest.mark.parametrize(("seed", "chaos"), [(2, 0.05), *_MORE])
 def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_oracle_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, seed: int, chaos: float
@@ -195,7 +203,7 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
     letters = [letter for letter in simulation.letters() if "poison" in letter["reason"]]
     left = {letter["record"].get("id", letter["record"].get("object", {}).get("id")) for letter in letters}
     assert len(letters) == len(left)
-    assert left == bad if stage != "merge" else left <= bad
+    assert left == bad if stage in ("ingest", "route", "work") else set() < left <= bad
     gone = left
     if stage != "ingest":
         assert {json.loads(each.letter)["reason"] for each in simulation.left} >= {each["reason"] for each in letters}
@@ -205,6 +213,53 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
     assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
     others = sorted((queries[at].id, queries[at].t) for at, _ in refused)
     assert sorted((stream.queries[at].id, stream.queries[at].t) for at in _refused(simulation, left)) == others
+
+
+@pytest.mark.parametrize("kind", [QueryType.CTQ, QueryType.CKQ])
+def test_a_query_that_stands_already_ends_when_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: QueryType
+) -> None:
+    drawn = random_stream(5, 150, 4, WGS84)
+    objects, queries = sorted(drawn.objects, key=lambda o: o.t), sorted(drawn.queries, key=lambda query: query.t)
+    expected, _ = answers(objects, queries, WGS84)
+    rows_of: dict[str, list[int]] = {}
+    for row in expected:
+        if row["type"] == kind.value:
+            rows_of.setdefault(row["query"], []).append(row["t"])
+    name = max(rows_of, key=lambda each: rows_of[each][-1] - rows_of[each][0])
+    bound = rows_of[name][len(rows_of[name]) // 2]
+    number = "query" if kind is QueryType.CTQ else "number"
+    merge, numbers_of = rounds.merge, set[int]()
+
+    def merged(rows: Sequence[Row], *more: Any) -> Any:
+        rows = list(rows)
+        results = merge(rows, *more)
+        for _, block, content in rows:
+            if block == messages.REGISTERED:
+                ids = content.column("ids" if "ids" in content.schema.names else "id").to_pylist()
+                numbers_of.update(n for n, each in zip(content["number"].to_pylist(), ids, strict=True) if each == name)
+            if block == (messages.STEPS if kind is QueryType.CTQ else messages.ARRIVALS):
+                times = content.column("now" if kind is QueryType.CTQ else "t").to_pylist()
+                asked = content.column(number).to_pylist()
+                if any(
+                    t >= bound and (each == name or each in numbers_of) for t, each in zip(times, asked, strict=True)
+                ):
+                    raise StageError("it is poison now")
+        return results
+
+    monkeypatch.setattr(rounds, "merge", merged)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
+    simulation = Simulation(tmp_path, WGS84, objects, queries, setup, 5, chaos=0.02)
+    simulation.run(rebalances=0.3)
+    (left,) = simulation.left
+    assert (left.what, json.loads(left.letter)["source"]) == ("query", "queries")
+    others = [row for row in expected if row["query"] != name]
+    found = simulation.rows()
+    assert [str(each) for each in check([row for row in found if row["query"] != name], others, 5)] == []
+    had = [row for row in found if row["query"] == name]
+    assert had == [row for row in expected if row["query"] == name][: len(had)]
+    assert all(row["t"] < bound for row in had)
+    assert len(had) > 0
 
 
 def _refused(simulation: Simulation, left: set[str]) -> list[int]:

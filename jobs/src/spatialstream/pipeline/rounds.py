@@ -64,6 +64,9 @@ __all__ = [
 FEW = 128
 """Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
 
+_ALL = 2**62
+"""Questions up to which a rehearsal asks them itself."""
+
 _CENSUS = 64
 """Every so-many-th round the slots count their standing queries by leaf."""
 
@@ -300,7 +303,7 @@ def narrow_merge(
     checkpoint: Path,
     limits: RowLimits | None = None,
 ) -> list[Left]:
-    """What has to be left out of a round for MERGE not to fail, with its second phase if MERGE does that.
+    """What has to be left out of a round for MERGE not to fail, nor its second phase.
 
     Args:
         rows: the partials of all slots, which have done the round.
@@ -352,7 +355,7 @@ def _rehearse_merge(
         if name in content.schema.names and len(gone):
             content = content.take(pa.array(np.flatnonzero(~np.isin(messages.numbers(content, name), gone))))
         kept.append((slot, kind, content))
-    results = merge_round(kept, record, settings.space, checkpoint, limits=limits)
+    results = merge_round(kept, record, settings.space, checkpoint, few=_ALL, limits=limits)
     if results.second is not None:
         merge_second_at_once(results.second, record.round.number, settings, checkpoint, limits)
 
