@@ -119,7 +119,8 @@ def test_the_schemas_know_the_alerts(rules):
 
 
 def test_prometheus_of_the_services_has_the_same_rules(rules, tmp_path):
-    data = named(render(SERVICES, {}), "ConfigMap", "spatialstream-prometheus")["data"]
+    values = {"prometheus": {"namespaces": ["geo", "spatialstream-system"]}}
+    data = named(render(SERVICES, values), "ConfigMap", "spatialstream-prometheus")["data"]
     (group,) = yaml.safe_load(data["alerts.yml"])["groups"]
     any_operator = [
         {**rule, "expr": re.sub(r"\{namespace=\"spatialstream-system\".*?\}", "{}", rule["expr"])} for rule in rules

@@ -13,6 +13,7 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.model.space import Space
+from spatialstream.pipeline.ingest import CLOCK
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
@@ -49,12 +50,14 @@ class Asked(LiveStream):
         place = TopicPartition(self.connection.topics(self.name).queries, 0, 0)
         _, end = consumer.get_watermark_offsets(place, timeout=30)
         consumer.assign([place])
-        values = []
-        while len(values) < end:
+        read, values = 0, []
+        while read < end:
             message = consumer.poll(10.0)
             assert message is not None
             if message.error() is None:
-                values.append(json.loads(message.value()))
+                read += 1
+                if message.key() != CLOCK:
+                    values += [json.loads(line) for line in message.value().splitlines()]
         consumer.close()
         return values
 
@@ -142,10 +145,30 @@ def test_status_and_tree_of_a_running_stream(stream: Asked, tmp_path: Path, caps
     assert main(["status", stream.name, *where]) == 0
     assert f"{stream.name}, {stream.slots} slots" in capsys.readouterr().out
 
+    assert main(["status", "nosuch", *where]) == 2
+    told = capsys.readouterr().err
+    assert "there is no stream 'nosuch' in the routing store; there is " in told
+    assert stream.name in told
+
     picture = tmp_path / "tree.svg"
     assert main(["tree", "--stream", stream.name, *where, "--svg", str(picture)]) == 0
     assert f"16 leaves, on {stream.slots} slots" in capsys.readouterr().out
     assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.timeout(600)
+def test_the_same_load_can_be_sent_again(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    before = stream.rejected()
+    where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, f"--space={PLANE}"]
+    for _ in range(2):
+        words = ["--now", "--rate", "200", "--seconds", "2", "--snapshots", "5", "--standing", "50", "--settle", "1"]
+        assert main(["load", *where, *words]) == 0
+
+    assert ask(stream, "--type", "SRQ", *EVERYWHERE, "--duration", "1h") == 0  # all that was sent before is decided
+
+    sent = [record["id"] for record in stream.queries() if "@" in record["id"]]
+    assert len(sent) == len(set(sent)) > 2 * 50
+    assert stream.rejected() == before
 
 
 def test_a_stream_that_is_not_there_is_told(servers: Servers, capsys: pytest.CaptureFixture[str]) -> None:

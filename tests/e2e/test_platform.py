@@ -248,6 +248,20 @@ def test_accounts_can_do_what_they_need_and_nothing_else(platform: Platform) -> 
         assert not can(driver, verb, resource, namespace), (verb, resource, namespace)
 
 
+def test_a_pod_that_does_not_know_the_secret_is_no_executor(quakes: Stream) -> None:
+    worker = quakes.kube.get("pod", "quakes-worker")
+    assert worker is not None
+    # one that is let in stays until it is stopped: status 124
+    script = (
+        'timeout 60 $JAVA_HOME/bin/java -Xmx256m -cp "$SPARK_HOME/jars/*" '
+        "org.apache.spark.executor.CoarseGrainedExecutorBackend --executor-id 99 --cores 1 --app-id intruder "
+        "--hostname 127.0.0.1 --resourceProfileId 0 --driver-url spark://CoarseGrainedScheduler@$0:7078 "
+        ">/dev/null 2>&1; echo status $?"
+    )
+    assert quakes.kube.exec(TOOLBOX, "sh", "-c", script, worker["status"]["podIP"]).strip() == "status 1"
+    quakes.wait("its executors to be its own", lambda status: status["workers"]["ready"] == "1/1")
+
+
 # ---------------------------------------------------------------------------------------------------------------- end
 
 

@@ -17,6 +17,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.pipeline import load
 from spatialstream.pipeline.kafka import Connection
 from spatialstream.pipeline.load import LoadSettings, Sender
+from tests.unit.index.samples import query
 
 _TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])
 _OBJECTS = st.lists(
@@ -94,3 +95,10 @@ def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[in
     for message in messages:
         assert message.count(b"\n") < most
         assert len(message) <= 1000
+
+
+def test_queries_of_two_calls_share_no_id() -> None:
+    queries = load.QueryBatch.of([replace(query("SRQ"), id=f"srq{i}") for i in range(3)])
+    first, second = (set(load.with_own_ids(queries, token).ids.to_pylist()) for token in ("00000000", "00000001"))
+    assert first == {"srq0@00000000", "srq1@00000000", "srq2@00000000"}
+    assert not first & second

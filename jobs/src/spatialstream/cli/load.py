@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 
 __all__ = ["add_parser"]
+
+_AFTER = 60_000
+"""ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -109,14 +113,17 @@ def _load(options: argparse.Namespace) -> int:
 
 
 def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: list[bool]) -> None:
-    """Register the standing queries, wait a moment, then send."""
+    """Register the standing queries for as long as objects come, then send."""
     from dataclasses import replace
+
+    from spatialstream.pipeline.load import with_own_ids
 
     crq = list(QueryType).index(QueryType.CRQ)
     now = int(time.time() * 1000)
+    queries = with_own_ids(queries, secrets.token_hex(4))
     standing = queries.take(np.flatnonzero(queries.code >= crq))
-    year = np.full(len(standing), 365 * 24 * 3_600_000, np.int64)
-    sender.send_queries(replace(standing, t=np.full(len(standing), now, np.int64), duration=year))
+    duration = np.full(len(standing), int(options.seconds * 1000) + _AFTER, np.int64)
+    sender.send_queries(replace(standing, t=np.full(len(standing), now, np.int64), duration=duration))
     sender.send_marks(now)
     sender.flush()
     snapshots = queries.take(np.flatnonzero(queries.code < crq))

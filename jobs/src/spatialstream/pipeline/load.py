@@ -33,7 +33,7 @@ from spatialstream.pipeline.consume import Results
 from spatialstream.pipeline.ingest import CLOCK, mark
 from spatialstream.pipeline.kafka import LARGEST_MESSAGE, Connection
 
-__all__ = ["Latencies", "LoadSettings", "Sender", "Watch"]
+__all__ = ["Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"]
 
 _EVERY = 16
 _ANY_TIME = 10**12
@@ -253,8 +253,9 @@ class Sender:
             stop: is asked between sendings.
             count: send so many objects, again from the start when they are used up; None: each once.
         """
-        tick, rate, began = self.settings.tick, self.settings.rate, time.monotonic()
-        lines = _Lines(objects, self._object_lines)
+        tick, rate = self.settings.tick, self.settings.rate
+        lines = _Lines(objects, self._object_lines)  # takes seconds if there are many
+        began = time.monotonic()
         most = len(lines) if count is None else count
         place, asked, number = 0, 0, 0
         while not stop() and time.monotonic() - began < seconds and place < most:
@@ -323,6 +324,11 @@ class _Lines:
         digits = np.frombuffer(str(now).encode(), np.uint8)
         self._text[self._times[first:last, None] + np.arange(len(digits))] = digits
         return self._text[self._starts[first] : self._starts[last]]
+
+
+def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:
+    """The queries under ids that no other call has given: ``ID@TOKEN``, with a token of this call's own."""
+    return replace(queries, ids=pc.binary_join_element_wise(queries.ids, pa.scalar(token), "@"))
 
 
 def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> QueryBatch:
