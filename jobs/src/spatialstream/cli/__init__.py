@@ -1,8 +1,8 @@
 """The command line: files (``run | generate | tree | check | demo``) and live streams (``router | query | ...``).
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
-line says which, and what would be right); 3 the run failed, and the same command tries again; 130 stopped at once by a
-second interrupt.
+line says which, and what would be right); 3 the run failed, and one line says why, and whether the same command can go
+on; 130 stopped at once by a second interrupt.
 """
 
 from __future__ import annotations

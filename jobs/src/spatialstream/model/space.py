@@ -55,6 +55,19 @@ class Space:
             raise SettingError("space", f'{text!r} is not a space; give "wgs84" or "planar:x0,y0,x1,y1"')
         return cls.planar(west, south, east, north)
 
+    @classmethod
+    def of(cls, value: Space | str) -> Space:
+        """A setting's space: a space, or its text.
+
+        Raises:
+            SettingError: ``value`` is neither.
+        """
+        if isinstance(value, Space):
+            return value
+        if isinstance(value, str):
+            return cls.parse(value)
+        raise SettingError("space", f'{value!r} is not a space; give one, or "wgs84" or "planar:x0,y0,x1,y1"')
+
     def __str__(self) -> str:
         """The text that :meth:`parse` reads."""
         if self.geographic:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, SettingError
 
-__all__ = ["TIME_LIMIT", "format_duration", "parse_duration", "parse_time"]
+__all__ = ["TIME_LIMIT", "duration_of", "format_duration", "parse_duration", "parse_time", "whole_number"]
 
 TIME_LIMIT = 8_640_000_000_000_000
 """Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few never overflow an int64."""
@@ -64,6 +65,35 @@ def parse_duration(value: object, field: str = "duration") -> int:
     if result > TIME_LIMIT:
         raise RecordError(field, f"{value!r} is out of range; milliseconds may be at most {TIME_LIMIT}")
     return result
+
+
+def duration_of(value: object, setting: str) -> int:
+    """A setting's duration in ms, from whole ms, a string like ``"30m"``, or a time difference (rounded down).
+
+    Raises:
+        SettingError: ``value`` is none of them, or negative.
+    """
+    if isinstance(value, timedelta):
+        value = value // timedelta(milliseconds=1)
+    try:
+        return parse_duration(value if isinstance(value, str) else operator.index(value), setting)  # type: ignore[arg-type]
+    except TypeError:
+        problem = f'{value!r} is not a duration; give milliseconds, a string such as "30m", or a timedelta'
+        raise SettingError(setting, problem) from None
+    except RecordError as error:
+        raise SettingError(setting, error.problem) from None
+
+
+def whole_number(value: object, setting: str) -> int:
+    """A setting's whole number, of Python or NumPy.
+
+    Raises:
+        SettingError: ``value`` is none.
+    """
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise SettingError(setting, f"{value!r} is not a whole number") from None
 
 
 def format_duration(milliseconds: int) -> str:

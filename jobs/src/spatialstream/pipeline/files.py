@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,64 @@ import numpy.typing as npt
 
 from spatialstream.local.state import Manifest
 from spatialstream.model.arrays import map_arrays, write_arrays
-from spatialstream.model.errors import StateError
+from spatialstream.model.errors import RunError, SettingError, StateError
 
-__all__ = ["Progress", "StateFolder", "write_whole"]
+__all__ = ["Progress", "StateFolder", "disk_errors", "made", "read_json", "undamaged", "write_whole"]
+
+
+_DAMAGED = "the checkpoint cannot be used; begin anew with another one"
+
+
+def made(folder: Path) -> Path:
+    """The folder; it is there now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def disk_errors(setting: str | None = None) -> Iterator[None]:
+    """Say in one sentence what a disk does not do; whatever is on it is whole.
+
+    Args:
+        setting: the setting that says where on the disk; None where that was usable a moment ago.
+
+    Raises:
+        SettingError: the folder of the setting cannot be used.
+        RunError: another error of the disk, such as that it is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        problem = f"{error.filename}: {what}" if error.filename else what
+        if setting is not None:
+            raise SettingError(setting, f"cannot be used, {problem}; give a folder that can be written") from error
+        raise RunError(f"cannot go on, {problem}; once that is mended, the same again goes on from here") from error
+
+
+def read_json(path: Path, way_out: str) -> Any:
+    """A file of the project's own that holds JSON.
+
+    Args:
+        path: the file.
+        way_out: what to do about a damaged one, as the end of a sentence.
+
+    Raises:
+        StateError: it is missing, cannot be read, or is damaged.
+    """
+    with undamaged(path, way_out):
+        return json.loads(path.read_bytes())
+
+
+@contextmanager
+def undamaged(path: Path, way_out: str) -> Iterator[None]:
+    """Whatever goes wrong here with a file of the project's own, is the file's fault; see :func:`read_json`."""
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror or error}; {way_out}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StateError(f"{path} is damaged; {way_out}") from error
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -54,7 +110,8 @@ class Progress:
 
     def load(self) -> int:
         """The number; -1 if nothing is done."""
-        return int(self.path.read_bytes()) if self.path.exists() else -1
+        with undamaged(self.path, _DAMAGED):
+            return int(self.path.read_bytes()) if self.path.exists() else -1
 
     def save(self, number: int) -> None:
         """This one is done, and so are all before it."""
@@ -104,9 +161,11 @@ class StateFolder:
             return None
         path = self._manifest_path(self._epoch - 1, self._before)
         try:
-            manifest: Manifest = json.loads(path.read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:
             raise StateError(f"{path} is missing: the checkpoint is damaged, or belongs to another run") from None
+        with undamaged(path, _DAMAGED):
+            manifest: Manifest = dict(json.loads(data).items())
         return manifest
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ _MODULES: tuple[Callable[[], None], ...] = (
     skyband.prepare,
     ctq.prepare,
 )
+
+_alone = threading.Lock()
+"""Sources are read and compiled by one thread at a time: Python's parser is not for several."""
 
 
 def prepare(report: Callable[[int, int], None] | None = None) -> None:
@@ -49,8 +53,9 @@ def _stamp() -> str:
 
 def compile_kernels(report: Callable[[int, int], None] | None = None) -> None:
     """Make sure that every kernel is in the cache on disk: a minute or two the first time, else at once."""
-    marker = cache_folder() / f"complete-{_stamp()}"
-    if not marker.exists():
-        prepare(report)
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+    with _alone:
+        marker = cache_folder() / f"complete-{_stamp()}"
+        if not marker.exists():
+            prepare(report)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()

@@ -44,13 +44,14 @@ from spatialstream.model.terms import TermRule
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.adoption import Adoption
 from spatialstream.pipeline.clocks import NEVER, Clocks
-from spatialstream.pipeline.files import Progress, StateFolder, write_whole
+from spatialstream.pipeline.files import Progress, StateFolder, made, read_json, write_whole
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.learning import write_sample
 from spatialstream.pipeline.leaving import Left, culprits, dead_letter, failure, scratch
 from spatialstream.pipeline.messages import block_key, numbers
 from spatialstream.pipeline.moves import ACTIVATE, Control
 from spatialstream.pipeline.order import queries_of_epoch, route_share, rows_of_share
+from spatialstream.pipeline.owned import STREAM
 from spatialstream.pipeline.plan import Run, unpack_place
 from spatialstream.pipeline.route import Row, Share, queries_with_numbers, route
 from spatialstream.pipeline.routing import PastVersion, Routing
@@ -149,17 +150,23 @@ class StreamSettings:
             lives had ids.
 
         Raises:
-            StateError: it belongs to a stream with other settings.
+            StateError: it belongs to a stream with other settings, is damaged, or holds what no stream has written.
         """
-        path, identity = checkpoint / "stream.json", self.identity()
+        path, identity = checkpoint / STREAM.marker, self.identity()
         if not path.exists():
-            checkpoint.mkdir(parents=True, exist_ok=True)
-            with (checkpoint / "stream.lock").open("w") as lock:  # both jobs may begin at once
+            with (made(checkpoint) / "stream.lock").open("w") as lock:  # both jobs may begin at once
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not path.exists():
+                    if taken := STREAM.taken(checkpoint):
+                        raise StateError(
+                            f"{checkpoint / taken} is not of a stream, and in its way; give another checkpoint"
+                        )
                     write_whole(path, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}, indent=1).encode())
                 Path(lock.name).unlink(missing_ok=True)  # whoever locks it later finds the other file
-        known = json.loads(path.read_bytes())
+        way_out = "begin anew with another checkpoint"
+        known = read_json(path, way_out)
+        if not isinstance(known, dict):
+            raise StateError(f"{path} is damaged; {way_out}")
         for name, value in identity.items():
             if known.get(name) != value:
                 raise StateError(f"{checkpoint} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")

@@ -6,14 +6,12 @@ leaves on disk is either whole or invisible, epochs are numbered by the plan, an
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,13 +29,17 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.times import duration_of, whole_number
 from spatialstream.pipeline import stages
-from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.failures import explained
+from spatialstream.pipeline.files import disk_errors, read_json, undamaged, write_whole
 from spatialstream.pipeline.kernels import compile_kernels
 from spatialstream.pipeline.merge import counts_after
 from spatialstream.pipeline.order import order_chunk, read_records
+from spatialstream.pipeline.owned import REJECTED, RESULTS, RUN
 from spatialstream.pipeline.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.pipeline.session import used_session
+from spatialstream.pipeline.start import locked
 from spatialstream.pipeline.work import WorkSettings
 
 __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
@@ -53,21 +55,22 @@ class RunSettings:
 
     Attributes:
         objects, queries: input files (JSON Lines, CSV, Parquet; the first two may be gzipped). The order of files
-        decides
-            between queries of one timestamp.
+            decides between queries of one timestamp.
         output: folder for ``results/`` and ``rejected/``.
         slots: worker slots. Results do not depend on it, nor on ``leaves`` or ``epoch_records``.
         leaves: least number of leaves of the QT-tree (θ).
-        interval: Δ, ms: granularity in which old objects are dropped.
-        retention: ms that snapshot queries can look back; None keeps everything.
-        space: WGS84 or planar.
+        interval: Δ: granularity in which old objects are dropped; this and the retention are ms, or given as text such
+            as ``"30m"``, or as time differences.
+        retention: how far snapshot queries can look back; None keeps everything.
+        space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
         checkpoint: folder of the run's state; default ``output/.checkpoint``.
         columns: our field name -> name in the input, for objects.
         rule: term extraction.
         strict: stop at the first rejected record.
         epoch_records: records an epoch, about.
         cores: cores to use; default all.
-        overwrite: forget an earlier run in ``output``.
+        overwrite: forget an earlier run in ``output``. Only what runs have written is deleted; where there is more, the
+            run is refused.
     """
 
     objects: tuple[Path, ...]
@@ -85,6 +88,25 @@ class RunSettings:
     epoch_records: int = 250_000
     cores: int | None = None
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Take the settings as what they mean.
+
+        Raises:
+            SettingError: one of them means nothing.
+        """
+        meant: dict[str, Any] = {
+            "objects": _paths(self.objects, "objects"),
+            "queries": _paths(self.queries, "queries"),
+            "output": _path(self.output, "output"),
+            "checkpoint": None if self.checkpoint is None else _path(self.checkpoint, "checkpoint"),
+            "space": Space.of(self.space),
+            "interval": duration_of(self.interval, "interval"),
+            "retention": None if self.retention is None else duration_of(self.retention, "retention"),
+            **{name: whole_number(getattr(self, name), name) for name in ("slots", "leaves", "epoch_records")},
+        }
+        for name, value in meant.items():
+            object.__setattr__(self, name, value)
 
     def validate(self) -> None:
         """Refuse what cannot work.
@@ -131,11 +153,28 @@ class RunSettings:
         }
 
 
+def _path(value: Any, setting: str) -> Path:
+    try:
+        return Path(value)
+    except TypeError:
+        raise SettingError(setting, f"{value!r} is not a path") from None
+
+
+def _paths(value: Any, setting: str) -> tuple[Path, ...]:
+    """One path or several."""
+    if isinstance(value, str | os.PathLike) or not isinstance(value, Iterable):
+        return (_path(value, setting),)
+    return tuple(_path(each, setting) for each in value)
+
+
 def _file_identity(path: Path) -> list[Any]:
     try:
         status = path.stat()
-    except FileNotFoundError:
-        raise SettingError(str(path), "there is no such file") from None
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise SettingError(
+            str(path), "there is no such file" if missing else f"cannot be read: {error.strerror}"
+        ) from None
     return [str(path.absolute()), status.st_size, status.st_mtime_ns]
 
 
@@ -174,46 +213,79 @@ class RunSummary:
         return self.epochs_done == self.epochs
 
 
-@contextmanager
-def _locked(checkpoint: Path) -> Iterator[None]:
-    """Hold the checkpoint for this process."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    with (checkpoint / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingError("checkpoint", f"{checkpoint} is in use by another run") from None
-        yield
+_ANEW = "give another output, or overwrite this one (--overwrite)"
 
 
 def open_run(settings: RunSettings) -> None:
     """Take possession of the checkpoint: a new one, or one of the same run.
 
     Raises:
-        StateError: it belongs to a run with other settings or files, or results of an unknown run are in the way.
+        SettingError: with ``overwrite``, a folder holds files that no run has written; nothing has been deleted then.
+        StateError: it belongs to a run with other settings or files, is damaged, or lacks results that were written;
+            or results of an unknown run are in the way.
     """
     paths = settings.paths
-    record = paths.checkpoint / "run.json"
-    if settings.overwrite:
-        for name in ("input", "state", "spark"):
-            shutil.rmtree(paths.checkpoint / name, ignore_errors=True)
-        for path in (record, paths.checkpoint / PLAN_FILE, paths.version):
-            path.unlink(missing_ok=True)
-        for folder in (paths.results, paths.rejected):
-            shutil.rmtree(folder, ignore_errors=True)
+    record = paths.checkpoint / RUN.marker
     identity = settings.identity()
-    if record.exists():
-        earlier = json.loads(record.read_bytes())
-        for name, value in identity.items():
-            if earlier.get(name) != value:
-                raise StateError(
-                    f"{paths.checkpoint} belongs to a run with other {name}; give another --output, or --overwrite"
-                )
+    if settings.overwrite:
+        _forget(settings)
+    elif record.exists():
+        earlier = read_json(record, _ANEW)
+        with undamaged(record, _ANEW):
+            others = [name for name, value in identity.items() if earlier.get(name) != value]
+        if others:
+            raise StateError(f"{paths.checkpoint} belongs to a run with other {others[0]}; {_ANEW}")
+        _check_published(settings)
         return
     for folder in (paths.results, paths.rejected):
-        if folder.exists() and any(folder.iterdir()):
-            raise StateError(f"{folder} holds files of another run; give another --output, or --overwrite")
+        if folder.exists() and any(path.name != RESULTS.marker for path in folder.iterdir()):
+            raise StateError(f"{folder} holds files of another run; {_ANEW}")
+    if taken := RUN.taken(paths.checkpoint):
+        raise StateError(f"{paths.checkpoint / taken} is not of a run, and in its way; give another checkpoint")
+    RESULTS.mark(paths.results)
+    REJECTED.mark(paths.rejected)
     write_whole(record, json.dumps(identity).encode())
+
+
+def _forget(settings: RunSettings) -> None:
+    """Delete what an earlier run has left, if all of that is of a run."""
+    paths = settings.paths
+    folders = ((RESULTS, paths.results), (REJECTED, paths.rejected), (RUN, paths.checkpoint))
+    for owned, folder in folders:
+        owned.check(folder, "overwrite")
+    for owned, folder in folders:
+        owned.empty(folder, (*settings.objects, *settings.queries))
+
+
+def _check_published(settings: RunSettings) -> None:
+    """Make sure that the rows are still there which an earlier start of this run has written.
+
+    Raises:
+        StateError: some are missing.
+    """
+    paths = settings.paths
+    path = paths.checkpoint / PLAN_FILE
+    if not path.exists():
+        return
+    epochs = _load_plan(path)
+    counts = counts_after(paths.checkpoint, min(epochs_done(paths.checkpoint), epochs.epochs) - 1)
+    refused = counts.pop("rejected", 0)
+    for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, epochs.rejected + refused)):
+        there = sum(map(_lines_of, folder.glob("*.jsonl")))
+        if there < written:
+            raise StateError(
+                f"{folder} holds {there:,} of the {written:,} rows that this run has written; put them back, or {_ANEW}"
+            )
+
+
+def _lines_of(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
+
+
+def _load_plan(path: Path) -> EpochPlan:
+    with undamaged(path, _ANEW):
+        return EpochPlan.load(path)
 
 
 def run(
@@ -237,24 +309,23 @@ def run(
     """
     settings.validate()
     started = time.monotonic()
-    with _locked(settings.paths.checkpoint):
-        open_run(settings)
+    with ExitStack() as held:
+        setting = "output" if settings.checkpoint is None else "checkpoint"
+        with disk_errors(setting):
+            held.enter_context(locked(settings.paths.checkpoint, "run"))
+        with disk_errors("output"):
+            open_run(settings)
+        held.enter_context(disk_errors())
         chunks = [(kind, chunk) for kind, chunk in _chunks(settings)]
         compile_kernels(lambda done, total: report(Progress("compiling kernels (once)", done, total)))
-        spark = spark or SparkSession.getActiveSession()
-        own = spark is None
         report(Progress("starting Spark", 0, 1))
-        session = spark or embedded_session("spatialstream", settings.cores)
+        session = held.enter_context(used_session(spark, settings.cores))
         report(Progress("starting Spark", 1, 1))
-        try:
-            epochs = _ordered(settings, chunks, session, report)
-            if settings.strict and epochs.rejected:
-                raise _first_rejection(settings.paths.rejected)
-            _versioned(settings, epochs)
-            done = _answer(settings, epochs, session, report, stop)
-        finally:
-            if own:
-                session.stop()
+        epochs = _ordered(settings, chunks, session, report)
+        if settings.strict and epochs.rejected:
+            raise _first_rejection(settings.paths.rejected)
+        _versioned(settings, epochs)
+        done = _answer(settings, epochs, session, report, stop)
         return _summary(settings, epochs, done, time.monotonic() - started)
 
 
@@ -277,7 +348,7 @@ def _ordered(
     """ORDER, unless an earlier start of this run has done it."""
     path = settings.paths.checkpoint / PLAN_FILE
     if path.exists():
-        return EpochPlan.load(path)
+        return _load_plan(path)
     task = OrderTask(settings.paths, tuple(chunks), settings.space, settings.rule, dict(settings.columns))
     numbers = session.range(0, len(chunks), 1, max(1, len(chunks)))
     total, read = sum(chunk.size for _, chunk in chunks), 0
@@ -341,7 +412,8 @@ def _versioned(settings: RunSettings, epochs: EpochPlan) -> RoutingVersion:
     """The routing version, built from a sample of the input, unless an earlier start of this run has built it."""
     path = settings.paths.version
     if path.exists():
-        return RoutingVersion.load(path)
+        with undamaged(path, _ANEW):
+            return RoutingVersion.load(path)
     objects = _sample(settings.paths.input, epochs, "objects", _SAMPLE_OBJECTS)
     queries = _sample(settings.paths.input, epochs, "queries", _SAMPLE_QUERIES)
     version = build(
@@ -402,8 +474,6 @@ def _answer(
 ) -> int:
     """The streaming query, to the end of the plan or until asked to stop; returns the epochs done."""
     paths = settings.paths
-    paths.results.mkdir(parents=True, exist_ok=True)
-    paths.rejected.mkdir(parents=True, exist_ok=True)
     done = min(epochs_done(paths.checkpoint), epochs.epochs)
     report(Progress("answering", done, epochs.epochs))
     if done == epochs.epochs:
@@ -411,7 +481,7 @@ def _answer(
     query = (
         answers(settings, session)
         .writeStream.format("noop")
-        .queryName("spatialstream")
+        .queryName(f"spatialstream {paths.checkpoint}")  # a session has each name once
         .option("checkpointLocation", str(paths.checkpoint / "spark"))
         .start()
     )
@@ -454,13 +524,14 @@ def _follow(
             report(Progress("answering", min(done, epochs.epochs), epochs.epochs))
 
 
-def _failure(error: Exception, log: Path) -> RunError:
+def _failure(error: Exception, log: Path) -> SpatialStreamError:
     """What went wrong in a few words; all of it goes into a file."""
     text = str(error)
     write_whole(log, text.encode())
-    # the message of the Python process that failed stands before the first SQLSTATE, after its traceback
-    cause = text.split("SQLSTATE")[0].strip().splitlines()[-1].strip()
-    return RunError(f"the streaming query failed: {cause} (all of it in {log}); the same command tries again")
+    failure = explained(text)
+    if isinstance(failure, RunError):
+        return RunError(f"the streaming query failed: {failure} (all of it in {log})")
+    return failure
 
 
 def _any_rejected(settings: RunSettings) -> bool:

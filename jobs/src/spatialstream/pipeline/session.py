@@ -11,15 +11,18 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["INTERRUPTED", "check_conf", "embedded_session", "java_home"]
+__all__ = ["INTERRUPTED", "check_conf", "embedded_session", "java_home", "right_python", "used_session"]
 
 _JAVA_WANTED = 17
 
@@ -176,3 +179,74 @@ def _make_secret(path: Path) -> None:
             file.write(secrets.token_hex(_SECRET_BYTES))
     except OSError as error:
         raise SettingError("checkpoint", f"{path} cannot be written: {error.strerror}") from None
+
+
+class _Sessions:
+    """The session that has been made here for whoever needs one; it ends when nobody does any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: SparkSession | None = None
+        self._users = 0
+
+    def take(self, cores: int | None, keep: bool) -> SparkSession:
+        with self._lock:
+            session = _existing()
+            if session is None:
+                session = self._made = embedded_session("spatialstream", cores)
+                self._users = 0
+            if keep and self._made is session:
+                self._made = None
+            if self._made is session:
+                self._users += 1
+            return session
+
+    def give_back(self, session: SparkSession) -> None:
+        with self._lock:
+            if self._made is session:
+                self._users -= 1
+                if not self._users:
+                    self._made = None
+                    session.stop()
+
+
+_sessions = _Sessions()
+
+
+@contextmanager
+def used_session(
+    spark: SparkSession | None = None, cores: int | None = None, keep: bool = False
+) -> Iterator[SparkSession]:
+    """A session to work in, from any thread: the one given, else that of this process, else one that is made now.
+
+    Args:
+        spark: the session to use.
+        cores: of a session that is made; default: all.
+        keep: whether a session that is made is left to the caller; else it ends with the last of its users.
+    """
+    session = spark or _sessions.take(cores, keep)
+    right_python(session)
+    try:
+        yield session
+    finally:
+        if spark is None:
+            _sessions.give_back(session)
+
+
+def _existing() -> SparkSession | None:
+    """The session of this thread, or of the process."""
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def right_python(session: SparkSession) -> None:
+    """Let a session on this machine start its Python processes with this Python, unless it was told another.
+
+    Spark's own choice is the ``python3`` of the ``PATH``, which need not have this package, nor be of this version.
+    """
+    context = session.sparkContext
+    told = "PYSPARK_PYTHON" in os.environ or context.getConf().get("spark.pyspark.python")
+    if not told and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable

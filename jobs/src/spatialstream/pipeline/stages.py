@@ -44,6 +44,11 @@ class Paths:
         return self.checkpoint / "input"
 
     @property
+    def frames(self) -> Path:
+        """What DataFrames were given as, see :func:`spatialstream.pipeline.frames.answer`."""
+        return self.checkpoint / "frames"
+
+    @property
     def version(self) -> Path:
         """The routing version."""
         return self.checkpoint / "version-1.arrays"

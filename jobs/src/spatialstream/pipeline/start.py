@@ -32,6 +32,7 @@ def locked(checkpoint: Path, job: str) -> Iterator[None]:
 
     Raises:
         SettingError: another process has it.
+        OSError: the folder cannot be written.
     """
     checkpoint.mkdir(parents=True, exist_ok=True)
     with (checkpoint / f"{job}.lock").open("w") as lock:

@@ -34,7 +34,7 @@ from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.pipeline import messages
-from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.files import read_json, undamaged, write_whole
 from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, route_epoch
 from spatialstream.pipeline.merge import merge, publish
@@ -454,8 +454,10 @@ class LocalStream:
         """The last micro-batch that has been begun, and its epoch."""
         if not self._assignment.exists():
             return -1, -1
-        known = json.loads(self._assignment.read_bytes())
-        return known["batch"], known["epoch"]
+        way_out = "begin anew with another checkpoint"
+        known = read_json(self._assignment, way_out)
+        with undamaged(self._assignment, way_out):
+            return known["batch"], known["epoch"]
 
     def _assigned(self, number: int) -> int:
         """The epoch of a micro-batch; it is written down."""
