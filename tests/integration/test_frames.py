@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -50,11 +53,147 @@ QUERIES = [
 
 
 def test_answers_from_pandas(spark: SparkSession) -> None:
-    rows = {row.query: row for row in spatialstream.answer(OBJECTS, QUERIES, spark=spark, slots=2).collect()}
+    answered = spatialstream.answer(OBJECTS, QUERIES, spark=spark, slots=2)
+    rows = {row.query: row for row in answered.collect()}
     assert rows["berlin"].object.asDict() == {"id": "a", "t": 1_000, "lon": 13.4, "lat": 52.5}
     assert [each.id for each in rows["near"].objects] == ["a", "b"]
     assert rows["near"].objects[0].distance_m == 0.0
     assert [(each.term, each["count"]) for each in rows["top"].terms] == [("flood", 2)]
+    assert not answered.rejected.collect()
+
+
+def test_what_is_meant_is_answered_and_what_is_rejected_is_told(spark: SparkSession) -> None:
+    objects = OBJECTS.assign(id=[1, 2, 3], t=[1_000.0, 2_000.0, np.nan])
+    asked = pd.DataFrame([*QUERIES, QUERIES[0] | {"id": 7, "t": 0.5}])  # k is a float: two queries have none
+    with pytest.warns(
+        spatialstream.RejectedWarning, match="2 of 7 records were rejected; 1 of them such as: t: "
+    ) as told:
+        rows = spatialstream.answer(objects, asked, spark=spark, slots=2)
+    assert told[0].filename == __file__
+    found = {row.query: row for row in rows.collect()}
+    assert found["berlin"].object.id == "1"
+    assert [each.id for each in found["near"].objects] == ["1", "2"]
+    letters = sorted((row.source, row.line, row.reason[:13]) for row in rows.rejected.collect())
+    assert letters == [("objects", 3, "t: is require"), ("queries", 4, "t: 0.5 is not")]
+    counts = {"id": [5, 6], "t": [5e3, 5e3], "k": [2.0, 0.5], "duration": [3.6e6, 3.6e6], "at": [[13.4, 52.5]] * 2}
+    frames = spark.createDataFrame(objects), spark.createDataFrame(pd.DataFrame(counts).assign(type="SKQ"))
+    with pytest.warns(spatialstream.RejectedWarning):
+        again = spatialstream.answer(*frames, slots=2)
+    assert [(row.query, [each.id for each in row.objects]) for row in again.collect()] == [("5", ["1", "2"])]
+    assert sorted(row.reason[:13] for row in again.rejected.collect()) == ["k: 0.5 is not", "t: is require"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kolkata"])
+def test_times_without_a_zone_are_utc_wherever_it_runs(
+    spark: SparkSession, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        second = pd.Timestamp("2018-02-07T01:26:13")
+        objects = OBJECTS.assign(t=[second, second.tz_localize("UTC"), second.to_pydatetime()])
+        asked = [
+            {"id": "a", "type": "SRQ", "t": second, "duration": pd.Timedelta("1s"), "region": {"box": [0, 0, 90, 90]}},
+            {
+                "id": "b",
+                "type": "SRQ",
+                "t": "2018-02-07T01:26:13",
+                "duration": 1_000,
+                "region": {"box": [0, 0, 90, 90]},
+            },
+        ]
+        from_records = spatialstream.answer(objects, asked, spark=spark, slots=1)
+        schema = "id string, t timestamp_ntz, lon double, lat double, text string"
+        plain = [(str(i), second.to_pydatetime(), 1.0, 1.0, "x") for i in range(3)]
+        from_frames = spatialstream.answer(spark.createDataFrame(plain, schema), pd.DataFrame(asked), slots=1)
+        for rows in (from_records, from_frames):
+            found = [(row.query, row.t, len(row.objects)) for row in rows.collect()]
+            assert found == [("a", 1_517_966_773_000, 3), ("b", 1_517_966_773_000, 3)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_threads_of_one_session_are_answered_at_once(spark: SparkSession) -> None:
+    def ask(number: int) -> list[str]:
+        asked = QUERIES[1] | {"id": f"q{number}"}
+        return [
+            row.query for row in spatialstream.answer(OBJECTS, asked, slots=2, retention="1h", space="wgs84").collect()
+        ]
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(ask, range(3))) == [["q0"], ["q1"], ["q2"]]
+
+
+def test_an_output_folder_is_gone_on_with_and_never_emptied_of_what_is_not_ours(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = spatialstream.answer(OBJECTS, QUERIES, slots=2, output=out).collect()
+    before = files_of(out)
+    assert spatialstream.answer(OBJECTS.copy(), list(QUERIES), slots=2, output=out).collect() == first
+    with pytest.raises(StateError, match="belongs to a run with other queries; give another output"):
+        spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out)
+    thesis = out / "results" / "thesis.txt"
+    thesis.write_text("years of work")
+    with pytest.raises(SettingError, match=r"overwrite: .*thesis\.txt is not of the results of a run"):
+        spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True)
+    assert thesis.exists()
+    assert files_of(out) == before
+    thesis.unlink()
+    (out / "results" / next(iter(before))).unlink()
+    with pytest.raises(StateError, match="results holds 0 of the 3 rows that this run has written; put them back"):
+        spatialstream.answer(OBJECTS, QUERIES, slots=2, output=out)
+    rows = spatialstream.answer(OBJECTS, QUERIES[1:], slots=2, output=out, overwrite=True).collect()
+    assert rows == [row for row in first if row.query != "berlin"]
+    assert len(list((out / ".checkpoint" / "frames").iterdir())) == 2
+
+
+def test_nothing_in_nothing_out(spark: SparkSession) -> None:
+    nothing = spark.createDataFrame([], "id string, t long, lon double, lat double, text string")
+    for empty in (OBJECTS[:0], nothing):
+        rows = spatialstream.answer(empty, [QUERIES[1]], slots=1).collect()
+        assert [(row.query, row.objects) for row in rows] == [("near", [])]
+    assert spatialstream.answer(OBJECTS, pd.DataFrame(), slots=1).collect() == []
+
+
+OWN_SESSION = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+import spatialstream
+
+objects, queries, out = map(Path, sys.argv[1:])
+
+
+def run(number):
+    return spatialstream.run(spatialstream.RunSettings(objects, str(queries), out / str(number), slots=1)).results
+
+
+with ThreadPoolExecutor(2) as threads:  # without a session: they share one, which ends with them
+    assert list(threads.map(run, range(2))) == [{"SKQ": 1}] * 2
+assert SparkSession.getActiveSession() is None
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+records = pd.read_json(objects, lines=True), pd.read_json(queries, lines=True)
+print([row["query"] for row in spatialstream.answer(*records, slots=1).collect()])
+"""
+
+
+def test_a_session_of_ones_own_needs_no_python_on_the_path(tmp_path: Path) -> None:
+    things = write_lines(tmp_path / "objects.jsonl", OBJECTS.to_dict("records"))
+    asked = write_lines(tmp_path / "queries.jsonl", [QUERIES[1]])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    command = [sys.executable, "-c", OWN_SESSION, str(things), str(asked), str(tmp_path)]
+    told = subprocess.run(command, env=environment | {"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    assert told.stdout == "['near']\n", told.stderr
 
 
 def test_answers_from_spark_in_a_plane(spark: SparkSession) -> None:
@@ -274,7 +413,8 @@ def test_a_stream_that_fails_says_why_and_can_be_begun_again(
         (lambda frame: frame.drop("t"), "objects: has no column 't'; it has 'id', 'lon', 'lat', 'text'"),
         (lambda frame: frame.drop("text"), "objects: has neither a column 'text' nor 'terms'"),
         (lambda frame: frame.withColumn("lon", col("id")), "objects: column 'lon' is of type string"),
-        (lambda frame: frame.withColumn("t", col("lon")), "objects: column 't' is of type double"),
+        (lambda frame: frame.withColumn("t", col("t") > 0), "objects: column 't' is of type boolean"),
+        (lambda frame: frame.select("*", col("id").alias("ID")), "objects: has the column 'id' more than once"),
         (lambda frame: frame.withColumn("terms", col("text")), "objects: column 'terms' is of type string"),
         (lambda frame: frame.sparkSession.createDataFrame([], OBJECT_TYPE), "objects: is not a streaming DataFrame"),
     ],

@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.frames import AnswerStream, answer, answer_stream
+    from spatialstream.pipeline.frames import AnswerStream, RejectedWarning, answer, answer_stream
     from spatialstream.pipeline.run import RunSettings, RunSummary, run
 
 __version__ = "0.1.0"
 
-__all__ = ["AnswerStream", "RunSettings", "RunSummary", "answer", "answer_stream", "run"]
+__all__ = ["AnswerStream", "RejectedWarning", "RunSettings", "RunSummary", "answer", "answer_stream", "run"]
 
-_FRAMES = {"AnswerStream", "answer", "answer_stream"}
+_FRAMES = {"AnswerStream", "RejectedWarning", "answer", "answer_stream"}
 
 
 def __getattr__(name: str) -> Any:

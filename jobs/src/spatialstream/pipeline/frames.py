@@ -14,9 +14,11 @@ import shutil
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +28,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, struct, to_json
+from pyspark.sql.functions import col, count, desc, first, regexp_replace
 from pyspark.sql.streaming import StreamingQuery
 
 from spatialstream.model.decode import decode_objects
@@ -34,15 +36,19 @@ from spatialstream.model.errors import RunError, SettingError, SpatialStreamErro
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.times import duration_of, whole_number
 from spatialstream.pipeline import messages
-from spatialstream.pipeline.files import write_whole
+from spatialstream.pipeline.failures import explained
+from spatialstream.pipeline.files import disk_errors, made, read_json, write_whole
 from spatialstream.pipeline.ingest import Ingest, Intake
 from spatialstream.pipeline.kernels import compile_kernels
 from spatialstream.pipeline.lines import object_lines, query_lines
 from spatialstream.pipeline.live import StreamSettings
+from spatialstream.pipeline.owned import REJECTED, RESULTS
+from spatialstream.pipeline.records import object_records, query_records
 from spatialstream.pipeline.rounds import RoundRecord
 from spatialstream.pipeline.run import RunSettings, run
-from spatialstream.pipeline.session import INTERRUPTED, embedded_session
+from spatialstream.pipeline.session import INTERRUPTED, right_python, used_session
 from spatialstream.pipeline.start import locked
 from spatialstream.pipeline.streaming import (
     LocalStream,
@@ -53,13 +59,14 @@ from spatialstream.pipeline.streaming import (
 )
 from spatialstream.pipeline.work import WorkSettings
 
-__all__ = ["AnswerStream", "answer", "answer_stream", "result_schema"]
+__all__ = ["AnswerStream", "RejectedWarning", "answer", "answer_stream", "result_schema"]
 
-Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]]
-"""Records in the JSON form of queries, or a DataFrame with such columns."""
+Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]
+"""Records in the JSON form of queries, or one of them, or a DataFrame with such columns."""
 
 _POLL_SECONDS = 0.05
 _HISTORY = 50_000
+_DAMAGED = "begin anew with another checkpoint"
 
 
 def result_schema(space: Space = WGS84) -> str:
@@ -75,6 +82,10 @@ def result_schema(space: Space = WGS84) -> str:
     )
 
 
+class RejectedWarning(UserWarning):
+    """Some records were unusable; they are in ``rejected`` of what :func:`answer` has given."""
+
+
 def answer(
     objects: DataFrame | pd.DataFrame,
     queries: Queries,
@@ -85,43 +96,117 @@ def answer(
 ) -> DataFrame:
     """Answer queries over objects, exactly as ``spatialstream run`` does over files.
 
+    Values are taken as what they mean, see :mod:`~spatialstream.pipeline.records`: whole numbers as ids, floats that
+    are whole as timestamps and counts, dates, times and time differences, NumPy's scalars and arrays; NaN is absent.
+    A time without a zone is UTC.
+
     Args:
-        objects: columns ``id``, ``t`` (ms or timestamp), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
-        or
-            ``terms`` (a list of strings).
-        queries: records in the JSON form of queries, or a DataFrame with such columns.
+        objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
+            or ``terms`` (a list of strings).
+        queries: records in the JSON form of queries, or one of them, or a DataFrame with such columns.
         spark: the session to use; default: the active one, else a new one for this machine.
         output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python ends.
+            With equal data and settings, the same folder gives the same rows again, without doing the work again.
         settings: as in :class:`~spatialstream.pipeline.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
 
     Returns:
-        The result rows, see :func:`result_schema`; their order is that of the files.
+        The result rows, see :func:`result_schema`; their order is that of the files. The frame has the attribute
+        ``rejected``: the records that were unusable, as rows of source (``objects`` or ``queries``; of a Spark
+        DataFrame with the number of its partition), line (of a pandas DataFrame: the row, from 1), reason and record.
 
     Raises:
-        SettingError: a setting is unusable.
+        SettingError: a setting is unusable, or a column is missing, or of a type that cannot be meant.
+        StateError: the output folder belongs to other data or settings, or is damaged.
+        RunError: the run failed for another reason.
+
+    Warns:
+        RejectedWarning: records were unusable; how many, and the commonest reason.
     """
-    session = spark or SparkSession.getActiveSession() or embedded_session("spatialstream")
-    folder = Path(tempfile.mkdtemp(prefix="spatialstream-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    frame = session.createDataFrame(objects) if isinstance(objects, pd.DataFrame) else objects
-    frame.write.parquet((folder / "objects").as_uri())
-    files = sorted((folder / "objects").glob("*.parquet"))
-    asked = _write_queries(queries, folder / "queries.jsonl")
-    setup = RunSettings(tuple(files), (asked,), Path(output or folder / "output"), **settings)
-    run(setup, session)
-    return session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
+    if output is None:
+        output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+        atexit.register(shutil.rmtree, output, ignore_errors=True)
+    setup = RunSettings((Path("objects"),), (), Path(output), **settings)
+    setup.validate()
+    lines = _object_lines(objects, setup.space), _query_lines(queries)
+    with used_session(spark, keep=True) as session:
+        with disk_errors("output"):
+            folder = setup.paths.frames
+            given, asked = (_keep(each, folder, name) for each, name in zip(lines, ("objects", "queries"), strict=True))
+        setup = replace(setup, objects=given, queries=asked)
+        summary = run(setup, session)
+    rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
+    rejected = _rejected(session, setup.paths.rejected, "source string, line long, reason string, record string")
+    rejected = rejected.withColumn("source", regexp_replace("source", _KEPT_NAME, "$1"))
+    if summary.rejected:
+        total = summary.objects + summary.queries + summary.rejected
+        warnings.warn(_told(rejected, summary.rejected, total), RejectedWarning, stacklevel=2)
+    rows.rejected = rejected  # type: ignore[attr-defined]  # a frame takes attributes; there is no other place for it
+    return rows
 
 
-def _write_queries(queries: Queries, path: Path) -> Path:
-    with path.open("w", encoding="utf-8") as file:
-        if isinstance(queries, DataFrame):
-            for row in queries.select(to_json(struct("*")).alias("line")).toLocalIterator():
-                file.write(f"{row.line}\n")
-        elif isinstance(queries, pd.DataFrame):
-            file.write(queries.to_json(orient="records", lines=True))
+_KEPT_NAME = r"^.*/((objects|queries)(-\d+)?)-[0-9a-f]{16}\.jsonl$"
+_VALUES = r"'[^']*'|\"[^\"]*\"|[-+]?\d[-+.\w]*"
+"""What differs between two reasons that say the same of different records."""
+
+
+def _rejected(session: SparkSession, folder: Path, schema: str) -> DataFrame:
+    return session.read.schema(schema).json(folder.as_uri())
+
+
+def _told(rejected: DataFrame, number: int, total: int) -> str:
+    """How many records were rejected, and why most of them were."""
+    alike = rejected.groupBy(regexp_replace("reason", _VALUES, "").alias("alike"))
+    commonest = alike.agg(count("*").alias("number"), first("reason").alias("reason")).orderBy(desc("number"), "alike")
+    row = commonest.head()
+    most = "" if row is None else f"; {row.number} of them such as: {row.reason}"
+    return f"{number} of {total} records were rejected{most} (all of them are in .rejected)"
+
+
+def _object_lines(objects: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+    if isinstance(objects, pd.DataFrame):
+        return object_records(objects, space)
+    if not isinstance(objects, DataFrame):
+        raise SettingError("objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame")
+    return object_lines(_at_rest(objects, "objects"), space)
+
+
+def _query_lines(queries: Queries) -> DataFrame | Iterator[bytes]:
+    return query_lines(_at_rest(queries, "queries")) if isinstance(queries, DataFrame) else query_records(queries)
+
+
+def _at_rest(frame: DataFrame, setting: str) -> DataFrame:
+    if frame.isStreaming:
+        raise SettingError(setting, "is a streaming DataFrame; answer_stream() takes it, or give one that is all there")
+    return frame
+
+
+def _keep(lines: DataFrame | Iterator[bytes], folder: Path, name: str) -> tuple[Path, ...]:
+    """Lines as files, whose names are made of what they hold: equal data are the same files, and the same run."""
+    aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=made(folder)))
+    try:
+        if isinstance(lines, DataFrame):
+            parts = aside / "parts"
+            lines.select(lines.value.cast("string").alias("value")).write.text(parts.as_uri())
+            found = [(f"{name}-{number:05d}", path) for number, path in enumerate(sorted(parts.glob("part-*.txt")))]
         else:
-            for record in queries:
-                file.write(json.dumps(dict(record), ensure_ascii=False) + "\n")
+            found = []
+        if not found:
+            found = [(name, _write(() if isinstance(lines, DataFrame) else lines, aside / "lines"))]
+        return tuple(_named(path, folder, part) for part, path in found)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _named(path: Path, folder: Path, name: str) -> Path:
+    kept = folder / f"{name}-{_digest(path)[:16]}.jsonl"
+    os.utime(path, (0, 0))  # a run knows its files by name, size and time
+    path.replace(kept)
+    return kept
+
+
+def _write(lines: Iterable[bytes], path: Path) -> Path:
+    with path.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
     return path
 
 
@@ -138,11 +223,11 @@ def answer_stream(
     history: DataFrame | pd.DataFrame | None = None,
     slots: int | None = None,
     leaves: int = 64,
-    space: Space = WGS84,
-    interval: int = 300_000,
-    retention: int | None = None,
-    idle: int = 500,
-    disorder: int = 0,
+    space: Space | str = WGS84,
+    interval: int | str | timedelta = 300_000,
+    retention: int | str | timedelta | None = None,
+    idle: int | str | timedelta = 500,
+    disorder: int | str | timedelta = 0,
     epoch_records: int = 250_000,
     rule: TermRule | None = None,
 ) -> AnswerStream:
@@ -158,7 +243,8 @@ def answer_stream(
 
     Args:
         objects: a streaming DataFrame with the columns ``id``, ``t`` (ms, timestamp, or ISO 8601), ``lon``, ``lat``
-            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings).
+            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings). Values are taken as what
+            they mean, as in :func:`answer`.
         queries: a streaming DataFrame with the fields of queries as columns; or queries that are there from the
             start, as in :func:`answer`.
         checkpoint: folder of the stream's state, on a disk that all of Spark's processes share.
@@ -168,11 +254,12 @@ def answer_stream(
         slots: worker slots; default: one for each core, two at least. As ``space``, ``interval``, ``retention`` and
             ``rule`` it must not change in the stream's life.
         leaves: least number of leaves of the QT-tree (θ).
-        space: WGS84 or planar.
-        interval: Δ, ms: granularity in which old objects are dropped.
-        retention: ms that snapshot queries can look back; None keeps everything.
-        idle: ms without input after which a source is left out.
-        disorder: ms by which the records of a source may be out of order; all answers are later by it.
+        space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
+        interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as
+            ``"30m"``, or time differences.
+        retention: how far snapshot queries can look back; None keeps everything.
+        idle: time without input after which a source is left out.
+        disorder: time by which the records of a source may be out of order; all answers are later by it.
         epoch_records: records an epoch, about; a larger micro-batch becomes several epochs.
         rule: term extraction.
 
@@ -184,28 +271,31 @@ def answer_stream(
         StateError: the checkpoint belongs to a stream with other settings or queries, or is damaged.
         RunError: what was under way when the stream ended before cannot be finished.
     """
+    space = Space.of(space)
     settings = StreamSettings(
         "frames",
-        slots=max(2, os.cpu_count() or 2) if slots is None else slots,
+        slots=max(2, os.cpu_count() or 2) if slots is None else whole_number(slots, "slots"),
         space=space,
-        interval=interval,
-        retention=retention,
+        interval=duration_of(interval, "interval"),
+        retention=None if retention is None else duration_of(retention, "retention"),
         rule=rule or TermRule(),
-        idle=idle,
-        disorder=disorder,
-        epoch_records=epoch_records,
+        idle=duration_of(idle, "idle"),
+        disorder=duration_of(disorder, "disorder"),
+        epoch_records=whole_number(epoch_records, "epoch_records"),
     )
     settings.validate()
-    if not 1 <= leaves <= 65_536:
+    if not 1 <= whole_number(leaves, "leaves") <= 65_536:
         raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
     folder = Path(checkpoint).absolute()
     source = _source(objects, queries, space)
     session = spark or objects.sparkSession
-    before = None if history is None else _history_lines(history, session, space)
+    right_python(session)
+    before = None if history is None else _history_lines(history, space)
     with ExitStack() as stack:
-        stack.enter_context(locked(folder, "stream"))
-        settings.claim(folder)
-        asked = _keep_queries(queries, folder)
+        with disk_errors("checkpoint"):
+            stack.enter_context(locked(folder, "stream"))
+            settings.claim(folder)
+            asked = _keep_queries(queries, folder)
         compile_kernels()
         jobs = _SparkJobs(session, settings, folder, Path(output or folder / "output").absolute())
         stream = LocalStream(
@@ -246,7 +336,7 @@ def _keep_queries(queries: Queries, checkpoint: Path) -> Path | None:
     streaming = isinstance(queries, DataFrame) and queries.isStreaming
     aside = path.with_suffix(".new")
     digest = "stream" if streaming else _digest(_write_lines(queries, aside))
-    if record.exists() and json.loads(record.read_bytes()) != digest:
+    if record.exists() and read_json(record, _DAMAGED) != digest:
         aside.unlink(missing_ok=True)
         raise StateError(
             f"{checkpoint} belongs to a stream with other queries; those that are there from the start must not change"
@@ -258,12 +348,9 @@ def _keep_queries(queries: Queries, checkpoint: Path) -> Path | None:
 
 
 def _write_lines(queries: Queries, path: Path) -> Path:
-    if not isinstance(queries, DataFrame):
-        return _write_queries(queries, path)
-    with path.open("wb") as file:
-        for row in query_lines(queries).toLocalIterator():
-            file.write(bytes(row.value) + b"\n")
-    return path
+    if isinstance(queries, DataFrame):
+        return _write((bytes(row.value) for row in query_lines(queries).toLocalIterator()), path)
+    return _write(query_records(queries), path)
 
 
 def _digest(path: Path) -> str:
@@ -271,19 +358,22 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _history_lines(history: DataFrame | pd.DataFrame, session: SparkSession, space: Space) -> DataFrame:
-    frame = session.createDataFrame(history) if isinstance(history, pd.DataFrame) else history
-    if frame.isStreaming:
+def _history_lines(history: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+    if isinstance(history, pd.DataFrame):
+        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history")
+    if not isinstance(history, DataFrame):
+        raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
+    if history.isStreaming:
         raise SettingError("history", "is a streaming DataFrame; give one that is all there")
-    return object_lines(frame, space, "history")
+    return object_lines(history, space, "history")
 
 
-def _sampled(lines: DataFrame, settings: StreamSettings) -> ObjectBatch:
+def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:
     """Some objects, evenly chosen; what is rejected is left out."""
-    share = min(1.0, 1.2 * _HISTORY / max(1, lines.count()))
-    rows = lines.sample(share, seed=1).limit(_HISTORY).collect()
-    data = b"".join(bytes(row.value) + b"\n" for row in rows)
-    return decode_objects(data, 1, settings.space, settings.rule).batch
+    if isinstance(lines, DataFrame):
+        share = min(1.0, 1.2 * _HISTORY / max(1, lines.count()))
+        lines = (bytes(row.value) for row in lines.sample(share, seed=1).limit(_HISTORY).collect())
+    return decode_objects(b"".join(line + b"\n" for line in lines), 1, settings.space, settings.rule).batch
 
 
 # --------------------------------------------------------------------------------------------------------- Spark's part
@@ -344,9 +434,10 @@ class AnswerStream:
         self._stream, self._jobs, self._held = stream, jobs, held
         self._begun, self._ending = threading.Event(), threading.Event()
         self._failure: SpatialStreamError | None = None
-        for name in ("results", "rejected"):
-            (self.output / name).mkdir(parents=True, exist_ok=True)
         try:
+            with disk_errors("output"):
+                RESULTS.mark(self.output / "results")
+                REJECTED.mark(self.output / "rejected")
             with _explained():
                 stream.recover()
             writer = source.writeStream.foreachBatch(self._batch)
@@ -365,6 +456,11 @@ class AnswerStream:
         """The rows that there are now, see :func:`result_schema`."""
         schema = result_schema(self._jobs.settings.space)
         return self._jobs.session.read.schema(schema).json((self.output / "results").as_uri())
+
+    def rejected(self) -> DataFrame:
+        """The records that were unusable, as there are now: rows of source, offset, line, reason and record."""
+        schema = "source string, offset long, line long, reason string, record string"
+        return _rejected(self._jobs.session, self.output / "rejected", schema)
 
     def process_all_available(self) -> None:
         """Wait until all that the sources have now is taken in. What lies ahead of a source that is behind waits on.
@@ -438,7 +534,7 @@ class AnswerStream:
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
             taken = self._stream.micro_batch(number, lambda ingest: self._jobs.ingest(frame, ingest))
-        except (PySparkException, SpatialStreamError) as error:
+        except (PySparkException, SpatialStreamError, OSError) as error:
             if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
                 self._failure = _failure(error)
             raise
@@ -455,7 +551,7 @@ class AnswerStream:
             while self.query.isActive and not self._ending.wait(_POLL_SECONDS):
                 if self._waiting():
                     self._stream.advance()
-        except (PySparkException, SpatialStreamError) as error:
+        except (PySparkException, SpatialStreamError, OSError) as error:
             self._failure = _failure(error)
             self.query.stop()
         if not self._ending.is_set():
@@ -475,7 +571,7 @@ def _explained() -> Iterator[None]:
     """Errors of Spark as one of ours, in a few words."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, OSError) as error:
         raise _failure(error) from error
 
 
@@ -483,7 +579,8 @@ def _failure(error: Exception) -> SpatialStreamError:
     """What went wrong in a few words: the message of the Python process that failed, if it was one."""
     if isinstance(error, SpatialStreamError):
         return error
-    lines = [line.strip() for line in str(error).split("SQLSTATE")[0].splitlines() if line.strip()]
-    failure = RunError(f"the stream has failed: {lines[-1] if lines else error!r}")
+    failure = explained(str(error) or repr(error)) if isinstance(error, PySparkException) else RunError(str(error))
+    if isinstance(failure, RunError):
+        failure = RunError(f"the stream has failed: {failure}")
     failure.__cause__ = error
     return failure
