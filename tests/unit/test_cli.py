@@ -56,6 +56,16 @@ def test_a_missing_file_is_refused(files: list[str], tmp_path: Path, capsys: pyt
     assert not (tmp_path / "out" / "results").exists()
 
 
+@pytest.mark.parametrize("place", ["objects.jsonl/out", "/proc/out", "/proc/version"])
+def test_an_output_that_cannot_be_written_is_refused(
+    place: str, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(["run", *files, "--output", str(tmp_path / place)], capsys)
+    assert told.startswith("spatialstream: output: cannot be used, ")
+    told = refused(["generate", "--objects", "/proc/x.jsonl", "--queries", str(tmp_path / "q"), "--quiet"], capsys)
+    assert told.startswith("spatialstream: /proc/x.jsonl: ")
+
+
 def test_a_missing_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--output" in refused(["run", "--objects", "a.jsonl", "--queries", "b.jsonl"], capsys)
 

@@ -82,4 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone: no more to say
         return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"spatialstream: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
     return status

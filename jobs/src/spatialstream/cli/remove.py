@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shutil
+import contextlib
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def add_parser(commands: Any) -> None:
         help="remove a live stream",
         description="Removes a live stream whose jobs have been stopped: its routing versions in ZooKeeper, its "
         "internal topics, its checkpoint and, if asked for, the topics that hold its input and results. The archive "
-        "stays. Can be repeated.",
+        "stays, and a checkpoint that holds anything else is refused. Can be repeated.",
     )
     live.add_broker(parser)
     live.add_store(parser)
@@ -42,24 +43,45 @@ def _remove(options: argparse.Namespace) -> int:
         if options.checkpoint is not None and options.checkpoint.is_dir():
             for job in ("router", "worker"):
                 held.enter_context(locked(options.checkpoint, job))
+            check_checkpoint(options.checkpoint, options.stream)
         with live.store(options) as store:
             store.erase()
         live.say(options, f"{options.stream} is not in ZooKeeper any more")
         removed = connection.topics(options.stream).remove(connection, INTERNAL if options.topics == "internal" else ())
         live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
         if options.checkpoint is not None and options.checkpoint.is_dir():
-            _empty(options.checkpoint)
+            empty_checkpoint(options.checkpoint)
             live.say(options, f"{options.checkpoint} is empty")
     return 0
 
 
-def _empty(folder: Path) -> None:
-    """Remove all that is in a folder; the folder itself may be where a volume is mounted."""
+def check_checkpoint(folder: Path, stream: str) -> None:
+    """Make sure that a folder is a stream's checkpoint, and holds nothing else; before anything is removed.
+
+    Raises:
+        SettingError: it holds what no stream has written, or belongs to another stream.
+    """
+    from spatialstream.pipeline.owned import STREAM
+
+    STREAM.check(folder, "checkpoint")
+    owner = stream
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # missing, or damaged: of nobody else
+        owner = json.loads((folder / STREAM.marker).read_bytes())["stream"]
+    if owner != stream:
+        raise SettingError("checkpoint", f"{folder} belongs to the stream {owner!r}; nothing has been deleted")
+
+
+def empty_checkpoint(folder: Path) -> None:
+    """Remove what the stream has written; the folder itself may be where a volume is mounted.
+
+    Raises:
+        SettingError: something cannot be removed.
+    """
+    from spatialstream.pipeline.owned import STREAM
+
     try:
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        STREAM.empty(folder)
+        for lock in folder.glob("*.lock"):
+            lock.unlink(missing_ok=True)
     except OSError as error:
         raise SettingError("checkpoint", f"{error.filename} cannot be removed: {error.strerror}") from None
