@@ -1,5 +1,6 @@
 """Planning covers every record of every file once, under its true line, however the files are cut."""
 
+import contextlib
 import csv
 import gzip
 import io
@@ -16,7 +17,7 @@ from spatialstream.model import files
 from spatialstream.model.errors import SettingError
 from spatialstream.model.files import decode_chunk, parse_columns, plan, read
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.space import WGS84
+from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 
 HEADER = ["id", "t", "lon", "lat", "text"]
@@ -205,7 +206,11 @@ def test_columns_are_renamed_in_every_format(tmp_path):
         ("a.parquet.gz", b"", "is of no known kind"),
         ("a.jsonl", None, "does not exist"),
         ("a.parquet", b"not parquet at all", "is not a Parquet file"),
-        ("a.csv.gz", b"not gzip", "cannot be read: Not a gzipped file"),
+        ("a.csv.gz", b"not gzip", "is not a gzipped file; take the .gz off its name"),
+        ("a.jsonl.gz", b"{}", "is not a gzipped file; take the .gz off its name"),
+        ("a.jsonl", gzip.compress(b"{}"), "is a gzipped file; put .gz at the end of its name"),
+        ("a.csv", b"PAR1....PAR1", "is a Parquet file; its name has to end in .parquet"),
+        ("a.csv", b"id,t,lon,lat,text,t\n", "has the column 't' more than once"),
         ("a.csv", b'"a"b,c\n', "has a header that is not CSV"),
     ],
 )
@@ -216,6 +221,39 @@ def test_a_file_that_cannot_be_used_is_a_setting_error(tmp_path, name, data, pro
     with pytest.raises(SettingError, match=problem) as caught:
         plan([path])
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ("id,t,lon,lat,text", None),
+        ("text,lat,more,lon,t,id", None),
+        ("", None),
+        ("id,t,lon,text", "has no column 'lat'; it has 'id', 't', 'lon', 'text'"),
+        ("id,t,lon,lat", "has no column 'text'"),
+        ("id,t,lon,lat,terms", "has no column 'text'"),
+        ("id;t;lon;lat;text", "its columns are separated by ';', and have to be by commas"),
+        ("id\tt\tlon\tlat\ttext", r"separated by '\\t'"),
+        ("id,t,lon,lat,text,text", "has the column 'text' more than once"),
+    ],
+)
+def test_a_table_that_lacks_a_column_is_refused_once_and_not_a_row_at_a_time(tmp_path, header, problem):
+    path = write(tmp_path / "a.csv.gz", f"{header}\n".encode())
+    with pytest.raises(SettingError, match=problem) if problem else contextlib.nullcontext():
+        plan([path], space=WGS84)
+
+
+def test_a_parquet_file_has_to_have_the_columns_of_its_space(tmp_path):
+    plane = Space.planar(0, 0, 9, 9)
+    table = pa.Table.from_pylist([{"id": "a", "t": 1, "x": 1, "y": 1, "terms": ["b"]}])
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert len(plan([tmp_path / "a.parquet"], space=plane)) == 1
+    with pytest.raises(SettingError, match="has no column 'lon'"):
+        plan([tmp_path / "a.parquet"], space=WGS84)
+    assert len(plan([tmp_path / "a.parquet"], {"lon": "x", "lat": "y"}, space=WGS84)) == 1
+    pq.write_table(pa.table([*table.columns, table.column("t")], [*table.column_names, "t"]), tmp_path / "b.parquet")
+    with pytest.raises(SettingError, match="has the column 't' more than once"):
+        plan([tmp_path / "b.parquet"], space=plane)
 
 
 def test_a_folder_is_no_file(tmp_path):

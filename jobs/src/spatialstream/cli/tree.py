@@ -144,7 +144,7 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     parts: list[Any] = []
     room = options.sample
     columns = options.columns if kind == "objects" else {}
-    chunks = plan(files, columns, kind)
+    chunks = plan(files, columns, kind, space=options.space)
     for left, chunk in zip(range(len(chunks), 0, -1), chunks, strict=True):
         for decoded in decode_chunk(chunk, kind, options.space, TermRule(), columns):
             take = min(len(decoded.batch), max(1, room // left))

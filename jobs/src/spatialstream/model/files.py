@@ -51,6 +51,7 @@ _ROWS = 1 << 16
 _CHUNK = 64 << 20
 _NEWLINE = 0x0A
 _BOM = b"\xef\xbb\xbf"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def plan(
     columns: Mapping[str, str] | None = None,
     kind: Kind = "objects",
     chunk_bytes: int = _CHUNK,
+    space: Space | None = None,
 ) -> list[Chunk]:
     """Cut input files into chunks of about ``chunk_bytes``, in the order of the files and of their records.
 
@@ -111,9 +113,10 @@ def plan(
         columns: names in the input of those fields that have another than their own, which CSV and Parquet must have.
         kind: what the files hold. Queries are JSON Lines only.
         chunk_bytes: cut where a chunk has at least this many bytes.
+        space: the space of the objects; if it is given, CSV and Parquet must have the columns of all fields.
 
     Raises:
-        SettingError: a file is missing, of an unknown kind, damaged, or lacks a column.
+        SettingError: a file is missing, of another kind than its name says, damaged, lacks a column, or has one twice.
     """
     chunks: list[Chunk] = []
     for path in paths:
@@ -123,7 +126,8 @@ def plan(
         if not Path(path).is_file():
             raise SettingError(source, "is a folder; give files" if Path(path).exists() else "does not exist")
         try:
-            chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes)
+            _check_start(source, kind_of_file, compressed)
+            chunks += _plan_file(source, kind_of_file, compressed, columns or {}, chunk_bytes, space)
         except (OSError, EOFError, zlib.error) as error:
             raise SettingError(source, f"cannot be read: {error}") from None
     return chunks
@@ -141,18 +145,32 @@ def _format(path: Path) -> tuple[str, bool]:
     return found, compressed
 
 
+def _check_start(source: str, kind: str, compressed: bool) -> None:
+    """Refuse a file whose first bytes tell that it is not what its name says."""
+    with Path(source).open("rb") as file:
+        start = file.read(len(_PARQUET))
+    if compressed and start and not start.startswith(_GZIP):
+        raise SettingError(source, "is not a gzipped file; take the .gz off its name")
+    if not compressed and start.startswith(_GZIP):
+        raise SettingError(source, "is a gzipped file; put .gz at the end of its name")
+    if kind != "parquet" and start == _PARQUET:
+        raise SettingError(source, "is a Parquet file; its name has to end in .parquet")
+
+
 def _plan_file(
-    source: str, kind: str, compressed: bool, columns: Mapping[str, str], chunk_bytes: int
+    source: str, kind: str, compressed: bool, columns: Mapping[str, str], chunk_bytes: int, space: Space | None
 ) -> Iterator[Chunk]:
     if kind == "parquet":
-        return _plan_parquet(source, columns, chunk_bytes)
+        return _plan_parquet(source, columns, chunk_bytes, space)
     size = Path(source).stat().st_size
     header: tuple[str, ...] = ()
     start, line = 0, 1
     if kind == "csv":
         with _open(source, compressed) as file:
             header, start, line = _header(source, file)
-        _check_columns(source, header, columns)
+        if any(header):
+            _check_columns(source, header, columns)
+            _check_fields(source, kind, header, columns, space)
     if compressed:
         return iter([Chunk(source, kind, True, start, 0, line, header, size)])
     return _plan_plain(source, kind, start, line, header, chunk_bytes)
@@ -166,6 +184,28 @@ def _check_columns(source: str, header: Sequence[str], columns: Mapping[str, str
     for field, name in columns.items():
         if name not in header:
             raise SettingError("columns", f"{source} has no column {name!r} for {field}; it has {', '.join(header)}")
+
+
+def _check_fields(
+    source: str, kind: str, header: Sequence[str], columns: Mapping[str, str], space: Space | None
+) -> None:
+    """Refuse a table that lacks the column of a field, or has it twice: each of its records would be rejected."""
+    fields = object_fields(space or WGS84)
+    names = {field: columns.get(field, field) for field in fields}
+    for name in names.values():
+        if header.count(name) > 1:
+            raise SettingError(source, f"has the column {name!r} more than once")
+    if space is None:
+        return
+    words = ("text",) if kind == "csv" else ("text", "terms")
+    missing = next((names[field] for field in fields[:4] if names[field] not in header), None)
+    if missing is None and not any(names[field] in header for field in words):
+        missing = names["text"]
+    if missing is not None:
+        there = ", ".join(map(repr, header))
+        separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
+        hint = f"; its columns are separated by {separator!r}, and have to be by commas" if separator else ""
+        raise SettingError(source, f"has no column {missing!r}; it has {there}{hint}")
 
 
 def _header(source: str, file: BinaryIO) -> tuple[tuple[str, ...], int, int]:
@@ -203,13 +243,14 @@ def _plan_plain(
         yield Chunk(source, kind, False, start, end, line, header, end - start)
 
 
-def _plan_parquet(source: str, columns: Mapping[str, str], chunk_bytes: int) -> Iterator[Chunk]:
+def _plan_parquet(source: str, columns: Mapping[str, str], chunk_bytes: int, space: Space | None) -> Iterator[Chunk]:
     try:
         metadata = pq.read_metadata(source)
     except pa.ArrowException as error:
         raise SettingError(source, f"is not a Parquet file: {error}") from None
     header = tuple(metadata.schema.to_arrow_schema().names)
     _check_columns(source, header, columns)
+    _check_fields(source, "parquet", header, columns, space)
     start = row = rows = size = 0
     for group in range(metadata.num_row_groups):
         part = metadata.row_group(group)

@@ -335,7 +335,7 @@ def _inputs(settings: RunSettings) -> tuple[tuple[Kind, tuple[Path, ...]], ...]:
 
 def _chunks(settings: RunSettings) -> Iterator[tuple[Kind, Chunk]]:
     for kind, files in _inputs(settings):
-        for chunk in plan(files, settings.columns if kind == "objects" else None, kind):
+        for chunk in plan(files, settings.columns if kind == "objects" else None, kind, space=settings.space):
             yield kind, chunk
 
 

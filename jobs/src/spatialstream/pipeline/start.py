@@ -154,7 +154,7 @@ def _sample(batch: _Batch) -> _Batch:
 
 def read_objects(path: Path, settings: StreamSettings) -> ObjectBatch:
     """A whole file of objects in memory, in the order of time; what is rejected is left out."""
-    chunks = plan((path,), None, "objects")
+    chunks = plan((path,), None, "objects", space=settings.space)
     parts = [
         decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "objects", settings.space, settings.rule)
     ]
