@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import (
+    MOST_STEPS,
     Cancellation,
     Everything,
     Lifetime,
@@ -165,12 +166,15 @@ def queries(
     else:
         region = draw(regions(space, pool))
         selection = Everything() if kind in (QueryType.SRQ, QueryType.CRQ) else TopTerms(k)
+    duration = draw(st.sampled_from(_DURATIONS))
+    if step is not None:
+        duration = min(duration, step * MOST_STEPS)
     return Query(
         draw(st.sampled_from(_NAMES)),
         draw(times),
         Predicate(region, tuple(keywords)),
         selection,
-        Lifetime(draw(st.sampled_from(_DURATIONS)), kind.value.startswith("C"), window, step),
+        Lifetime(duration, kind.value.startswith("C"), window, step),
     )
 
 

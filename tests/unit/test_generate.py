@@ -353,6 +353,7 @@ def test_most_queries_have_answers():
         ("duration", {"duration": -1}),
         ("window", {"window": -1}),
         ("step", {"step": 0}),
+        ("step", {"step": 1, "duration": 10_000_001}),
         ("asked", {"asked": (0.0, 1.1)}),
         ("registered", {"registered": (0.6, 0.5)}),
     ],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spatialstream.model import decode
 from spatialstream.model.errors import RecordError
 from spatialstream.model.objects import parse_object
-from spatialstream.model.queries import parse_query
+from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 
@@ -326,6 +326,14 @@ def test_ordinary_records_never_meet_the_parser(monkeypatch):
         b'{"id":"q","type":"CANCEL","t":0}',
     ]
     assert len(decode.decode_queries(b"\n".join(asked)).batch) == len(asked)
+
+
+@given(st.integers(1, 30), st.integers(-2, 2), st.sampled_from([1, 1_000]))
+def test_ctqs_of_too_many_steps_are_refused_as_parse_query_does(step, more, unit):
+    duration = step * MOST_STEPS + more
+    record = '{"id":"q","type":"CTQ","t":0,"region":{"box":[0,0,1,1]},"k":1,"window":5,"duration":%d,"step":%d}'
+    data = (record % (duration * unit, step * unit)).encode()
+    same(outcome(decode.decode_queries(data)), by_record(data, parse_query, WGS84, 1))
 
 
 def test_one_bad_record_sends_no_other_to_the_parser(monkeypatch):

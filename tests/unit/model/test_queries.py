@@ -24,6 +24,7 @@ from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERIES
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
+from spatialstream.model.times import TIME_LIMIT
 
 BOX = {"box": [0, 1, 2, 3]}
 GOOD = {
@@ -137,6 +138,12 @@ SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7
         ("SKQ", {"at": [1, 95]}, "at: 95 is out of range; it must lie in [-90, 90]"),
         ("CTQ", {"step": 0}, "step: is 0; a step is at least 1 ms"),
         ("CTQ", {"step": -1}, "step: -1 is negative; a duration is at least 0"),
+        (
+            "CTQ",
+            {"step": 1, "duration": 40_000_000},
+            "step: 1 is too short for a duration of 40000000: 40000000 steps, and a CTQ has at most 10000000; "
+            "give a step of at least 4 ms, or a shorter duration",
+        ),
         ("CTQ", {"window": "5"}, f"window: '5' {SPAN}"),
     ],
 )
@@ -144,6 +151,22 @@ def test_bad_records_are_told(kind, changes, reason):
     with pytest.raises(RecordError) as caught:
         parse_query(record(kind, **changes), WGS84)
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(("duration", "step"), [(10_000_000, 1), (10_000_001, 2), (39_999_999, 4), ("1d", "1s")])
+def test_a_ctq_may_have_ten_million_steps(duration, step):
+    assert parse_query(record("CTQ", duration=duration, step=step), WGS84).lifetime.step
+
+
+@given(st.integers(0, 2**53), st.integers(1, 2**53))
+def test_the_step_that_would_be_right_is_right(duration, step):
+    try:
+        parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=min(step, TIME_LIMIT)), WGS84)
+    except RecordError as error:
+        least = int(str(error).split("at least ")[1].split(" ")[0])
+        parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=least), WGS84)
+        with pytest.raises(RecordError):
+            parse_query(record("CTQ", duration=min(duration, TIME_LIMIT), step=least - 1), WGS84)
 
 
 def test_k_has_an_upper_end():

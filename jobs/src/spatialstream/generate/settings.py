@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.queries import MOST_STEPS, QueryType
 from spatialstream.model.space import WGS84, Space
 
 __all__ = ["KINDS", "GenerateSettings"]
@@ -106,6 +106,9 @@ class GenerateSettings:
             ("duration", "give at least 0 ms"): self.duration < 0,
             ("window", "give at least 0 ms"): self.window < 0,
             ("step", "give at least 1 ms"): self.step < 1,
+            ("step", f"give so much that a CTQ has at most {MOST_STEPS} steps in its duration"): (
+                self.duration // max(1, self.step) > MOST_STEPS
+            ),
             ("asked", "give two shares from 0 to 1, in order"): not 0 <= self.asked[0] <= self.asked[1] <= 1,
             ("registered", "give two shares from 0 to 1, in order"): (
                 not 0 <= self.registered[0] <= self.registered[1] <= 1

@@ -28,7 +28,7 @@ from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import CANCEL, TYPES, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.queries import CANCEL, MOST_STEPS, TYPES, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.scan import ABSENT, INTEGER, NUMBER, STRING, Cells
 from spatialstream.model.space import WGS84, Space
@@ -678,6 +678,7 @@ def _read_queries(cells: Cells, layout: _Layout, space: Space, rule: TermRule) -
     kind, shape = values.read_regions(cells, place["region"])
     values.read_strings(cells, place["id"])
     good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
+    good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
     with_at = cells.kind[place["at"]] != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))
     good &= _check_regions(kind, shape, space)

@@ -23,6 +23,7 @@ from spatialstream.model.times import parse_duration, parse_time
 
 __all__ = [
     "CANCEL",
+    "MOST_STEPS",
     "TYPES",
     "Cancellation",
     "Everything",
@@ -50,6 +51,9 @@ class QueryType(StrEnum):
 
 TYPES = tuple(QueryType)
 """The types in the order of their codes in columns: 0 is SRQ, 5 is CTQ."""
+
+MOST_STEPS = 10_000_000
+"""Steps that a CTQ may have: each is a row, so one line of input is never more than about a gigabyte of results."""
 
 CANCEL = 6
 """Code of a cancellation in columns."""
@@ -220,8 +224,14 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     step = parse_duration(record["step"], "step") if "step" in given else None
     if step == 0:
         raise RecordError("step", "is 0; a step is at least 1 ms")
+    duration = parse_duration(record["duration"])
+    if step is not None and duration // step > MOST_STEPS:
+        problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
+        least = duration // (MOST_STEPS + 1) + 1
+        right = f"a CTQ has at most {MOST_STEPS}; give a step of at least {least} ms, or a shorter duration"
+        raise RecordError("step", f"{problem}, and {right}")
     lifetime = Lifetime(
-        parse_duration(record["duration"]),
+        duration,
         kind.value.startswith("C"),
         parse_duration(record["window"], "window") if "window" in given else None,
         step,
