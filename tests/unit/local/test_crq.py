@@ -94,7 +94,22 @@ class Indexed:
         found = self.index.match(objects)
         ids = self.index.ids_of(found)
         assert ids.type == pa.string()
+        self.check_parts(objects, found)
         return list(zip(found.object.tolist(), found.number.tolist(), ids.to_pylist(), strict=True))
+
+    def check_parts(self, objects, found):
+        """The same matches come in parts, whose size is bounded."""
+        parts = list(self.index.match_parts(objects, 2))
+        at = 0
+        for first, part in parts:
+            assert first == at
+            assert len(part) <= 2 or len(part.checked) == 1
+            at += len(part.checked)
+        assert at == len(objects)
+        joined = [(first + o, n) for first, part in parts for o, n in zip(part.object, part.number, strict=True)]
+        assert joined == list(zip(found.object, found.number, strict=True))
+        sizes = [len(name.as_py().encode()) for name in self.index.ids_of(found)]
+        assert self.index.id_sizes(found).tolist() == sizes
 
     def standing(self, now):
         numbers, queries = self.index.standing(now)

@@ -99,7 +99,9 @@ class Run:
                 np.array([t for _, t in epoch.cancelled] + [0], np.int64),
             )
             index.update(ObjectBatch.of([o for o, s in zip(epoch.objects, epoch.slots, strict=True) if s == slot]))
-            partials.append(index.step(epoch.before - 1))
+            parts = list(index.steps(epoch.before - 1, *[(1 << 16, 1 << 20), (2, 3)][slot % 2]))
+            assert all(map(len, parts))
+            partials += parts
             index.expire(epoch.before - 1)
         return rows_of(partials)
 
@@ -302,6 +304,23 @@ def test_a_query_does_not_join_a_group_that_began_after_it():
         (12, "q0", [("x", 1)]),
         (12, "q8", []),
     ]
+
+
+def test_steps_are_listed_some_at_a_time():
+    index = ContinuousTermsIndex(PLANE)
+    lifetimes = [Lifetime(10**7, True, 5, 1), Lifetime(10**7, True, 5, 10)]
+    queries = QueryBatch.of([Query(f"q{i}", 0, Predicate(), TopTerms(5), each) for i, each in enumerate(lifetimes)])
+    index.register(np.arange(2), queries.ids, queries, queries.t, queries.t + queries.duration)
+    parts = index.steps(10**7, rows=1_000)
+    sizes, last = [], 0
+    for _ in range(50):
+        part = next(parts)
+        assert last <= part.now[0]
+        assert part.now[-1] <= last + 1_000
+        sizes.append(len(part))
+        last = int(part.now[-1])
+    assert max(sizes) <= 1_000
+    assert sum(sizes) == last + last // 10
 
 
 def test_late_arrivals_count_in_the_windows_that_are_still_to_come():

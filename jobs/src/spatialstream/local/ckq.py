@@ -21,6 +21,7 @@ Cost: per object a grid lookup per tier; per candidate a distance and O(log k). 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,7 +40,6 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermLists
 
 __all__ = ["Candidates", "ContinuousNearestIndex", "prepare"]
 
@@ -316,24 +316,29 @@ class ContinuousNearestIndex:
             objects: ordered by (t, id, x, y). They may be earlier than those of earlier calls: it does not matter, as
                 long as the query has not been dropped by :meth:`expire`.
         """
-        found: list[tuple[Ints, npt.NDArray[np.int32], Floats]] = []
+        none = Candidates(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
+        parts = [none, *self.updates(objects)]
+        columns = ([getattr(part, name) for part in parts] for name in ("number", "position", "distance"))
+        return Candidates(*map(np.concatenate, columns))
+
+    def updates(self, objects: ObjectBatch) -> Iterator[Candidates]:
+        """As :meth:`update`, some objects after the other; all have been offered when there is no more."""
         first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
-            part = _slice(objects, first, last)
+            part = objects.slice(first, last)
             batch = ProbeBatch.of(self._space, part)
             matches = 0
+            found: list[tuple[Ints, npt.NDArray[np.int32], Floats]] = []
             for position in reversed(range(len(self._tiers.tiers))):
                 looked_up, number, at, d = self._offer(part, batch, position)
                 matches += looked_up
                 found.append((number, at + np.int32(first), d))
             chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
             first = last
-        if not found:
-            return Candidates(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
-        number, at, d = (np.concatenate(column) for column in zip(*found, strict=True))
-        order = np.lexsort((number, at))
-        return Candidates(number[order], at[order], d[order])
+            number, at, d = (np.concatenate(column) for column in zip(*found, strict=True))
+            order = np.lexsort((number, at))
+            yield Candidates(number[order], at[order], d[order])
 
     def _offer(
         self, part: ObjectBatch, batch: ProbeBatch, position: int
@@ -449,21 +454,6 @@ class ContinuousNearestIndex:
 
 def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
     return {name: np.zeros(n, dtype) for name, dtype in _CHANGING.items()}
-
-
-def _slice(objects: ObjectBatch, first: int, last: int) -> ObjectBatch:
-    """A contiguous part of a batch, without copying its columns."""
-    if first == 0 and last == len(objects):
-        return objects
-    offsets = objects.terms.offsets[first : last + 1]
-    codes = objects.terms.codes[int(offsets[0]) : int(offsets[-1])]
-    return ObjectBatch(
-        objects.ids.slice(first, last - first),
-        objects.t[first:last],
-        objects.x[first:last],
-        objects.y[first:last],
-        TermLists(offsets - offsets[0], codes, objects.terms.vocabulary),
-    )
 
 
 def prepare() -> None:

@@ -13,7 +13,7 @@ a full tier at once apart). Matching visits n / 524,288 full tiers and about fiv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from spatialstream.local import grid as grid_module
 from spatialstream.local.frequencies import TermFrequencies
-from spatialstream.local.grid import KeywordGrid, ProbeBatch
+from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
 from spatialstream.local.state import Manifest, MemoryFiles, ReadFile, WriteFile
 from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
@@ -35,6 +35,9 @@ from spatialstream.model.terms import TermLists
 __all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
 _OVERLAYS = 8
+_MATCHES = 1 << 20
+"""Matches that are found at a time, at most, where that is not more than one object's: bounds memory."""
+
 _FAN = 64  # pieces that are put together at once: Arrow unifies k dictionaries in O(k^2)
 _NEVER = -(2**63)
 """A time before all others; as the end of a query: it has been dropped."""
@@ -85,6 +88,13 @@ class Matches:
     def __len__(self) -> int:
         """Number of pairs."""
         return len(self.number)
+
+    def slice(self, first: int, last: int) -> Matches:
+        """The pairs from ``first`` up to ``last`` (exclusive), as views."""
+        part = slice(first, last)
+        return Matches(
+            self.object[part], self.number[part], self.tier[part], self.position[part], self.ids, self.checked
+        )
 
     @property
     def candidates(self) -> int:
@@ -408,12 +418,42 @@ class ContinuousRangeIndex:
 
     def match(self, objects: ObjectBatch) -> Matches:
         """All pairs of object and query: o in the region, with all keywords, ``start <= o.t < end``."""
+        matches = self._match(objects, UNLIMITED)
+        assert matches is not None
+        return matches
+
+    def match_parts(self, objects: ObjectBatch, limit: int = _MATCHES) -> Iterator[tuple[int, Matches]]:
+        """As :meth:`match`, in parts of at most ``limit`` matches, or of one object.
+
+        Yields:
+            The position of the part's first object, and the matches of the part, in which objects count from there.
+            Together the parts are all objects, in order.
+        """
+        first, size = 0, len(objects)
+        while first < len(objects):
+            part = objects.slice(first, min(len(objects), first + size))
+            matches = self._match(part, limit if len(part) > 1 else UNLIMITED)
+            if matches is None:
+                size = max(1, len(part) // 4)
+                continue
+            yield first, matches
+            first += len(part)
+            size = max(1, min(4 * len(part), 3 * len(part) * limit // (4 * max(1, len(matches)))))
+
+    def _match(self, objects: ObjectBatch, limit: int) -> Matches | None:
+        """All matches, if there are at most ``limit``; else None."""
         self._flush()
         if not self._tiers or len(objects) == 0:
             none = np.empty(0, np.int32)
             return Matches(none, np.empty(0, np.int64), none, none, (), np.zeros(len(objects), np.int32))
         batch = ProbeBatch.of(self.space, objects)
-        found = [tier.grid.probe(batch, tier.life, self._horizon) for tier in self._tiers]
+        found = []
+        for tier in self._tiers:
+            matches = tier.grid.probe_within(batch, limit, tier.life, self._horizon)
+            if matches is None:
+                return None
+            limit -= len(matches.queries)
+            found.append(matches)
         if len(found) == 1:  # in order already
             only, tier = found[0], self._tiers[0]
             zeros = np.zeros(len(only.queries), np.int32)
@@ -446,6 +486,14 @@ class ContinuousRangeIndex:
         order = np.empty(len(matches), np.int64)
         order[np.concatenate(places)] = np.arange(len(matches))
         return pa.concat_arrays(parts).take(pa.array(order))
+
+    def id_sizes(self, matches: Matches) -> npt.NDArray[np.int32]:
+        """int32[m], the bytes of the query's id of each match."""
+        sizes = np.empty(len(matches), np.int32)
+        for tier, ids in enumerate(matches.ids):
+            place = np.flatnonzero(matches.tier == tier)
+            sizes[place] = np.diff(string_view(ids)[0])[matches.position[place]]
+        return sizes
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""

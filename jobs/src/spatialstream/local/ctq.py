@@ -30,6 +30,7 @@ come and left + distinct terms).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,11 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
 __all__ = ["ContinuousTermsIndex", "StepPartials", "StepRows", "merge_steps", "prepare"]
+
+_ROWS = 1 << 16
+_FIRST_ROWS = 1 << 10
+_COUNTS = 1 << 20
+"""Steps that are listed at a time, steps of the first part, and counts of a part, about: they bound memory."""
 
 _LATEST = np.iinfo(np.int64).max
 _EARLIEST = np.iinfo(np.int64).min
@@ -418,24 +424,65 @@ class ContinuousTermsIndex:
             upto: ms; all objects with ``o.t <= upto`` have been given, but for late ones, and all cancellations up to
                 then.
         """
-        row, now = self._due(upto)
-        self._upto = max(self._upto, upto)
-        queries = self._queries
-        common, own = queries["common"][row], queries["own"][row]
-        ends, codes, counts = self._logs.count(common, own, now, self._areas["window"])
-        offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
-        terms = TermLists(offsets, codes, self._logs.words).compact()
-        partials = StepPartials(queries["number"][row], self._names.arrow(row), now, queries["k"][row], terms, counts)
-        if self._logs.crowded:
-            self._compact()
-        return partials
+        return StepPartials.concat(list(self.steps(upto)))
 
-    def _due(self, upto: int) -> tuple[Ints, Ints]:
-        """The steps after the last call: row and time of each, ordered by time, then group."""
+    def steps(self, upto: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
+        """As :meth:`step`, in parts that follow each other and are not empty; all of them have to be taken.
+
+        Args:
+            upto: see there.
+            rows: how many steps are listed at a time, unless they are of one instant.
+            counts: how many counts a part has, about.
+        """
+        while True:
+            until = self._reach(upto, rows)
+            yield from self._counted(*self._due(until), counts)
+            self._upto = max(self._upto, until)
+            if self._logs.crowded:
+                self._compact()
+            if until >= upto:
+                return
+
+    def _counted(self, row: Ints, now: Ints, counts: int) -> Iterator[StepPartials]:
+        """The partials of the given steps, in parts."""
+        queries, first, size = self._queries, 0, _FIRST_ROWS
+        while first < len(row):
+            some, at = row[first : first + size], now[first : first + size]
+            common, own = queries["common"][some], queries["own"][some]
+            ends, codes, found = self._logs.count(common, own, at, self._areas["window"])
+            offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
+            terms = TermLists(offsets, codes, self._logs.words).compact()
+            yield StepPartials(queries["number"][some], self._names.arrow(some), at, queries["k"][some], terms, found)
+            first += len(some)
+            size = max(1, min(4 * size, counts * len(some) // max(1, len(found))))
+
+    def _reach(self, upto: int, rows: int) -> int:
+        """The latest time up to which at most ``rows`` steps are due; that of the next step, if more are due then."""
+        following, steps = self._following(upto)
+        if int(steps.sum()) <= rows:
+            return upto
+        low = int(following[steps > 0].min())  # a step is due then
+        high = upto
+        while low < high:
+            middle = (low + high + 1) // 2
+            if int(self._following(middle)[1].sum()) <= rows:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _following(self, upto: int) -> tuple[Ints, Ints]:
+        """For each query its first step after the last call, and how many it has from there up to ``upto``."""
         queries = self._queries
         following = _next_step(queries["first"], queries["step"], self._upto)
         bound = np.minimum(self._bound(), upto)
         steps = np.where(following <= bound, (np.maximum(bound, following) - following) // queries["step"] + 1, 0)
+        return following, steps
+
+    def _due(self, upto: int) -> tuple[Ints, Ints]:
+        """The steps after the last call: row and time of each, ordered by time, then group."""
+        queries = self._queries
+        following, steps = self._following(upto)
         row = np.repeat(np.arange(len(queries)), steps)
         nth = np.arange(len(row)) - np.repeat(np.cumsum(steps) - steps, steps)
         now = following[row] + nth * queries["step"][row]

@@ -859,8 +859,9 @@ def _match(
     keyword_codes: npt.NDArray[np.int32],
     life: npt.NDArray[np.int64],
     horizon: int,
+    limit: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Matches of a batch, a block of objects at a time through all stages.
+    """Matches of a batch, a block of objects at a time through all stages; it ends once there are more than ``limit``.
 
     Args after those of the batch: for each code its tag; number of levels in use; see :func:`_read_terms`; the grid.
 
@@ -909,6 +910,8 @@ def _match(
         for i in range(count):
             found[total + i] = survivors[i, 0] << 32 | survivors[i, 1]
         total += count
+        if total > limit:
+            break
     return found[:total], checked
 
 
@@ -993,6 +996,8 @@ class GridMatches:
 
 
 _ALWAYS = np.empty((0, 2), np.int64)
+UNLIMITED = 2**62
+"""More matches than there can be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -1082,6 +1087,14 @@ class KeywordGrid:
             life: int64[n, 2], first and end of each query's life: ``first <= o.t < end``; empty for no condition.
             horizon: queries whose end is not later are not reported.
         """
+        found = self.probe_within(batch, UNLIMITED, life, horizon)
+        assert found is not None
+        return found
+
+    def probe_within(
+        self, batch: ProbeBatch, limit: int, life: npt.NDArray[np.int64] = _ALWAYS, horizon: int = -(2**63)
+    ) -> GridMatches | None:
+        """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
         known = self.table.translate(batch.keys, self.tags)
         tags = np.empty(batch.words, np.int64)
         tags[batch.keys.used] = known
@@ -1106,7 +1119,10 @@ class KeywordGrid:
             self.keyword_codes,
             life,
             horizon,
+            limit,
         )
+        if len(found) > limit:
+            return None
         found.sort()
         return GridMatches(*_unpack(found, batch.order, visited))
 

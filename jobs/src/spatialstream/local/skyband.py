@@ -27,7 +27,7 @@ one copy of each object in any of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ __all__ = ["Arrivals", "Changes", "NearestMerger", "prepare"]
 _NEVER = np.iinfo(np.int64).max
 _LEAST_SWEEP = 1 << 16
 _LEAST_BAND = 4
+_SHOWN = 1 << 20
+"""Objects in the answers that are given at a time, about: bounds memory."""
 
 _FIXED = {"number": np.int64, "k": np.int64, "window": np.int64, "start": np.int64}
 _CHANGING = {"end": np.int64, "size": np.int64, "leaving": np.int64}
@@ -83,6 +85,11 @@ class Arrivals:
     def __len__(self) -> int:
         """Number of pairs."""
         return len(self.number)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Arrivals:
+        """The pairs at ``rows``."""
+        numbers = (getattr(self, column)[rows] for column in ("t", "x", "y", "distance"))
+        return Arrivals(self.number[rows], self.ids.take(pa.array(rows)), *numbers)
 
     @staticmethod
     def concat(parts: Sequence[Arrivals]) -> Arrivals:
@@ -532,6 +539,55 @@ class NearestMerger:
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
         self._queries["touched"][rows] = True
+
+    def changes(self, arrivals: Arrivals, horizon: int, shown: int = _SHOWN) -> Iterator[Changes]:
+        """As :meth:`apply`, in parts that follow each other in time and are not empty; all of them have to be taken.
+
+        Args:
+            arrivals: see there.
+            horizon: see there.
+            shown: how many objects the answers of a part have at most, unless it is of one instant.
+        """
+        for part, until in self._parts(arrivals, horizon, shown):
+            changes = self.apply(part, until)
+            if len(changes):
+                yield changes
+
+    def _parts(self, arrivals: Arrivals, horizon: int, shown: int) -> Iterator[tuple[Arrivals, int]]:
+        """Arrivals cut between instants, so that in each part about ``shown`` objects at most are in answers."""
+        t, weight = self._instants(arrivals, horizon)
+        if int(weight.sum()) <= shown:
+            yield arrivals, horizon
+            return
+        order = np.argsort(t, kind="stable")
+        t, ends = t[order], np.cumsum(weight[order])
+        first, given, before = 0, 0, np.iinfo(np.int64).min
+        while first < len(t):
+            last = int(np.searchsorted(ends, given + shown, "right"))
+            if last < len(t):  # whole instants, one at least
+                last = int(max(np.searchsorted(t, t[last], "left"), np.searchsorted(t, t[first], "right")))
+            until = horizon if last == len(t) else int(t[last - 1])
+            yield arrivals.take(np.flatnonzero((arrivals.t > before) & (arrivals.t <= until))), until
+            first, given, before = last, int(ends[last - 1]), until
+
+    def _instants(self, arrivals: Arrivals, horizon: int) -> tuple[Ints, Ints]:
+        """When answers may change up to ``horizon``, and how many objects each of them may then have."""
+        queries = self._queries
+        row = self._rows_of(arrivals.number)
+        known = row >= 0
+        row, come = row[known], arrivals.t[known]
+        due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
+        size = queries["size"][due]
+        entries = np.repeat(queries["offset"][due] - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+        there = np.repeat(due, size)
+        held = self._objects["t"][self._bands.objects[entries]]
+        windowed = queries["window"][row] >= 0
+        owner = np.concatenate([there, row[windowed]])
+        leaves = np.concatenate([held, come[windowed]]) + queries["window"][owner]
+        t = np.concatenate([come, leaves])
+        weight = queries["k"][np.concatenate([row, owner])]
+        now = t <= horizon
+        return t[now], weight[now]
 
     def apply(self, arrivals: Arrivals, horizon: int) -> Changes:
         """Take the arrivals of an epoch, and let objects leave until ``horizon``.

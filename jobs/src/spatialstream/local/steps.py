@@ -49,6 +49,20 @@ class StepPartials:
         """Number of rows."""
         return len(self.number)
 
+    @staticmethod
+    def concat(parts: Sequence[StepPartials]) -> StepPartials:
+        """All rows of ``parts`` in order."""
+        if len(parts) == 1:
+            return parts[0]
+        dtypes = {"number": np.int64, "now": np.int64, "k": np.int32, "counts": np.int32}
+        number, now, k, counts = (
+            np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in dtypes.items()
+        )
+        names = pa.concat_arrays([pa.array([], pa.string()), *(part.query for part in parts)])
+        terms = TermLists.concat([part.terms.compact() for part in parts])
+        return StepPartials(number, names, now, k, terms, counts)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepRows:
@@ -188,12 +202,15 @@ def merge_steps(partials: Sequence[StepPartials]) -> StepRows:
 
     Steps at which no slot has anything give a row with no terms.
     """
-    terms = TermLists.concat([part.terms.compact() for part in partials])
-    number = np.concatenate([np.empty(0, np.int64), *(part.number for part in partials)])
-    now = np.concatenate([np.empty(0, np.int64), *(part.now for part in partials)])
-    k = np.concatenate([np.empty(0, np.int32), *(part.k for part in partials)])
-    counts = np.concatenate([np.empty(0, np.int32), *(part.counts for part in partials)])
-    names = pa.concat_arrays([pa.array([], pa.string()), *(part.query for part in partials)])
+    merged = StepPartials.concat(partials)
+    number, names, now, k, terms, counts = (
+        merged.number,
+        merged.query,
+        merged.now,
+        merged.k,
+        merged.terms,
+        merged.counts,
+    )
     rows = np.lexsort((number, rank_strings(names), now))
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(now[rows]) != 0) | (np.diff(number[rows]) != 0)

@@ -116,6 +116,20 @@ class ObjectBatch:
             self.terms.take(indices),
         )
 
+    def slice(self, first: int, last: int) -> ObjectBatch:
+        """The objects from ``first`` up to ``last`` (exclusive), without copying more than their offsets."""
+        if first == 0 and last == len(self):
+            return self
+        offsets = self.terms.offsets[first : last + 1]
+        codes = self.terms.codes[int(offsets[0]) : int(offsets[-1])]
+        return ObjectBatch(
+            self.ids.slice(first, last - first),
+            self.t[first:last],
+            self.x[first:last],
+            self.y[first:last],
+            TermLists(offsets - offsets[0], codes, self.terms.vocabulary),
+        )
+
     @staticmethod
     def concat(parts: Sequence[ObjectBatch]) -> ObjectBatch:
         """All objects of ``parts`` in order."""
