@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -14,10 +15,13 @@ from spatialstream.pipeline.delivery import Assembler, Deduplicator, Place, resu
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=30), max_size=40)
 
 
-@given(LINES, st.integers(1, 9), st.integers(0, 5))
-def test_messages_hold_all_rows_in_order(lines: list[str], most: int, sliced: int) -> None:
+@given(LINES, st.integers(1, 9), st.integers(0, 5), st.lists(st.integers(0, 40), max_size=4))
+def test_messages_hold_all_rows_in_order(lines: list[str], most: int, sliced: int, cuts: list[int]) -> None:
     column = pa.array([*["x"] * sliced, *lines], pa.large_string()).slice(sliced)
-    messages = list(result_messages(column, 7, 0, most))
+    bounds = [0, *sorted(min(cut, len(lines)) for cut in cuts), len(lines)]
+    pieces = [column.slice(first, last - first) for first, last in pairwise(bounds)]
+    messages = list(result_messages(pieces, 7, 0, most))
+    assert messages == list(result_messages([column], 7, 0, most)), "pieces do not show"
     rows = [row for _, value in messages for row in value.to_pybytes().decode().split("\n")]
     assert rows == lines
     first = 0
@@ -30,7 +34,7 @@ def test_messages_hold_all_rows_in_order(lines: list[str], most: int, sliced: in
 
 def test_long_rows_get_messages_of_their_own() -> None:
     lines = pa.array(["a" * 200_000, "b", "c" * 200_000], pa.large_string())
-    assert [key for key, _ in result_messages(lines, 0, 1, 100)] == [b"0 1 0", b"0 1 1", b"0 1 2"]
+    assert [key for key, _ in result_messages([lines], 0, 1, 100)] == [b"0 1 0", b"0 1 1", b"0 1 2"]
 
 
 def test_a_repeated_round_is_dropped_and_a_new_one_is_not() -> None:

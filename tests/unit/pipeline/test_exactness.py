@@ -4,15 +4,24 @@ replayed."""
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial, partialmethod
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.skyband import NearestMerger
 from spatialstream.model.queries import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
+from spatialstream.pipeline import merge as merging
+from spatialstream.pipeline import work as working
+from spatialstream.pipeline.spool import Spool
 from tests.harness import Outcome, Shape, run_stream
 from tests.lengths import examples
 from tests.streams import Stream, random_stream, streams
@@ -53,6 +62,26 @@ def test_every_row_is_the_oracles(stream: Stream, shape: Shape) -> None:
 @given(streams(), SHAPES, SHAPES)
 def test_results_are_the_same_bytes_for_any_shape(stream: Stream, one: Shape, other: Shape) -> None:
     assert run(stream, one).text == run(stream, other).text
+
+
+@contextmanager
+def small_pieces() -> Iterator[None]:
+    """Whatever is done in bounded pieces is done in pieces of a few rows, and nothing waits in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(working, "_BLOCK_BYTES", 150)
+        patch.setattr(merging, "Spool", partial(Spool, block_bytes=150, bytes_in_memory=0))
+        patch.setattr(ContinuousRangeIndex, "match_parts", partialmethod(ContinuousRangeIndex.match_parts, limit=2))
+        patch.setattr(ContinuousTermsIndex, "steps", partialmethod(ContinuousTermsIndex.steps, rows=2, counts=3))
+        patch.setattr(NearestMerger, "changes", partialmethod(NearestMerger.changes, shown=3))
+        yield
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(streams(), SHAPES)
+def test_results_are_the_same_bytes_in_pieces_of_any_size(stream: Stream, shape: Shape) -> None:
+    with small_pieces():
+        found = run(stream, shape)
+    assert found.text == run(stream, shape).text
 
 
 @pytest.mark.parametrize("kind", list(QueryType))

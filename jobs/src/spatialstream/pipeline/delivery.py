@@ -14,7 +14,7 @@ consumer puts them together (:class:`Assembler`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -64,31 +64,47 @@ class Place:
 
 
 def result_messages(
-    lines: pa.LargeStringArray, number: int, phase: int, rows_per_message: int, life: str = ""
+    lines: Iterable[pa.LargeStringArray], number: int, phase: int, rows_per_message: int, life: str = ""
 ) -> Iterator[tuple[bytes, pa.Buffer]]:
     """The rows of a round as messages (key, value).
 
     Args:
-        lines: the rows.
+        lines: the rows, in pieces of any size, which do not show in the messages.
         number: of the round.
         phase: 0, or 1 for the second phase.
         rows_per_message: the most rows of a message; fewer where they are long.
         life: of the stream.
     """
-    if not len(lines):
+    sent, rest = 0, pa.array([], pa.large_string())
+    for piece in lines:
+        text = pa.concat_arrays([rest, _with_newlines(piece)])
+        used = 0
+        for first, last, value in _cut(text, rows_per_message):
+            if last == len(text):  # the next piece may have rows that belong to the same message
+                break
+            yield Place(number, phase, sent + first, life).key, value
+            used = last
+        sent, rest = sent + used, text.slice(used)
+    for first, _, value in _cut(rest, rows_per_message):
+        yield Place(number, phase, sent + first, life).key, value
+
+
+def _with_newlines(lines: pa.LargeStringArray) -> pa.LargeStringArray:
+    return pc.binary_join_element_wise(lines, pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string()))
+
+
+def _cut(text: pa.LargeStringArray, most: int) -> Iterator[tuple[int, int, pa.Buffer]]:
+    """Lines cut into messages: first and last row (exclusive) of each, and its value."""
+    if not len(text):
         return
-    text = pc.binary_join_element_wise(lines, pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string()))
     _, offsets, data = text.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(text) + 1, text.offset * 8)
     first = 0
     while first < len(text):
         fitting = int(np.searchsorted(bounds, bounds[first] + _BYTES_PER_MESSAGE, side="right")) - 1
-        last = min(len(text), first + rows_per_message, max(first + 1, fitting))
+        last = min(len(text), first + most, max(first + 1, fitting))
         # without the last newline: a message is its lines, joined
-        yield (
-            Place(number, phase, first, life).key,
-            data.slice(int(bounds[first]), int(bounds[last] - bounds[first]) - 1),
-        )
+        yield first, last, data.slice(int(bounds[first]), int(bounds[last] - bounds[first]) - 1)
         first = last
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy.typing as npt
 
@@ -32,7 +32,7 @@ from spatialstream.local.state import Manifest
 from spatialstream.model.arrays import map_arrays, write_arrays
 from spatialstream.model.errors import RunError, SettingError, StateError
 
-__all__ = ["Progress", "StateFolder", "disk_errors", "made", "read_json", "undamaged", "write_whole"]
+__all__ = ["Progress", "StateFolder", "disk_errors", "made", "read_json", "undamaged", "whole_file", "write_whole"]
 
 
 _DAMAGED = "the checkpoint cannot be used; begin anew with another one"
@@ -90,12 +90,24 @@ def undamaged(path: Path, way_out: str) -> Iterator[None]:
         raise StateError(f"{path} is damaged; {way_out}") from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all (aside, then renamed)."""
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written within; it is there whole or not at all (aside, then renamed)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(data)
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            yield file
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    with whole_file(path) as file:
+        file.write(data)
 
 
 @dataclass(frozen=True, slots=True)

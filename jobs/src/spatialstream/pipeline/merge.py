@@ -6,12 +6,15 @@ shows that more slots matter (:mod:`spatialstream.pipeline.second`). The only st
 Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
 the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
+
+Partials and rows of an epoch may be many times the memory there is. What grows with rows comes in blocks, waits in a
+:class:`~spatialstream.pipeline.spool.Spool`, and is merged and given out block by block.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,19 +25,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.local.ctq import merge_steps
-from spatialstream.local.skyband import Arrivals, NearestMerger
+from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
-from spatialstream.pipeline.files import StateFolder, write_whole
+from spatialstream.pipeline.files import StateFolder, whole_file, write_whole
 from spatialstream.pipeline.messages import numbers
 from spatialstream.pipeline.results import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.pipeline.route import Row
 from spatialstream.pipeline.routing import Routing
 from spatialstream.pipeline.second import Second, second_phase
+from spatialstream.pipeline.spool import Spool
 from spatialstream.pipeline.work import Round, steps_from_arrow
 
 __all__ = ["EpochResults", "counts_after", "forget", "merge", "merge_second", "publish"]
+
+_SPOOLED = {
+    messages.ARRIVALS: "t",
+    messages.SNAPSHOT_LISTS: "number",
+    messages.SNAPSHOT_TERMS: "number",
+    messages.STEPS: "now",
+}
+"""Partials that wait in a spool: kind -> the key by which they are put together."""
 
 _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 """Classes of rows at one timestamp, in the order in which they are written."""
@@ -46,19 +58,23 @@ class EpochResults:
 
     Attributes:
         epoch: its number.
-        lines: result lines in order.
+        rows: number of result lines.
+        lines: result lines in order, some thousands at a time; they can be gone through once.
         rejected: dead letters.
         counts: the stream's rows by query type, up to and with it.
         loads: load statistics of each slot.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
+        foreign: messages among the blocks that were passed over, for they are not the router's.
     """
 
     epoch: int
-    lines: pa.LargeStringArray
+    rows: int
+    lines: Iterable[pa.LargeStringArray]
     rejected: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     loads: dict[int, dict[str, Any]] = field(default_factory=dict)
     second: Second | None = None
+    foreign: int = 0
 
 
 _Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
@@ -68,7 +84,7 @@ rows)."""
 
 
 def merge(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     space: Space,
     checkpoint: Path,
     order: Round | None = None,
@@ -78,43 +94,48 @@ def merge(
     """Merge one epoch's partials; the merger's state is then that of the epoch.
 
     Args:
-        rows: the partials of all slots.
+        rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
         space: the stream's space.
         checkpoint: folder of the state.
         order: the round, where epochs come through a broker.
         routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
         limits: how long rows may be; None: any length.
     """
-    by_kind: dict[str, list[pa.RecordBatch]] = {}
-    for _, kind, content in rows:
-        by_kind.setdefault(kind, []).append(content)
+    lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
+    kept: list[Row] = []
+    for slot, kind, content in rows:
+        if kind == messages.LINES:
+            lines.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
+        elif kind in spools:
+            spools[kind].add(content)
+        else:
+            kept.append((slot, kind, content))
+    by_kind = _by_kind(kept)
     marker = by_kind[messages.MARKER][0]
     epoch, upto = marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()
     take, before = (0, 0) if order is None else (order.take, order.before)
     state = StateFolder(checkpoint, "merger", epoch, take, before)
     nearest, counts = _restore(space, state, _kept.pop(str(checkpoint), None), (epoch - 1, before))
 
-    sorter = _Sorter()
-    for content in by_kind.get(messages.LINES, []):
-        sorter.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
-    _merge_nearest(by_kind, nearest, upto, space, sorter, limits)
-    second = None if routing is None else second_phase(rows, routing, space)
-    _merge_snapshots(by_kind, space, sorter, None if second is None else second.numbers, limits)
-    _merge_steps(by_kind, sorter, limits)
+    _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, upto, space, lines, limits)
+    second = None if routing is None else second_phase(kept, routing, space)
+    _merge_snapshots(by_kind, spools, space, lines, None if second is None else second.numbers, limits)
+    _merge_steps(spools[messages.STEPS], lines, limits)
 
     rejected = [line for content in by_kind.get(messages.REJECTED, []) for line in content.column("line").to_pylist()]
     later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
-    for more in (sorter.counts, later, {"rejected": len(rejected)}):
+    for more in (lines.counts, later, {"rejected": len(rejected)}):
         for kind, rows_of_kind in more.items():
             counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
     _kept[str(checkpoint)] = (epoch, take), nearest, dict(counts)
-    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in rows if kind == messages.LOAD}
-    return EpochResults(epoch, sorter.lines(), rejected, counts, loads, second)
+    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
+    foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
+    return EpochResults(epoch, lines.rows, lines, rejected, counts, loads, second, foreign)
 
 
-def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> pa.LargeStringArray:
-    """The lines of SKQs after their second phase.
+def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
+    """The lines of SKQs after their second phase, some thousands at a time.
 
     Args:
         rows: what :class:`~spatialstream.pipeline.second.Second` kept of the first phase, and all slots' answers in
@@ -122,12 +143,16 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
         space: the stream's space.
         limits: how long rows may be; None: any length.
     """
+    lines = _Lines()
+    _merge_snapshots(_by_kind(rows), {}, space, lines, None, limits)
+    return lines
+
+
+def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
-    sorter = _Sorter()
-    _merge_snapshots(by_kind, space, sorter, None, limits)
-    return sorter.lines()
+    return by_kind
 
 
 def _restore(
@@ -153,13 +178,17 @@ def forget(checkpoint: Path | None = None) -> None:
         del _kept[key]
 
 
-class _Sorter:
-    """Collects lines with their keys (t, class, rank) and puts them in order."""
+class _Lines:
+    """Takes lines with their keys (t, class, rank), and gives them in order."""
 
     def __init__(self) -> None:
-        self._keys: list[tuple[npt.NDArray[np.int64], int, npt.NDArray[np.int64]]] = []
-        self._lines: list[pa.StringArray | pa.LargeStringArray] = []
+        self._spool = Spool("key", "rank")
         self.counts: dict[str, int] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._spool.rows
 
     def add(
         self,
@@ -181,35 +210,26 @@ class _Sorter:
             row: the row of each line, where rows have several; None: one each.
         """
         if len(lines):
-            self._keys.append((t, row_class, rank) if row is None else (t[row], row_class, rank[row]))
-            self._lines.append(lines)
+            # |t| is below 2**53, so one integer holds (t, class); 64-bit offsets, because chunks are put together
+            key, texts = t * 8 + row_class, pc.cast(lines, pa.large_string())
+            if row is not None:
+                key, rank = key[row], rank[row]
+            self._spool.add(messages.columns(key=key, rank=rank, line=texts))
             self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
 
-    def lines(self) -> pa.LargeStringArray:
-        """All lines in order."""
-        if not self._lines:
-            return pa.array([], pa.large_string())
-        # 64-bit offsets: the results of one epoch may exceed 2 GiB
-        lines = pa.concat_arrays([pc.cast(part, pa.large_string()) for part in self._lines])
-        # t of an epoch spans far less than 2**60, so one integer holds (t, class)
-        start = min(int(t.min()) for t, _, _ in self._keys)
-        major = np.concatenate([(t - start) * 8 + row_class for t, row_class, _ in self._keys])
-        rank = np.concatenate([rank for _, _, rank in self._keys])
-        order = np.lexsort((rank, major))
-        return lines if np.all(order[1:] > order[:-1]) else lines.take(pa.array(order))
-
-
-def _table(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Parts with the same columns, one below the other."""
-    return pa.concat_batches(parts)
+    def __iter__(self) -> Iterator[pa.LargeStringArray]:
+        """All lines in order, for once."""
+        for table in self._spool:
+            yield table.column("line").combine_chunks()
 
 
 def _merge_nearest(
     by_kind: dict[str, list[pa.RecordBatch]],
+    arrivals: Spool,
     nearest: NearestMerger,
     upto: int,
     space: Space,
-    sorter: _Sorter,
+    lines: _Lines,
     limits: RowLimits | None,
 ) -> None:
     for content in by_kind.get(messages.REGISTERED, []):
@@ -217,25 +237,34 @@ def _merge_nearest(
         nearest.register(numbers(content, "number"), queries.ids, queries, queries.t, queries.t + queries.duration)
     for content in by_kind.get(messages.ENDED, []):
         nearest.end_at(numbers(content, "number"), numbers(content, "t"))
-    parts = [
-        Arrivals(
-            numbers(content, "number"),
-            content.column("id"),
-            *(numbers(content, name) for name in ("t", "x", "y", "distance")),
-        )
-        for content in by_kind.get(messages.ARRIVALS, [])
-    ]
-    changes = nearest.apply(Arrivals.concat(parts), upto)
-    if len(changes):
+    rank = 0
+    for changes in _changes(arrivals, nearest, upto):
         items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
-        lines, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
-        sorter.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(len(changes)), lines, row)
+        texts, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
+        lines.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(rank, rank + len(changes)), texts, row)
+        rank += len(changes)
+
+
+def _changes(arrivals: Spool, nearest: NearestMerger, upto: int) -> Iterator[Changes]:
+    """The changes of CKQs up to ``upto``, in order."""
+    waiting = Arrivals.concat([])
+    for table in arrivals:
+        if len(waiting):
+            yield from nearest.changes(waiting, int(waiting.t.max()))
+        waiting = Arrivals.concat([_arrivals(content) for content in table.to_batches()])
+    yield from nearest.changes(waiting, upto)
+
+
+def _arrivals(content: pa.RecordBatch) -> Arrivals:
+    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
+    return Arrivals(numbers(content, "number"), content.column("id"), *places)
 
 
 def _merge_snapshots(
     by_kind: dict[str, list[pa.RecordBatch]],
+    spools: Mapping[str, Spool],
     space: Space,
-    sorter: _Sorter,
+    lines: _Lines,
     later: npt.NDArray[np.int64] | None,
     limits: RowLimits | None,
 ) -> None:
@@ -243,7 +272,7 @@ def _merge_snapshots(
     heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
     if not heads:
         return
-    head = _table(heads)
+    head = pa.concat_batches(heads)
     _, first = np.unique(numbers(head, "number"), return_index=True)
     head = head.take(pa.array(first))
     if later is not None:
@@ -253,19 +282,52 @@ def _merge_snapshots(
         asked = head.filter(pa.array(code == TYPES.index(kind)))
         if not asked.num_rows:
             continue
-        if kind is QueryType.STQ:
-            offsets, items = _top_terms(asked, by_kind.get(messages.SNAPSHOT_TERMS, []))
+        if kind is QueryType.SKQ:
+            groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []))])
         else:
-            offsets, items = _objects(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []), space, kind)
-        t = numbers(asked, "t")
-        field = "terms" if kind is QueryType.STQ else "objects"
-        after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
-        lines, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
-        sorter.add(kind, t, _SNAPSHOT, numbers(asked, "number"), lines, row)
+            spooled = messages.SNAPSHOT_LISTS if kind is QueryType.SRQ else messages.SNAPSHOT_TERMS
+            groups = _answered(asked, spools[spooled])
+        for some, parts in groups:
+            _add_snapshots(kind, some, parts, space, lines, limits)
+
+
+def _answered(asked: pa.RecordBatch, found: Spool) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
+    """Queries in the order of their numbers, some at a time, with what the slots have found for them."""
+    number, first = numbers(asked, "number"), 0
+    for table in found:
+        end = int(np.searchsorted(number, pc.max(table.column("number")).as_py(), "right"))
+        yield asked.slice(first, end - first), table.to_batches()
+        first = end
+    if first < len(number):
+        yield asked.slice(first), []
+
+
+def _add_snapshots(
+    kind: QueryType,
+    asked: pa.RecordBatch,
+    parts: list[pa.RecordBatch],
+    space: Space,
+    lines: _Lines,
+    limits: RowLimits | None,
+) -> None:
+    """A row for each of some queries of one type, made of the slots' parts."""
+    is_terms = kind is QueryType.STQ
+    offsets, items = _no_lists(asked)
+    if parts:
+        offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
+    t = numbers(asked, "t")
+    after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
+    field = "terms" if is_terms else "objects"
+    texts, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
+    lines.add(kind, t, _SNAPSHOT, numbers(asked, "number"), texts, row)
 
 
 _Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
 """The lists of n rows: (offsets int32[n + 1], items)."""
+
+
+def _no_lists(asked: pa.RecordBatch) -> _Lists:
+    return np.zeros(asked.num_rows + 1, np.int32), pa.array([], pa.string())
 
 
 def _first_of_each(
@@ -283,7 +345,7 @@ def _first_of_each(
 
 def _objects(asked: pa.RecordBatch, parts: list[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
     """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
-    found = _table(parts)
+    found = pa.concat_batches(parts)
     found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
     nearest = kind is QueryType.SKQ
     order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
@@ -313,12 +375,12 @@ def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
     return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
 
 
-def _merge_steps(by_kind: dict[str, list[pa.RecordBatch]], sorter: _Sorter, limits: RowLimits | None) -> None:
-    steps = merge_steps([steps_from_arrow(content) for content in by_kind.get(messages.STEPS, [])])
-    if len(steps):
+def _merge_steps(partials: Spool, lines: _Lines, limits: RowLimits | None) -> None:
+    for table in partials:
+        steps = merge_steps([steps_from_arrow(content) for content in table.to_batches()])
         items = term_texts(steps.terms, steps.counts)
-        lines, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
-        sorter.add(QueryType.CTQ, steps.t, _STEP, steps.number, lines, row)
+        texts, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
+        lines.add(QueryType.CTQ, steps.t, _STEP, steps.number, texts, row)
 
 
 def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) -> None:
@@ -326,14 +388,15 @@ def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) 
     name = f"epoch-{results.epoch:09d}.jsonl"
     if results.rejected:
         write_whole(rejected_folder / name, "".join(line + "\n" for line in results.rejected).encode())
-    if len(results.lines):
+    if results.rows:
         newline, nothing = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
-        lines = pc.binary_join_element_wise(results.lines, newline, nothing)
-        write_whole(results_folder / name, _text(lines))
+        with whole_file(results_folder / name) as file:
+            for lines in results.lines:
+                file.write(_text(pc.binary_join_element_wise(lines, newline, nothing)))
 
 
-def _text(lines: pa.LargeStringArray) -> bytes:
+def _text(lines: pa.LargeStringArray) -> memoryview:
     """The bytes of all strings of an array, one after the other."""
     _, offsets, data = lines.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(lines) + 1, lines.offset * 8)
-    return memoryview(data)[int(bounds[0]) : int(bounds[-1])].tobytes()
+    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

@@ -28,6 +28,7 @@ __all__ = [
     "OBJECTS",
     "REGISTERED",
     "REJECTED",
+    "SNAPSHOT_LISTS",
     "SNAPSHOT_OBJECTS",
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
@@ -66,7 +67,9 @@ LINES = "lines"
 ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"
-"""A slot's partials of snapshot queries: heads, objects, term counts."""
+"""A slot's partials of snapshot queries: heads, nearest objects of SKQs, term counts of STQs."""
+SNAPSHOT_LISTS = "snapshot_lists"
+"""A slot's partials of SRQs: objects."""
 ASKED = "asked"
 """The SKQs that a slot has answered, whole."""
 LOAD = "load"
@@ -81,10 +84,11 @@ REJECTED = "rejected"
 """Dead letters."""
 
 
-def pack(batch: pa.RecordBatch) -> pa.Buffer:
+def pack(batch: pa.RecordBatch, compression: str | None = None) -> pa.Buffer:
     """A record batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
 

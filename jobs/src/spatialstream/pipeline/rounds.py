@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -169,7 +170,7 @@ def work_round(
     order: Round,
     settings: WorkSettings,
     checkpoint: Path,
-) -> list[Row]:
+) -> Iterator[Row]:
     """WORK for one slot in a round.
 
     Args:
@@ -181,10 +182,9 @@ def work_round(
         checkpoint: folder of the stream's state.
     """
     rows, foreign = _blocks_of_round(slot, blocks, order)
-    partials = list(work(slot, list(_without(slot, rows, order.left)), settings, checkpoint, order))
+    yield from work(slot, list(_without(slot, rows, order.left)), settings, checkpoint, order)
     if foreign:
-        partials.append((slot, messages.FOREIGN, messages.columns(count=np.array([foreign], np.int64))))
-    return partials
+        yield slot, messages.FOREIGN, messages.columns(count=np.array([foreign], np.int64))
 
 
 def _blocks_of_round(slot: int, blocks: Sequence[tuple[bytes | None, Any]], order: Round) -> tuple[list[Row], int]:
@@ -246,7 +246,7 @@ def narrow_work(
             copy.renew()
             others = np.setdiff1d(np.arange(len(names)), kept).tolist()
             rehearsed = replace(order, left=(*order.left, *(Left(*names[i]) for i in others)))
-            return failure(lambda: work_round(slot, blocks, rehearsed, settings, copy.folder))
+            return failure(lambda: deque(work_round(slot, blocks, rehearsed, settings, copy.folder), 0))
 
         found = culprits(len(names), outcome)
         working.forget(copy.folder)
@@ -271,7 +271,7 @@ def _origin(what: str, number: int) -> tuple[str, int]:
 
 
 def merge_round(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     record: RoundRecord,
     space: Space,
     checkpoint: Path,
@@ -286,12 +286,11 @@ def merge_round(
     results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint), limits)
     if record.round.left:
         results = replace(results, rejected=[*(left.letter for left in record.round.left), *results.rejected])
-    foreign = sum(content["count"][0].as_py() for _, kind, content in rows if kind == messages.FOREIGN)
     slots: tuple[int, ...] = ()
     if results.second is not None and results.second.questions > few:
         results.second.save(round_path(checkpoint, number, "second"))
         slots, results = results.second.slots, replace(results, second=None)
-    summary = Summary(len(results.lines), len(results.rejected), results.counts, results.loads, slots, foreign)
+    summary = Summary(results.rows, len(results.rejected), results.counts, results.loads, slots, results.foreign)
     summary.save(round_path(checkpoint, number, "summary"))
     return results
 
@@ -316,7 +315,7 @@ def narrow_merge(
     for _, kind, content in rows:
         if "number" in content.schema.names and kind != messages.ENDED:
             ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
-            named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.ARRIVALS) else ids
+            named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.ARRIVALS) else ids
             for row, number in enumerate(messages.numbers(content, "number").tolist()):
                 echo = json.dumps({"number": number} if named is None else {"id": named[row].as_py()})
                 items[QUERY, number] = items.get((QUERY, number), echo) if named is None else echo
@@ -356,13 +355,14 @@ def _rehearse_merge(
             content = content.take(pa.array(np.flatnonzero(~np.isin(messages.numbers(content, name), gone))))
         kept.append((slot, kind, content))
     results = merge_round(kept, record, settings.space, checkpoint, few=_ALL, limits=limits)
+    deque(results.lines, 0)
     if results.second is not None:
-        merge_second_at_once(results.second, record.round.number, settings, checkpoint, limits)
+        deque(merge_second_at_once(results.second, record.round.number, settings, checkpoint, limits), 0)
 
 
 def merge_second_at_once(
     second: Second, number: int, settings: WorkSettings, checkpoint: Path, limits: RowLimits | None = None
-) -> pa.LargeStringArray:
+) -> Iterable[pa.LargeStringArray]:
     """The lines of a second phase with few questions, which are asked here, one after the other."""
     rows, take = list(second.rows), _take(checkpoint, number)
     for slot in second.slots:
@@ -385,7 +385,7 @@ def _take(checkpoint: Path, number: int) -> int:
 
 def merge_second_round(
     rows: Sequence[Row], number: int, space: Space, checkpoint: Path, limits: RowLimits | None = None
-) -> pa.LargeStringArray:
+) -> Iterable[pa.LargeStringArray]:
     """The lines of the second phase of a round."""
     return merge_second([*Second.load(round_path(checkpoint, number, "second")), *rows], space, limits)
 

@@ -139,9 +139,9 @@ def embedded_session(
         # an epoch without input makes no micro-batch: the epoch's number and the micro-batch's are one
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # rows are blocks of megabytes, of 64 MiB at most: a batch is as many as make no more than these bytes, or one
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
-        # a batch's values have 2 GiB together, at most, and one of them has up to 64 MiB
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(256 << 20),
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "spatialstream.pipeline.daemon",
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": "1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -121,13 +122,14 @@ class MergeStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it; there is one Spark partition."""
-        rows = [row for batch in batches for row in messages.blocks(batch)]
-        if not rows:
+        rows = (row for batch in batches for row in messages.blocks(batch))
+        first = next(rows, None)
+        if first is None:
             return
-        results = merge(rows, self.settings.space, self.paths.checkpoint)
+        results = merge(chain([first], rows), self.settings.space, self.paths.checkpoint)
         publish(results, self.paths.results, self.paths.rejected)
         yield pa.RecordBatch.from_pydict(
-            {"epoch": pa.array([results.epoch], pa.int64()), "rows": pa.array([len(results.lines)], pa.int64())}
+            {"epoch": pa.array([results.epoch], pa.int64()), "rows": pa.array([results.rows], pa.int64())}
         )
 
 

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -231,19 +232,21 @@ class MergeTask:
     checkpoint: Path
     output: Path
 
-    def publish(self, rows: Sequence[Row]) -> int:
+    def publish(self, rows: Iterable[Row]) -> int:
         """Merge; returns the number of result rows."""
         results = merge(rows, self.settings.space, self.checkpoint, self.order)
         publish(results, self.output / "results", self.output / "rejected")
-        summary = Summary(len(results.lines), len(results.rejected), results.counts, results.loads)
+        summary = Summary(results.rows, len(results.rejected), results.counts, results.loads)
         summary.save(round_path(self.checkpoint, self.order.number, "summary"))
         return summary.lines
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it; there is one Spark partition."""
-        rows = [row for batch in batches for row in messages.blocks(batch)]
-        if rows:
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([self.publish(rows)], pa.int64())})
+        rows = (row for batch in batches for row in messages.blocks(batch))
+        first = next(rows, None)
+        if first is not None:
+            published = self.publish(chain([first], rows))
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([published], pa.int64())})
 
 
 # ----------------------------------------------------------------------------------------------------------- the stream

@@ -6,8 +6,9 @@ The Python processes of the executors load this module and what it needs before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,9 @@ def _message(topic: str, partition: int | None, key: bytes | None, value: bytes 
     )
 
 
-def _results(topic: str, lines: pa.Array, number: int, phase: int, rows: int, life: str) -> Iterator[pa.RecordBatch]:
+def _results(
+    topic: str, lines: Iterable[pa.Array], number: int, phase: int, rows: int, life: str
+) -> Iterator[pa.RecordBatch]:
     for key, value in result_messages(lines, number, phase, rows, life):
         yield _message(topic, 0, key, value)  # wherever there are more partitions: rows have one order
 
@@ -186,11 +189,14 @@ class MergeTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of a round."""
-        rows = [row for batch in batches for row in messages.blocks(batch)]
-        if not rows:
+        rows = (row for batch in batches for row in messages.blocks(batch))
+        first = next(rows, None)
+        if first is None:
             return
         number = self.record.round.number
-        results = merge_round(rows, self.record, self.settings.space, self.checkpoint, limits=self.limits)
+        results = merge_round(
+            chain([first], rows), self.record, self.settings.space, self.checkpoint, limits=self.limits
+        )
         yield from _results(self.results, results.lines, number, 0, self.rows_per_message, self.life)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())

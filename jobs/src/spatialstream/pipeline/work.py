@@ -9,6 +9,8 @@ is thus kept by construction.
 A slot's state is restored from the manifest of the epoch before, unless this very process did that epoch: then the
 structures are still in memory.
 
+What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
+
 Where epochs come through a broker (:mod:`spatialstream.pipeline.rounds`), a slot takes all epochs that have arrived in
 one go, a *round*: by the above it makes no difference. Then "epoch" below means the round.
 """
@@ -22,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +32,13 @@ import pyarrow as pa
 
 from spatialstream.balance.attribution import Spent
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.ckq import ContinuousNearestIndex
-from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
 from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
@@ -75,8 +77,13 @@ __all__ = [
     "work",
 ]
 
-_LINES_PER_BLOCK = 500_000
-"""Bounds a block of result lines to some 100 MB, far below the 2 GiB of an Arrow string array."""
+_BLOCK_BYTES = 4 << 20
+"""Size of a block of partials, about."""
+
+_LINE_BYTES = 80
+"""Of a line of a CRQ, besides the object's and the query's own."""
+
+T = TypeVar("T")
 
 _CODE = {kind: TYPES.index(kind) for kind in QueryType}
 _SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
@@ -310,7 +317,7 @@ class Load:
         objects: n, how many come.
         leaf: int32[n], the leaf of each; None if none come, or if not all leaves are of one version.
         checked: int32[n], candidates of CRQs that are checked for each.
-        matched: int32[m], the object of each match of a CRQ.
+        matched: int64[n], matches of CRQs of each.
         queries: those that come, of all types.
         spent: the time that this takes.
     """
@@ -318,7 +325,7 @@ class Load:
     objects: int = 0
     leaf: npt.NDArray[np.int32] | None = None
     checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    matched: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     queries: list[QueryBatch] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
 
@@ -329,6 +336,15 @@ class Load:
         yield
         setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
 
+    def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
+        """The items, the time that making them takes added to a part of ``spent``."""
+        while True:
+            with self.spending(part):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+
 
 def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
@@ -338,7 +354,7 @@ def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, chec
     """
     record: dict[str, Any] = {
         "objects": load.objects,
-        "matches": len(load.matched),
+        "matches": int(load.matched.sum()),
         "held": len(indexes.objects),
         "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
         "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
@@ -358,14 +374,14 @@ def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, chec
 
 
 def _objects_by_leaf(
-    leaf: npt.NDArray[np.int32], checked: npt.NDArray[np.int32], matched: npt.NDArray[np.int32]
+    leaf: npt.NDArray[np.int32], checked: npt.NDArray[np.int32], matched: npt.NDArray[np.int64]
 ) -> dict[str, list[int]]:
     leaves, position = np.unique(leaf, return_inverse=True)
     return {
         "leaves": leaves.tolist(),
         "leaf_objects": np.bincount(position).tolist(),
         "leaf_checked": np.bincount(position, checked).astype(np.int64).tolist(),
-        "leaf_matches": np.bincount(position[matched], minlength=len(leaves)).tolist(),
+        "leaf_matches": np.bincount(position, matched).astype(np.int64).tolist(),
     }
 
 
@@ -454,13 +470,14 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
         with load.spending("objects"):
             seq = np.concatenate([numbers(part, "seq") for part in parts])
             objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
-        load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
+            load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
+            order = np.lexsort((seq, objects.t))
+            if (np.diff(order) != 1).any():  # in a round late objects come after later ones
+                objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
         load.objects = len(objects)
         yield from _match(slot, indexes, objects, seq, load)
     for queries, number in snapshots:
-        with load.spending("queries"):
-            answers = list(_answer(slot, indexes, queries, number))
-        yield from answers
+        yield from load.each("queries", _answer(slot, indexes, queries, number))
     yield from _step(slot, indexes, upto)
     _expire(indexes, upto)
 
@@ -501,35 +518,59 @@ def _match(
 ) -> Iterator[Row]:
     with load.spending("objects"):
         indexes.range.observe(objects)
-    with load.spending("match"):
-        matches = indexes.range.match(objects)
-    load.checked, load.matched = matches.checked, matches.object
-    if len(matches):
-        with load.spending("results"):
-            texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
-            ids = indexes.range.ids_of(matches)
-        for first in range(0, len(matches), _LINES_PER_BLOCK):
-            with load.spending("results"):
-                which = matches.object[first : first + _LINES_PER_BLOCK]
-                lines = match_lines(ids.slice(first, len(which)), objects.t, texts, which)
-                content = columns(t=objects.t[which], seq=seq[which], line=lines)
+    load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
+    for first, matches in load.each("match", indexes.range.match_parts(objects)):
+        part = slice(first, first + len(matches.checked))
+        load.checked[part] = matches.checked
+        if not len(matches):
+            continue
+        load.matched[part] = np.bincount(matches.object, minlength=len(matches.checked))
+        some = objects.slice(part.start, part.stop)
+        for content in load.each("results", _lines(indexes, some, seq[part], matches)):
             yield slot, messages.LINES, content
+    for arrivals in load.each("objects", indexes.nearest.updates(objects)):
+        for content in load.each("objects", _arrivals(objects, arrivals)):
+            yield slot, messages.ARRIVALS, content
     with load.spending("objects"):
-        arrivals = indexes.nearest.update(objects)
-    if len(arrivals):
-        rows = arrivals.position
-        content = columns(
-            number=arrivals.number,
+        indexes.terms.update(objects)
+        indexes.objects.append(objects)
+
+
+def _lines(
+    indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
+) -> Iterator[pa.RecordBatch]:
+    """The rows of matches, block by block."""
+    texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
+    sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
+    for first, last in _cut(sizes, _BLOCK_BYTES):
+        block = matches.slice(first, last)
+        lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
+        yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines)
+
+
+def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
+    """What may be in answers to CKQs, block by block."""
+    sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
+    for first, last in _cut(sizes, _BLOCK_BYTES):
+        rows = arrivals.position[first:last]
+        yield columns(
+            number=arrivals.number[first:last],
             id=objects.ids.take(pa.array(rows)),
             t=objects.t[rows],
             x=objects.x[rows],
             y=objects.y[rows],
-            distance=arrivals.distance,
+            distance=arrivals.distance[first:last],
         )
-        yield slot, messages.ARRIVALS, content
-    with load.spending("objects"):
-        indexes.terms.update(objects)
-        indexes.objects.append(objects)
+
+
+def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
+    """Cuts (first, last, exclusive) of rows of these sizes: as many as have ``most`` together, one at least."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    first, given = 0, 0
+    while first < len(ends):
+        last = max(first + 1, int(np.searchsorted(ends, given + most, "right")))
+        yield first, last
+        first, given = last, int(ends[last - 1])
 
 
 def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
@@ -546,8 +587,8 @@ def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.ND
         content = queries_with_numbers(nearest, nearest_number)
         asked_since = since[queries.code == _CODE[QueryType.SKQ]]
         yield slot, messages.ASKED, content.append_column("since", pa.array(asked_since))
-    object_parts: list[dict[str, Any]] = []
-    term_parts: list[dict[str, Any]] = []
+    gathered: dict[str, list[dict[str, Any]]] = {}
+    sizes: dict[str, int] = {}
     for i in range(len(queries)):
         query = queries[i]
         assert isinstance(query, Query)
@@ -555,18 +596,30 @@ def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.ND
         region, keywords = query.predicate.region, list(query.predicate.keywords)
         match query.selection:
             case TopTerms():
+                kind = messages.SNAPSHOT_TERMS
                 terms, counts = indexes.objects.term_counts(region, keywords, first, query.t)
-                term_parts.append({"number": np.full(len(counts), number[i]), "term": terms, "count": counts})
-                continue
+                part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
             case Nearest(x, y, k):
-                found = indexes.objects.nearest(x, y, k, keywords, first, query.t)
+                kind = messages.SNAPSHOT_OBJECTS
+                part = found_columns(int(number[i]), indexes.objects.nearest(x, y, k, keywords, first, query.t))
             case _:
+                kind = messages.SNAPSHOT_LISTS
                 found = indexes.objects.range_query(region, keywords, first, query.t)
-        object_parts.append(found_columns(int(number[i]), found))
-    if object_parts:
-        yield slot, messages.SNAPSHOT_OBJECTS, stack(object_parts)
-    if term_parts:
-        yield slot, messages.SNAPSHOT_TERMS, stack(term_parts)
+                part = found_columns(int(number[i]), found)
+        gathered.setdefault(kind, []).append(part)
+        sizes[kind] = sizes.get(kind, 0) + sum(column.nbytes for column in part.values())
+        if sizes[kind] >= _BLOCK_BYTES:
+            yield from ((slot, kind, piece) for piece in _pieces(stack(gathered.pop(kind))))
+            sizes[kind] = 0
+    for kind, parts in gathered.items():
+        yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
+
+
+def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A block cut into ones of about the size that blocks should have."""
+    rows = max(1, content.num_rows * _BLOCK_BYTES // max(1, content.nbytes))
+    for first in range(0, max(1, content.num_rows), rows):
+        yield content.slice(first, rows)
 
 
 def _reach(indexes: SlotIndexes, queries: QueryBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -604,8 +657,7 @@ def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _step(slot: int, indexes: SlotIndexes, upto: int) -> Iterator[Row]:
-    partials = indexes.terms.step(upto)
-    if len(partials):
+    for partials in indexes.terms.steps(upto):
         yield slot, messages.STEPS, steps_to_arrow(partials)
 
 
@@ -632,7 +684,7 @@ def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
         numbers(content, "now"),
         numbers(content, "k"),
         terms_from_arrow(content.column("terms")),
-        numpy_view(content.column("counts").values),
+        numpy_view(content.column("counts").flatten()),
     )
 
 
