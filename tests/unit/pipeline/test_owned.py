@@ -9,7 +9,7 @@ import pytest
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.pipeline.failures import explained
-from spatialstream.pipeline.files import Progress, StateFolder
+from spatialstream.pipeline.files import Progress, StateFolder, disk_errors, write_whole
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.pipeline.owned import REJECTED, RESULTS, RUN, STREAM, Owned
 from spatialstream.pipeline.run import RunSettings, open_run
@@ -132,6 +132,20 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
     put(tmp_path, "state/registry/epoch-000000000.json")
     with pytest.raises(StateError, match=r"epoch-000000000\.json is damaged"):
         StateFolder(tmp_path, "registry", 1).previous()
+
+
+def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    beneath = r"^output: cannot be used, .*/file/more: Not a directory; give a folder that can be written$"
+    with pytest.raises(SettingError, match=beneath), disk_errors("output"):
+        write_whole(tmp_path / "file" / "more" / "x", b"")
+    full = r"^cannot go on, No space left on device; once that is mended, the same again goes on from here$"
+    with pytest.raises(RunError, match=full), disk_errors(), Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    (tmp_path / "y" / "x.json").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"^cannot go on, .*/y/x\.json: Is a directory; "), disk_errors():
+        write_whole(tmp_path / "y" / "x.json", b"{}")
+    assert [path.name for path in (tmp_path / "y").iterdir()] == ["x.json"]
 
 
 def test_a_failed_task_is_told_as_what_it_was() -> None:

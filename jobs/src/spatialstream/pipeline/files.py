@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -92,20 +92,27 @@ def undamaged(path: Path, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written within; it is there whole or not at all (aside, then renamed)."""
+    """A file to be written within; it is there whole or not at all (aside, then renamed).
+
+    Raises:
+        OSError: it cannot be written, such as on a full disk; names the file, and leaves no part of it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
             yield file
         aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; raises as :func:`whole_file`."""
     with whole_file(path) as file:
         file.write(data)
 

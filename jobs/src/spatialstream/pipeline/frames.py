@@ -123,7 +123,8 @@ def answer(
         RejectedWarning: records were unusable; how many, and the commonest reason.
     """
     if output is None:
-        output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+        with disk_errors("output"):
+            output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
         atexit.register(shutil.rmtree, output, ignore_errors=True)
     setup = RunSettings((Path("objects"),), (), Path(output), **settings)
     setup.validate()
