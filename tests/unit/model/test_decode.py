@@ -284,7 +284,7 @@ def test_term_rules_hold_in_both(data):
 @example("4.9406564584124654e-324")
 @example("0." + "0" * 290 + "123456789012345678901")
 def test_a_number_is_rounded_as_python_rounds_it(number):
-    wide = Space.planar(-1.7976931348623157e308, -1, 1.7976931348623157e308, 1)
+    wide = Space(False, -1.7976931348623157e308, -1, 1.7976931348623157e308, 1)
     decoded = decode.decode_objects(f'{{"id":"a","t":0,"x":{number},"y":-0,"text":""}}'.encode(), 1, wide)
     assert repr(decoded.batch[0].x) == repr(float(json.loads(number)))
     assert repr(decoded.batch[0].y) == "0.0"

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError, SettingError
-from spatialstream.model.space import WGS84, Space, check_number
+from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space, check_number
 
 PLANE = Space.planar(-1.5, 0, 10, 5)
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def test_the_default_space():
@@ -30,9 +29,12 @@ def test_a_plane():
     assert pickle.loads(pickle.dumps(PLANE)) == PLANE
 
 
-@given(FINITE, FINITE, FINITE, FINITE)
+BOUND = st.floats(-LARGEST, LARGEST)
+
+
+@given(BOUND, BOUND, BOUND, BOUND)
 def test_the_text_of_a_plane_is_read_back(a, b, c, d):
-    if a != c and b != d:
+    if abs(a - c) >= SMALLEST and abs(b - d) >= SMALLEST:
         space = Space.planar(min(a, c), min(b, d), max(a, c), max(b, d))
         assert Space.parse(str(space)) == space
 
@@ -50,6 +52,26 @@ def test_what_is_no_space_is_told(text):
 def test_a_plane_without_area_is_told(text):
     with pytest.raises(SettingError, match="space: planar bounds are x0,y0,x1,y1 with x0 < x1 and y0 < y1"):
         Space.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("planar:0,0,1.1e150,1", "planar bounds may be 1e+150 at most"),
+        ("planar:-1e308,-1e308,1e308,1e308", "planar bounds may be 1e+150 at most"),
+        ("planar:0,0,1e-141,1", "planar sides have to be 1e-140 at least"),
+    ],
+)
+def test_a_plane_that_arithmetic_does_not_bear_is_refused(text, problem):
+    with pytest.raises(SettingError) as caught:
+        Space.parse(text)
+    assert str(caught.value).startswith(f"space: {problem}")
+
+
+@given(BOUND, BOUND, BOUND, BOUND)
+def test_distances_in_any_plane_are_finite(a, b, c, d):
+    plane = Space.planar(-LARGEST, -LARGEST, LARGEST, LARGEST)
+    assert math.isfinite(plane.distance(a, b, c, d))
 
 
 @pytest.mark.parametrize(("value", "number"), [(1, 1.0), (-0.0, -0.0), (2**60 + 1, float(2**60)), (1e-320, 1e-320)])

@@ -17,7 +17,7 @@ from spatialstream.local.crq import ContinuousRangeIndex
 from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.skyband import NearestMerger
 from spatialstream.model.queries import QueryType
-from spatialstream.model.space import WGS84, Space
+from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.pipeline import merge as merging
 from spatialstream.pipeline import work as working
@@ -76,12 +76,28 @@ def small_pieces() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 200), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), SHAPES)
 def test_results_are_the_same_bytes_in_pieces_of_any_size(stream: Stream, shape: Shape) -> None:
     with small_pieces():
         found = run(stream, shape)
     assert found.text == run(stream, shape).text
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (-LARGEST, -LARGEST, LARGEST, LARGEST),
+        (0.0, 0.0, SMALLEST, SMALLEST),
+        (-LARGEST, 0.0, LARGEST, SMALLEST),
+        (1e16, 0.0, 1e16 + 4, 1.0),
+    ],
+)
+def test_the_largest_and_the_smallest_planes_are_answered(bounds: tuple[float, float, float, float]) -> None:
+    stream = random_stream(3, 150, 30, Space.planar(*bounds))
+    outcome = run(stream, Shape(slots=2, leaves=16))
+    assert differences(stream, outcome) == []
+    assert "inf" not in str(outcome.text).lower()
 
 
 @pytest.mark.parametrize("kind", list(QueryType))

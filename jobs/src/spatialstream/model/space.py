@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.geometry import distance
 
-__all__ = ["WGS84", "Space"]
+__all__ = ["LARGEST", "SMALLEST", "WGS84", "Space"]
+
+LARGEST = 1e150
+"""Largest absolute coordinate of a plane: squares of distances, and areas, are finite numbers."""
+
+SMALLEST = 1e-140
+"""Shortest side of a plane: so are densities, which are numbers of objects divided by areas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +37,15 @@ class Space:
         """A plane with closed bounds.
 
         Raises:
-            SettingError: a bound is not finite, or the bounds enclose no area.
+            SettingError: a bound is not finite or too large, or the bounds enclose no area or too little.
         """
-        if not all(map(math.isfinite, (west, south, east, north))) or west >= east or south >= north:
+        bounds = west, south, east, north
+        if not all(map(math.isfinite, bounds)) or west >= east or south >= north:
             raise SettingError("space", "planar bounds are x0,y0,x1,y1 with x0 < x1 and y0 < y1")
+        if max(map(abs, bounds)) > LARGEST:
+            raise SettingError("space", f"planar bounds may be {LARGEST:g} at most: distances beyond cannot be told")
+        if min(east - west, north - south) < SMALLEST:
+            raise SettingError("space", f"planar sides have to be {SMALLEST:g} at least: smaller areas are nothing")
         return cls(False, west, south, east, north)
 
     @classmethod
