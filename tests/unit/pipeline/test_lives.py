@@ -21,7 +21,7 @@ from spatialstream.pipeline.jobs import WorkerJob
 from spatialstream.pipeline.kafka import Connection
 from spatialstream.pipeline.live import StreamSettings
 from spatialstream.pipeline.messages import block_key, key_of_life, key_within
-from spatialstream.pipeline.start import check_life, ensure_first_version
+from spatialstream.pipeline.start import check_life, ensure_first_version, locked
 from spatialstream.pipeline.tasks import WorkTask
 from spatialstream.pipeline.work import Round, WorkSettings
 from spatialstream.store.memory import MemoryStore
@@ -36,6 +36,13 @@ def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> N
     assert len(lives) == 1
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["stream.json"]
     assert len(lives | {SETTINGS.claim(tmp_path / "other"), ""}) == 3
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("owner", ["router", "worker", "stream"])
+def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -> None:
+    with locked(tmp_path, owner):
+        assert SETTINGS.claim(tmp_path)
 
 
 def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ class StreamSettings:
         """
         path, identity = checkpoint / STREAM.marker, self.identity()
         if not path.exists():
-            with (made(checkpoint) / "stream.lock").open("w") as lock:  # both jobs may begin at once
+            with (made(checkpoint) / "claim.lock").open("w") as lock:  # both jobs may begin at once
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not path.exists():
                     if taken := STREAM.taken(checkpoint):

@@ -156,7 +156,7 @@ STREAM = Owned(
     "the checkpoint of a stream",
     "stream.json",
     (
-        r"(router|worker|stream)\.lock|(router|worker)\.secret",
+        r"(router|worker|stream|claim)\.lock|(router|worker)\.secret",
         r"queries\.(jsonl|json|new)|micro-batch\.json",
         r"(epochs|rounds)/(done|\d{9}\.[a-z]+)",
         r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
