@@ -23,7 +23,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.pipeline import jobs
 from spatialstream.pipeline.ingest import Intake
-from spatialstream.pipeline.jobs import RouterJob, _Job, _limited, _rest_after, _unseen
+from spatialstream.pipeline.jobs import RouterJob, WorkerJob, _Job, _limited, _rest_after, _unseen
 from spatialstream.pipeline.kafka import Connection
 from spatialstream.pipeline.learning import Learner
 from spatialstream.pipeline.leaving import Left
@@ -261,6 +261,22 @@ def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> 
     job._learn(Learner(folder, store, WGS84))
     assert list(folder.iterdir()) == []
     assert given_.said[0].startswith("router: samples of the last epochs are dropped")
+
+
+def test_messages_that_are_passed_over_are_counted_at_once_and_told_now_and_then(
+    given_: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    job = WorkerJob(**given_.arguments, foreign=counted.append)
+    now = 100.0
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now)
+    for count in (0, 3, 4, 5):
+        job._tell_foreign(count)
+    assert counted == [3, 4, 5]
+    now += 11.0
+    job._tell_foreign(0)
+    job._tell_foreign(0)
+    assert [text.split(" in ")[0] for text in given_.said] == ["worker: 3 messages", "worker: 9 messages"]
 
 
 def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,7 @@ _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
+_TELL_SECONDS = 10.0
 
 _WARM_UP = "warm-up"
 """The tag of its Spark jobs."""
@@ -610,6 +611,8 @@ class WorkerJob(_Job):
     foreign: Callable[[int], object] = lambda messages: None
     _worker: Worker | None = None
     _announcements: Announcements | None = None
+    _passed_over: int = 0
+    _tell_at: float = 0.0
 
     name = "worker"
 
@@ -635,25 +638,30 @@ class WorkerJob(_Job):
             began = time.monotonic()
             record, summary = worker.again()
             self.observe(record, summary, time.monotonic() - began)
-            self._tell_foreign(summary.foreign, self.topics.blocks)
+            self._tell_foreign(summary.foreign)
             return True
         if self._announcements is None:
             self._announcements = Announcements(self.connection, self.topics.epochs, worker.announced)
         taken = self._announcements.take(self.most_epochs, _WAIT_SECONDS)
         announcements = [each for each in taken if each.get("life", "") == self.life]  # not those of an earlier life
-        self._tell_foreign(self._announcements.foreign, self.topics.epochs)
+        self._tell_foreign(self._announcements.foreign)
         self._announcements.foreign = 0
         began = time.monotonic()
         done = worker.round(announcements, self._announcements.next)
         if done is not None:
             self.observe(*done, time.monotonic() - began)
-            self._tell_foreign(done[1].foreign, self.topics.blocks)
+            self._tell_foreign(done[1].foreign)
         return done is not None
 
-    def _tell_foreign(self, count: int, topic: str) -> None:
+    def _tell_foreign(self, count: int) -> None:
+        """Tell of messages that were passed over: metrics at once, a person now and then, for there may be many."""
         if count:
             self.foreign(count)
-            self.report(f"worker: {count} messages in {topic} are not the router's, and were passed over")
+            self._passed_over += count
+        if self._passed_over and time.monotonic() >= self._tell_at:
+            names = f"{self.topics.blocks} or {self.topics.epochs}"
+            self.report(f"worker: {self._passed_over} messages in {names} are not the router's, and were passed over")
+            self._passed_over, self._tell_at = 0, time.monotonic() + _TELL_SECONDS
 
     def _forget(self) -> None:
         """What has been announced and is in no round's record has to be read again."""
