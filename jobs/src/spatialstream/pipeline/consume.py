@@ -108,7 +108,7 @@ class Results:
         try:
             asked = connection.admin().describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT)
             return str(asked[self._topic].result(_TIMEOUT).topic_id)
-        except (KafkaException, ValueError):
+        except (KafkaException, TimeoutError, ValueError):
             return None
 
     def _assign(self, newest: bool) -> None:
