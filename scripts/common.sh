@@ -17,8 +17,8 @@ lock() {
     fi
 }
 
-# step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, and shows
-# the command's output only if it fails.
+# step MESSAGE COMMAND...: runs a command that may take long. Says so, shows every half minute that it still runs, with the
+# last line of its output, and shows the rest of that only if it fails.
 step() {
     local message=$1 log beat status=0 began=$SECONDS
     shift
@@ -26,7 +26,7 @@ step() {
     say "$message"
     (
         while sleep 30 </dev/null >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
-            printf '    ... still at it, %d s\n' $((SECONDS - began)) >&2
+            printf '    ... still at it, %d s: %.100s\n' $((SECONDS - began)) "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1)" >&2
         done
     ) 9>&- & # no child keeps a lock that its script held
     beat=$!

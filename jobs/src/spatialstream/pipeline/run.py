@@ -317,7 +317,7 @@ def run(
             open_run(settings)
         held.enter_context(disk_errors())
         chunks = [(kind, chunk) for kind, chunk in _chunks(settings)]
-        compile_kernels(lambda done, total: report(Progress("compiling kernels (once)", done, total)))
+        compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
         report(Progress("starting Spark", 0, 1))
         session = held.enter_context(used_session(spark, settings.cores))
         report(Progress("starting Spark", 1, 1))
