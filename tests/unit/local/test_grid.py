@@ -16,6 +16,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
+from tests.unit.flooding import GOLDEN, colliding_words, longest_run, packed
 
 PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)
 WORDS = ["a", "b", "ab", "flood", "a rather long one", "a rather long two", "日本語", "ÿ"]
@@ -184,10 +185,54 @@ def test_words_that_share_a_prefix_length_or_hash_bucket_stay_apart():
 
 
 def test_equal_keys_of_different_words_are_told_apart_by_their_bytes():
-    table = KeywordTable.build(pa.array(["longer than eight", "short"]))
+    table, other = (KeywordTable.build(pa.array([word])) for word in ("longer than eight", "longer than EIGHT"))
     keys = TermKeys.of_vocabulary(pa.array(["longer than EIGHT", "longer than eight"]))
-    forged = TermKeys(keys.offsets, keys.data, keys.used, np.full(2, keys.keys[1]))
-    assert table.translate(forged, np.array([7, 8])).tolist() == [0, 7]
+    forged = KeywordTable(table.slots, table.seed, other.offsets, other.data)
+    assert table.translate(keys, np.array([7])).tolist() == [0, 7]
+    assert forged.translate(keys, np.array([7])).tolist() == [0, 0]
+
+
+def by_the_golden_ratio(letters):
+    """Where words of up to 8 letters lie, if only their bytes decide."""
+    key = packed(letters, "big")
+    return (key ^ key >> np.uint64(32) ^ np.uint64(letters.shape[1])) * GOLDEN
+
+
+def test_no_choice_of_words_fills_one_part_of_a_table():
+    words = colliding_words(4000, 8, by_the_golden_ratio)
+    long_words = [f"{word}{i % 7}" for i, word in enumerate(words)]
+    for each in (words, long_words):
+        table = KeywordTable.build(pa.array(each))
+        assert longest_run(table.slots[:, 1] != 0) < 200
+        assert table.translate(TermKeys.of_vocabulary(pa.array(each)), np.arange(4000)).tolist() == list(range(4000))
+
+
+def test_no_choice_of_places_fills_one_part_of_the_directory():
+    rng, space = np.random.default_rng(3), Space.planar(0.0, 0.0, 1.0, 1.0)
+    column, row = rng.integers(0, 1 << 20, (2, 1 << 21)).astype(np.uint64)
+    key = (np.uint64(20) << np.uint64(40) | column << np.uint64(20) | row) + np.uint64(1)
+    chosen = (key ^ key >> np.uint64(29)) * GOLDEN >> np.uint64(55) == 0
+    x, y = ((each[chosen][:4000] + 0.5) / 2.0**20 for each in (column, row))
+    index = build(space, [(Box(*place, *place), ["a"]) for place in zip(x.tolist(), y.tolist(), strict=True)])
+    assert len(np.flatnonzero(index.directory[:, 0])) == 4000
+    assert longest_run(index.directory[:, 0] != 0) < 200
+
+
+def test_no_choice_of_keywords_fills_one_part_of_a_cell():
+    numbers = np.arange(1, 8193, dtype=np.uint64)
+    together = numbers * GOLDEN >> np.uint64(60) == 0
+    boxes = [Box(0.0, 2.0, 0.0, 2.0), Box(1.0, 3.0, 1.0, 3.0)]
+    queries = [(boxes[int(each)], [f"w{i}"]) for i, each in enumerate(together)]
+    index = build(PLANE, queries)
+    cell = KeywordGrid.build(PLANE, Regions.of([boxes[1]]), TermLists.of([["w"]])).directory[:, 0].max()
+    entry = int(index.directory[index.directory[:, 0] == cell, 1][0])
+    size, base = 1 << (entry & 63), (entry >> 12) + (1 << (entry & 63) >> 3)
+    used = index.slots[base : base + size] != 0
+    assert used.sum() == together.sum() > 500
+    assert longest_run(used) < 100
+    assert pairs(index, [(1.0, 3.0, ["w0", "w1", f"w{int(np.flatnonzero(together)[-1])}"])]) == [
+        (0, int(np.flatnonzero(together)[-1]))
+    ]
 
 
 def test_an_object_with_a_long_text_matches_queries_with_many_keywords():

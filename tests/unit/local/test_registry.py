@@ -77,6 +77,14 @@ def test_late_rows_are_judged_by_what_came_before_them(stream: list[Row], cuts: 
     assert registry.nbytes >= 24 * len(twin.until)
 
 
+def test_an_id_in_use_many_times_is_compared_once() -> None:
+    registry = QueryRegistry()
+    for first in (0, 20_000):
+        again = [Query("dashboard", first + i, Predicate(), Everything(), Lifetime(0)) for i in range(20_000)]
+        found = registry.admit(QueryBatch.of(again), first)
+        assert found.number.tolist() == list(range(first, first + 20_000))
+
+
 def test_ids_that_are_out_of_use_are_forgotten() -> None:
     registry, sizes = QueryRegistry(), []
     for t in range(100):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -28,6 +29,7 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
+from tests.unit.flooding import Letters, colliding_words, fnv, longest_run, low_bits
 from tests.unit.local.snapshot_twin import Twin
 
 PLANE = Space.planar(-2.0, -1.0, 2.0, 1.0)
@@ -255,6 +257,21 @@ def test_offsets_beyond_31_bits_are_refused() -> None:
     huge = (np.array([0, 2**30 + 1], np.int32), np.broadcast_to(np.uint8(0), 2**30 + 1))
     with pytest.raises(OverflowError):
         wordtable.concatenate([huge, huge])
+
+
+def folded_fnv(letters: Letters) -> npt.NDArray[np.uint64]:
+    """Where words lie in a table of 2^13 places, if only their bytes decide."""
+    state = fnv(letters)
+    return low_bits((state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD) >> np.uint64(33), 13)
+
+
+def test_no_choice_of_words_fills_one_part_of_the_vocabulary_s_table() -> None:
+    words = colliding_words(4000, 9, folded_fnv)
+    objects = [SpatialObject(f"o{i}", i, 0.0, 0.0, (word,)) for i, word in enumerate(words)]
+    segment = Segment.build(PLANE, ObjectBatch.of(objects))
+    table = segment.columns.slots[-wordtable.room_of(segment.columns.slots) :]
+    assert longest_run(table >= 0) < 200
+    assert answers(segment, None, (words[7],), *FOREVER) == answers(segment, None, (), 6, 7)
 
 
 longitudes = st.sampled_from([-180.0, -90.0, 0.0, 90.0, 179.9999, 180.0]) | st.floats(-180, 180)

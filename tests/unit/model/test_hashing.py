@@ -1,11 +1,23 @@
 """Stable hashes and the tables keyed by them."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.model.hashing import find_all, hash_strings, make_table
+from spatialstream.model.hashing import (
+    distinct,
+    find_all,
+    hash_strings,
+    keyed_hashes,
+    make_table,
+    process_seed,
+    seed_of,
+)
+from tests.unit.flooding import longest_run
 
 BITS = (1 << 64) - 1
 
@@ -45,3 +57,73 @@ def test_a_table_finds_what_it_holds_and_nothing_else(held, asked):
 
     position = {value: i for i, value in enumerate(sorted(held))}
     assert found.tolist() == [position.get(value, -1) for value in sorted(held | asked)]
+
+
+def test_a_table_is_found_in_by_a_process_with_another_seed(monkeypatch):
+    hashes = hash_strings(pa.array(["a", "b"]))
+    table = make_table(hashes)
+    monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(hashes))
+
+    assert find_all(table, hashes).tolist() == [0, 1]
+
+
+def test_no_choice_of_hashes_fills_one_part_of_a_table():
+    low, high = np.arange(5000, dtype=np.uint64) << np.uint64(20), np.arange(5000, dtype=np.uint64)
+    mixed = (low * np.uint64(0x9E3779B97F4A7C15)) << np.uint64(24)
+
+    assert max(longest_run(make_table(hashes).values >= 0) for hashes in (low, high, mixed)) < 200
+
+
+def test_each_process_has_a_seed_of_its_own_and_takes_it_into_kernels_from_the_cache():
+    code = "from spatialstream.model.hashing import keyed_hashes, process_seed; import pyarrow as pa;"
+    code += "print(*process_seed(), keyed_hashes(pa.array(['flood']), process_seed())[0])"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    own = [*process_seed(), keyed_hashes(pa.array(["flood"]), process_seed())[0]]
+
+    assert all(int(theirs) != int(ours) for theirs, ours in zip(said, own, strict=True))
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"))), st.binary(), st.binary())
+def test_equal_strings_have_equal_keyed_hashes_under_each_seed(texts, one, other):
+    strings = pa.array(texts * 2, pa.string())
+    seeds = [seed_of(np.frombuffer(content, np.uint8)) for content in (one, other)]
+    first, second = (keyed_hashes(strings, seed).tolist() for seed in seeds)
+
+    assert [len(set(hashes)) for hashes in (first, second)] == [len(set(texts))] * 2
+    assert first[: len(texts)] == first[len(texts) :]
+    assert (first == second) == (one == other or not texts)
+
+
+def test_a_seed_depends_on_all_contents_and_on_where_one_ends():
+    a, b, ab = (np.frombuffer(content, np.uint8) for content in (b"a", b"b", b"ab"))
+    seeds = [seed_of(*each).tolist() for each in ([], [a], [ab], [a, b], [b, a], [ab, a[:0]], [a[:0], ab])]
+
+    assert len({tuple(seed) for seed in seeds}) == len(seeds)
+    assert all(seed[1] % 2 for seed in seeds)
+
+
+def test_every_bit_of_a_seed_and_of_a_word_counts():
+    words = [b"flood", b"flooding", b"floodings", b"flooding the meadows"]
+    changed = [
+        word[:i] + bytes([word[i] ^ 1 << bit]) + word[i + 1 :]
+        for word in words
+        for i in range(len(word))
+        for bit in range(7)
+    ]
+    strings = pa.array([each.decode() for each in (*words, *changed)])
+    seed = seed_of(np.arange(3))
+    flips = [[0, 0], [1, 0], [0, 2], [1 << 63, 0], [0, 1 << 63]]
+    hashes = [keyed_hashes(strings, seed ^ np.array(flip, np.uint64)).tolist() for flip in flips]
+
+    assert [len(set(each)) for each in hashes] == [len(strings)] * len(flips)
+    assert all(len(set(each)) == len(flips) for each in zip(*hashes, strict=True))
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=12)), st.integers(0, 3))
+def test_distinct_is_dictionary_encode(texts, first):
+    strings = pa.array(texts, pa.string()).slice(first)
+    codes, firsts = distinct(strings)
+    encoded = strings.dictionary_encode()
+
+    assert codes.tolist() == encoded.indices.to_pylist()
+    assert strings.take(pa.array(firsts)).equals(encoded.dictionary)

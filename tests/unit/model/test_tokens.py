@@ -1,6 +1,7 @@
 """Tokenising in bulk equals term extraction of each text."""
 
 import unicodedata
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model import tokens
+from spatialstream.model.hashing import seed_of
 from spatialstream.model.terms import TermLists, TermRule, extract_terms
+from tests.unit.flooding import GOLDEN, Letters, colliding_words, longest_run, low_bits, packed
 
 PLANES = st.characters(exclude_categories=["Cs"])
 SCRIPTS = {
@@ -110,6 +113,40 @@ def test_more_terms_than_the_table_has_room_for_at_first() -> None:
     lists = tokens.tokenise(pa.array(texts))
     assert sets(lists) == [extract_terms(text) for text in texts]
     assert len(set(lists.vocabulary.to_pylist())) == len(lists.vocabulary)
+
+
+def multiplied(letters: Letters) -> Any:
+    """Where terms of up to seven letters lie in a table of 2^14 places, if their bytes are only multiplied."""
+    return low_bits(packed(letters, "little") * GOLDEN >> np.uint64(32), 14)
+
+
+def xored(letters: Letters) -> Any:
+    """The same of terms of eight letters under a hash without a key: multiplied, the upper half added to the lower."""
+    mixed = packed(letters, "little") * np.uint64(0xFF51AFD7ED558CCD)
+    key = (mixed ^ mixed >> np.uint64(32) ^ np.uint64(8)) * np.uint64(0xFF51AFD7ED558CCD)
+    return low_bits((key ^ key >> np.uint64(29) | np.uint64(1 << 63)) * GOLDEN >> np.uint64(32), 14)
+
+
+@pytest.mark.parametrize(("size", "place"), [(7, multiplied), (8, xored)])
+def test_no_choice_of_words_fills_one_part_of_the_table(size: int, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, tables, grow = colliding_words(6000, size, place), [], tokens._rehash
+    monkeypatch.setattr(tokens, "_rehash", lambda *arguments: (tables.append(arguments[-1]), grow(*arguments)))
+
+    lists = tokens.tokenise(pa.array([" ".join(words)]))
+
+    assert lists.vocabulary.to_pylist() == words
+    assert len(tables[-1]) == 2 << 14
+    assert longest_run(tables[-1][::2] != 0) < 200
+
+
+@given(st.lists(mixed(), max_size=8), st.binary(min_size=1))
+def test_terms_and_their_order_do_not_depend_on_the_seed(texts: list[str], other: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "process_seed", lambda: seed_of(np.frombuffer(other, np.uint8)))
+        found = tokens.tokenise(pa.array(texts, pa.string()))
+    expected = tokens.tokenise(pa.array(texts, pa.string()))
+    assert found.vocabulary == expected.vocabulary
+    assert (found.offsets.tolist(), found.codes.tolist()) == (expected.offsets.tolist(), expected.codes.tolist())
 
 
 def test_a_long_term_and_a_long_text() -> None:

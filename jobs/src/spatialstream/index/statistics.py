@@ -17,11 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from spatialstream.index.cost import CellStatistics, workloads
 from spatialstream.index.covers import NOWHERE, region_parts
-from spatialstream.model.hashing import hash_strings
+from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
@@ -171,8 +171,9 @@ def _nearest_boxes(
     """
     n = len(objects)
     frequency = np.bincount(objects.terms.codes, minlength=len(objects.terms.vocabulary))
-    where = pc.index_in(queries.keywords.vocabulary, value_set=objects.terms.vocabulary)
-    known = np.asarray(where.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    codes, _ = distinct(pa.concat_arrays([objects.terms.vocabulary, queries.keywords.vocabulary]))
+    known = codes[len(frequency) :]  # the terms of objects are distinct, so each is its own code
+    known = np.where(known < len(frequency), known, -1)
     share = np.append(np.maximum(frequency, 0.5), 0.5)[known] / max(n, 1)
     logs = np.append(0.0, np.cumsum(np.log(share)[queries.keywords.codes]))
     selectivity = np.exp(logs[queries.keywords.offsets[1:]] - logs[queries.keywords.offsets[:-1]])

@@ -36,7 +36,7 @@ class Columns(NamedTuple):
         units: uint16, see :mod:`spatialstream.local.termlists`.
         word_offsets: int32[v + 1], of the vocabulary; the most frequent term first.
         words: uint8, utf8.
-        slots: int32, the vocabulary's table, see :mod:`spatialstream.local.wordtable`.
+        slots: int32, the vocabulary's table with its seed, see :mod:`spatialstream.local.wordtable`.
         posting_offsets: int32[v + 1].
         postings: int32, ascending positions of each term's objects.
         grid: float64[6], see :func:`spatialstream.local.zorder.grid_of`.

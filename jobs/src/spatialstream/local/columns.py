@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.hashing import distinct
 from spatialstream.model.kernels import kernel
 
 __all__ = [
@@ -203,11 +204,11 @@ def earliest(
 
 def rank_strings(strings: pa.StringArray) -> npt.NDArray[np.int64]:
     """For each string, how many distinct smaller ones there are."""
-    encoded = strings.dictionary_encode()
-    order = numpy_view(pc.array_sort_indices(encoded.dictionary))
+    codes, firsts = distinct(strings)
+    order = numpy_view(pc.array_sort_indices(strings.take(pa.array(firsts))))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    of_each: npt.NDArray[np.int64] = rank[numpy_view(encoded.indices)]
+    of_each: npt.NDArray[np.int64] = rank[codes]
     return of_each
 
 

@@ -2,9 +2,10 @@
 
 A row of counters addressed by a hash of the word: a count-min sketch (Cormode, Muthukrishnan, J. Algorithms 2005) of
 depth 1. Frequent words, on which everything depends, are told apart; two rare words may share a counter, which does
-no harm. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before each such window
-the counts are halved, so old habits fade and a checkpoint seldom has anything new to write. Deterministic: a function
-of the batches.
+no harm. The hash is the same in every process and needs no key: who makes two words share a counter could as well send
+the word itself more often. The stream is sampled: the first 65,536 objects of every 1,048,576 are counted, and before
+each such window the counts are halved, so old habits fade and a checkpoint seldom has anything new to write.
+Deterministic: a function of the batches.
 
 Cost: nothing outside the windows, O(terms) inside them; 64 KB.
 """

@@ -15,6 +15,8 @@ cells, and there under its rarest keyword alone. What is done otherwise than the
 - Objects go through stages (terms, cells, filters, tables, postings, exact checks) in blocks, each stage a loop that
   keeps what passes without a branch, because a processor mispredicts tests that pass half of the time; and that asks
   for the memory which the next stage will read (:mod:`spatialstream.local.cachelines`).
+- Nobody who chooses queries chooses who shares a slot: cells have keyed hashes, words are numbered in a random order,
+  both by a seed (:func:`~spatialstream.model.hashing.seed_of`) that follows from all queries of the grid.
 - Words are looked up once per batch (:mod:`spatialstream.local.keywords`), with a mask of the levels at which each is
   some query's index keyword.
 
@@ -39,6 +41,7 @@ from spatialstream.local import keywords as keywords_module
 from spatialstream.local.cachelines import peek, prefetch
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
+from spatialstream.model.hashing import Seed, keyed_number, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import UNDERFLOW, Regions
@@ -233,13 +236,27 @@ def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], w
     return masks
 
 
+@kernel
+def _shuffled(words: int, seed: Seed) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """A random order of the words: the number of each, and after them the number of words itself; the word of each."""
+    numbers, order = np.empty(words + 1, np.int32), np.arange(words)
+    for last in range(words - 1, 0, -1):
+        other = np.int64(keyed_number(np.uint64(last), seed) % np.uint64(last + 1))
+        order[last], order[other] = order[other], order[last]
+    for number in range(words):
+        numbers[order[number]] = number
+    numbers[words] = words
+    return numbers, order
+
+
 @lean_kernel
-def _bucket(key: Int, bits: Int) -> Int:
-    return (((key ^ (key >> 29)) * _MIX) >> (64 - bits)) & ((np.int64(1) << bits) - 1)
+def _bucket(key: Int, bits: Int, seed: Seed) -> Int:
+    return (np.int64(keyed_number(np.uint64(key), seed)) >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
 @lean_kernel
 def _word_hash(word: Int) -> Int:
+    """Of a word's number, which is random already: multiplied by the golden ratio only to fill all bits."""
     return word * _MIX
 
 
@@ -270,6 +287,7 @@ def _assign_cells(
     kind: npt.NDArray[np.uint8],
     shape: npt.NDArray[np.float64],
     levels: npt.NDArray[np.uint8],
+    seed: Seed,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Every (query, cell) that meets, in the order of queries.
 
@@ -292,7 +310,7 @@ def _assign_cells(
                     break  # the columns of both parts, which have the same rows, are taken once
                 for row in range(rectangles[part, 1] >> shift, (rectangles[part, 3] >> shift) + 1):
                     key = _cell_key(levels[query], column, row)
-                    slot = _bucket(key, bits)
+                    slot = _bucket(key, bits, seed)
                     while table[slot, 0] != key and table[slot, 0] != 0:
                         slot = (slot + 1) & ((1 << bits) - 1)
                     if table[slot, 0] == 0:
@@ -308,7 +326,7 @@ def _assign_cells(
                         grown[:cells] = keys
                         keys = grown
                         for cell in range(cells):
-                            slot = _bucket(keys[cell], bits)
+                            slot = _bucket(keys[cell], bits, seed)
                             while table[slot, 0] != 0:
                                 slot = (slot + 1) & ((1 << bits) - 1)
                             table[slot, 0] = keys[cell]
@@ -405,6 +423,7 @@ def _group_by_keyword(
     postings: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
+    seed: Seed,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Group the postings of each cell by index keyword, in place, and write into each how many are left of its list.
 
@@ -474,7 +493,7 @@ def _group_by_keyword(
             for i in range(at, starts[g]):
                 postings[i, 1] |= min(starts[g] - i, _LONGEST) << 44
             at = starts[g]
-        slot = _bucket(keys[cell], bits)
+        slot = _bucket(keys[cell], bits, seed)
         while directory[slot, 0] != 0:
             slot = (slot + 1) & ((1 << bits) - 1)
         directory[slot, 0] = keys[cell]
@@ -529,8 +548,8 @@ def _arrange(
 
 
 @lean_kernel
-def _find_cell(directory: npt.NDArray[np.int64], bits: Int, key: Int) -> Int:
-    slot = _bucket(key, bits)
+def _find_cell(directory: npt.NDArray[np.int64], bits: Int, seed: Seed, key: Int) -> Int:
+    slot = _bucket(key, bits, seed)
     while directory[slot, 0] != key:
         if directory[slot, 0] == 0:
             return 0
@@ -588,6 +607,7 @@ def _enter_cells(
     objects: npt.NDArray[np.int64],
     directory: npt.NDArray[np.int64],
     bits: Int,
+    seed: Seed,
     latest: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     entries: npt.NDArray[np.int64],
@@ -604,7 +624,7 @@ def _enter_cells(
             if union >> level & 1 != 0:
                 key = _cell_key(level, column >> (32 - level), row >> (32 - level))
                 if latest[level, 0] != key:
-                    cell = _find_cell(directory, bits, key)
+                    cell = _find_cell(directory, bits, seed, key)
                     latest[level, 0], latest[level, 1] = key, cell
                     for word in range(0, min(_filter_words(cell & 63), _LINES * _LINE), _LINE):
                         prefetch(slots, (cell >> 12) + word)
@@ -850,6 +870,7 @@ def _match(
     tags: npt.NDArray[np.int64],
     depth: int,
     everyone: int,
+    seed: Seed,
     directory: npt.NDArray[np.int64],
     slots: npt.NDArray[np.int64],
     postings: npt.NDArray[np.int64],
@@ -884,7 +905,7 @@ def _match(
     for first in range(0, n, _BLOCK):
         last = min(first + _BLOCK, n)
         _read_terms(first, last, visits, codes, tags, everyone, words, spans, objects)
-        count = _enter_cells(first, last, visits, objects, directory, bits, latest, slots, entries)
+        count = _enter_cells(first, last, visits, objects, directory, bits, seed, latest, slots, entries)
         count = _pass_filters(count, entries, words, spans, slots, hits)
         listed = _find_lists(count, hits, entries, words, slots, postings, lists)
         at: Int = np.int64(0)
@@ -1008,7 +1029,10 @@ class KeywordGrid:
         space: of the regions.
         regions: n regions.
         table: the queries' words.
-        keyword_offsets, keyword_codes: the queries' keywords, coded in the table.
+        words: int32, the word of each number. Numbers are in random order, the table's words in the order in which they
+            came, so that a lookup of many reads memory about in sequence.
+        seed: of the places of cells, and of the numbers.
+        keyword_offsets, keyword_codes: the queries' keywords, as numbers.
         tags: int64 by word: levels at which it is an index keyword << 32 | number + 1.
         unconditional: levels of the queries without keywords, as a mask.
         directory, slots, postings: cells, their keywords, their posting lists.
@@ -1017,6 +1041,8 @@ class KeywordGrid:
     space: Space
     regions: Regions
     table: KeywordTable
+    words: npt.NDArray[np.int32]
+    seed: Seed
     keyword_offsets: npt.NDArray[np.int32]
     keyword_codes: npt.NDArray[np.int32]
     tags: npt.NDArray[np.int64]
@@ -1042,23 +1068,38 @@ class KeywordGrid:
         offsets, codes = _writable(keywords.offsets), _writable(keywords.codes)
         if offsets[0] != 0:
             codes, offsets = codes[offsets[0] :].copy(), offsets - offsets[0]
-        table = KeywordTable.build(keywords.vocabulary)
-        rarity = np.bincount(codes, minlength=len(table)).astype(np.float64)
+        words = len(keywords.vocabulary)
+        rarity = np.bincount(codes, minlength=words).astype(np.float64)
         chance = np.append(np.minimum(rarity * (_TERMS / max(1, len(codes))), 1.0), 1.0)
         if frequency is not None:  # ties of the estimate by the queries' own counts
             order = np.lexsort((rarity, frequency(keywords.vocabulary)))
-            rarity[order] = np.arange(len(table), dtype=np.float64)
+            rarity[order] = np.arange(words, dtype=np.float64)
         kind, shape = _writable(regions.kind), _writable(regions.shape)
         frame = _frame(space)
         chosen = _index_keywords(offsets, codes, rarity)
         levels, sums = _natural_levels(frame, kind, shape, chosen, chance)
         levels = _merged_levels(sums)[levels]
-        masks = _level_masks(levels, chosen, len(table))
-        queries, places, keys = _assign_cells(frame, kind, shape, levels)
-        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, len(table), queries, places, keys)
-        directory, slots = _group_by_keyword(chosen, postings, bounds, keys)
-        tags = masks[:-1] << 32 | np.arange(1, len(table) + 1)
-        return cls(space, Regions(kind, shape), table, offsets, codes, tags, int(masks[-1]), directory, slots, postings)
+        seed = seed_of(kind, shape, chosen[:, 0])
+        numbers, order = _shuffled(words, seed)
+        chosen, codes = numbers[chosen], numbers[codes]
+        masks = _level_masks(levels, chosen, words)
+        queries, places, keys = _assign_cells(frame, kind, shape, levels, seed)
+        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, keys)
+        directory, slots = _group_by_keyword(chosen, postings, bounds, keys, seed)
+        return cls(
+            space,
+            Regions(kind, shape),
+            KeywordTable.build(keywords.vocabulary),
+            order.astype(np.int32),
+            seed,
+            offsets,
+            codes,
+            (masks << 32 | np.arange(1, words + 2))[numbers[:-1]],
+            int(masks[-1]),
+            directory,
+            slots,
+            postings,
+        )
 
     def __len__(self) -> int:
         """Number of queries."""
@@ -1066,8 +1107,8 @@ class KeywordGrid:
 
     @property
     def keywords(self) -> TermLists:
-        """The queries' keywords, as views."""
-        return TermLists(self.keyword_offsets, self.keyword_codes, self.table.vocabulary)
+        """The queries' keywords."""
+        return TermLists(self.keyword_offsets, self.words[self.keyword_codes], self.table.vocabulary)
 
     @property
     def nbytes(self) -> int:
@@ -1110,6 +1151,7 @@ class KeywordGrid:
             tags,
             levels.bit_count(),
             self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0,
+            self.seed,
             self.directory,
             self.slots,
             self.postings,
@@ -1131,6 +1173,8 @@ class KeywordGrid:
         arrays: dict[str, npt.NDArray[Any]] = {
             "kind": self.regions.kind,
             "shape": self.regions.shape,
+            "words": self.words,
+            "seed": self.seed,
             "keyword_lists": self.keyword_offsets,
             "keyword_codes": self.keyword_codes,
             "tags": self.tags,
@@ -1147,6 +1191,8 @@ class KeywordGrid:
             space,
             Regions(arrays["kind"], arrays["shape"]),
             KeywordTable.from_arrays(arrays),
+            arrays["words"],
+            arrays["seed"],
             arrays["keyword_lists"],
             arrays["keyword_codes"],
             arrays["tags"],

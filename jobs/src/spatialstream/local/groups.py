@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from spatialstream.local.columns import Strings, compare_strings, rank_strings
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.geometry import BOX
+from spatialstream.model.hashing import distinct
 from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
@@ -53,13 +54,14 @@ def join_keywords(keywords: TermLists) -> pa.StringArray:
 def split_keywords(keys: pa.StringArray) -> TermLists:
     """The sets of which :func:`join_keywords` made strings."""
     lists = pc.split_pattern(keys, " ")
-    words = lists.flatten().dictionary_encode()
+    words = lists.flatten()
     # the empty string is the empty set, but splits into one empty word
     lengths = np.where(numpy_view(pc.binary_length(keys)) > 0, np.diff(numpy_view(lists.offsets)), 0)
     offsets = np.zeros(len(keys) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     words = words.filter(pc.not_equal(words, ""))
-    return TermLists(offsets, numpy_view(words.indices), words.dictionary).compact()
+    codes, firsts = distinct(words)
+    return TermLists(offsets, codes, words.take(pa.array(firsts)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +118,10 @@ def _cells(
 
 
 def cells(members: Members) -> npt.NDArray[np.int64]:
-    """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared."""
+    """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared.
+
+    It needs no key: queries with equal hashes are sorted beside each other, and each is compared with a few.
+    """
     result: npt.NDArray[np.int64] = _cells(
         members.window,
         members.step,

@@ -1,11 +1,13 @@
 """Exact keyword lookup for whole vocabularies: from the words of a batch to the numbers that an index knows them by.
 
-Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once (a word of up
-to 8 bytes *is* its key, a longer one gets a 64-bit hash); :class:`KeywordTable`, an open-addressing hash table, then
-finds each in an index's own vocabulary and verifies it, by length and key or by its bytes. So equal hashes of
-different words never lead to a wrong answer, whatever the words are.
+Indexes work on small integers, batches bring words. :class:`TermKeys` digests the words of a batch once: a word of up
+to 8 bytes *is* its key. :class:`KeywordTable`, an open-addressing hash table, then finds each in an index's own
+vocabulary and verifies it, by length and key or by its bytes. So equal hashes of different words never lead to a wrong
+answer, whatever the words are. A longer word has a key of 64 bits, which each table makes with its own seed
+(:mod:`spatialstream.model.hashing`), as it does the places: no choice of words makes a table slow.
 
-Cost: O(bytes) for the keys of the words that a batch uses, one or two cache lines per word and table for the lookup.
+Cost: O(bytes) for the keys of the words that a batch uses, one or two cache lines per word and table for the lookup,
+and of long words a pass over their bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import string_view
+from spatialstream.model.hashing import Seed, keyed_word, same_bytes, seed_of
 from spatialstream.model.kernels import kernel
+from spatialstream.model.swar import folded, lean_kernel, signed
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Int", "KeywordTable", "TermKeys", "prepare"]
@@ -46,9 +50,15 @@ def _key(data: npt.NDArray[np.uint8], first: Int, last: Int) -> Int:
     return key
 
 
-@kernel
-def _bucket(key: Int, length: Int, bits: int) -> Int:
-    mixed = (key ^ (key >> 32) ^ length) * _MIX
+@lean_kernel
+def _table_key(data: npt.NDArray[np.uint8], first: int, length: int, key: Int, seed: Seed) -> Int:
+    """The key in one table of a word whose key is ``key``."""
+    return key if length <= _INLINE else signed(keyed_word(data, first, first + length, seed))
+
+
+@lean_kernel
+def _bucket(key: Int, length: Int, bits: int, seed: Seed) -> Int:
+    mixed = np.int64(folded(np.uint64(key) ^ seed[0], np.uint64(length) ^ seed[1]))
     return (mixed >> (64 - bits)) & ((np.int64(1) << bits) - 1)
 
 
@@ -80,16 +90,20 @@ def _keys(
 
 
 @kernel
-def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed) -> npt.NDArray[np.int64]:
     words = len(offsets) - 1
     bits = 2
     while (1 << bits) < 2 * words:
         bits += 1
     slots = np.zeros((1 << bits, 2), np.int64)
     for word in range(words):
-        length = np.int64(offsets[word + 1] - offsets[word])
-        key = _key(data, offsets[word], offsets[word + 1])
-        slot = _bucket(key, length, bits)
+        first = signed(offsets[word])
+        length = signed(offsets[word + 1]) - first
+        key: Int = np.int64(0)
+        if length <= _INLINE:
+            key = _key(data, first, first + length)
+        key = _table_key(data, first, length, key, seed)
+        slot = _bucket(key, length, bits, seed)
         while slots[slot, 1] != 0:
             slot = (slot + 1) & ((1 << bits) - 1)
         slots[slot, 0] = key
@@ -98,16 +112,9 @@ def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) ->
 
 
 @kernel
-def _same_bytes(left: npt.NDArray[np.uint8], at: Int, right: npt.NDArray[np.uint8], other: Int, length: Int) -> bool:
-    for i in range(length):  # noqa: SIM110 (numba compiles no generator)
-        if left[at + i] != right[other + i]:
-            return False
-    return True
-
-
-@kernel
 def _translate(
     slots: npt.NDArray[np.int64],
+    seed: Seed,
     offsets: npt.NDArray[np.int32],
     data: npt.NDArray[np.uint8],
     tags: npt.NDArray[np.int64],
@@ -121,16 +128,16 @@ def _translate(
     while (1 << bits) < len(slots):
         bits += 1
     for i in range(len(used)):
-        first = batch_offsets[used[i]]
-        length = np.int64(batch_offsets[used[i] + 1] - first)
-        key = keys[i]
-        slot = _bucket(key, length, bits)
+        first = signed(batch_offsets[used[i]])
+        length = signed(batch_offsets[used[i] + 1]) - first
+        key = _table_key(batch_data, first, length, keys[i], seed)
+        slot = _bucket(key, length, bits, seed)
         value = np.int64(0)
         while slots[slot, 1] != 0:
             entry = slots[slot, 1]
             if slots[slot, 0] == key and entry >> 32 == length:
                 word = (entry & 0xFFFFFFFF) - 1
-                if length <= _INLINE or _same_bytes(batch_data, first, data, offsets[word], length):
+                if length <= _INLINE or same_bytes(batch_data, first, data, offsets[word], length):
                     value = tags[word]
                     break
             slot = (slot + 1) & (len(slots) - 1)
@@ -145,7 +152,7 @@ class TermKeys:
     Attributes:
         offsets, data: the batch's vocabulary.
         used: int32[m], codes of the words in use, ascending.
-        keys: int64[m], their keys.
+        keys: int64[m], of each its bytes, or a hash that is the same in every process.
     """
 
     offsets: npt.NDArray[np.int32]
@@ -174,10 +181,12 @@ class KeywordTable:
 
     Attributes:
         slots: int64[2^b, 2], open addressing: key; length << 32 | number + 1.
+        seed: of the keys and places.
         offsets, data: the words.
     """
 
     slots: npt.NDArray[np.int64]
+    seed: Seed
     offsets: npt.NDArray[np.int32]
     data: npt.NDArray[np.uint8]
 
@@ -191,7 +200,8 @@ class KeywordTable:
         offsets, data = string_view(vocabulary)
         first, last = int(offsets[0]), int(offsets[-1])
         offsets, data = offsets - np.int32(first), data[first:last].copy()
-        return cls(_build_table(offsets, data), offsets, data)
+        seed = seed_of(offsets, data)
+        return cls(_build_table(offsets, data, seed), seed, offsets, data)
 
     @property
     def vocabulary(self) -> pa.StringArray:
@@ -208,16 +218,23 @@ class KeywordTable:
         Returns:
             int64[len(keys.used)], by place in ``keys``.
         """
-        return _translate(self.slots, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys)
+        return _translate(
+            self.slots, self.seed, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys
+        )
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Flat arrays, see :meth:`from_arrays`."""
-        return {"keyword_slots": self.slots, "keyword_offsets": self.offsets, "keyword_data": self.data}
+        return {
+            "keyword_slots": self.slots,
+            "keyword_seed": self.seed,
+            "keyword_offsets": self.offsets,
+            "keyword_data": self.data,
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> KeywordTable:
         """From :meth:`to_arrays`; nothing is rebuilt."""
-        return cls(arrays["keyword_slots"], arrays["keyword_offsets"], arrays["keyword_data"])
+        return cls(arrays["keyword_slots"], arrays["keyword_seed"], arrays["keyword_offsets"], arrays["keyword_data"])
 
 
 def prepare() -> None:

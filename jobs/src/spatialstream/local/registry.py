@@ -6,8 +6,10 @@ now <= t + τ and now < cancellation (its last step may fall on t + τ), a snaps
 
 The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until), each four times
 smaller than the one before, and a table of the lifetimes that cancellations have shortened. Looking up a batch of n ids
-costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. Ids that are no
-longer in use are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites of an entry over its life.
+costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. The hashes of a
+tier are keyed with a seed of its own (:mod:`spatialstream.model.hashing`), so that nobody can choose ids that all have
+to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites
+of an entry over its life.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import pyarrow as pa
 
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import string_view
-from spatialstream.model.hashing import hash_strings
+from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
 from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
 
 __all__ = ["Admission", "QueryRegistry", "last_instant"]
@@ -39,18 +41,27 @@ def last_instant(queries: QueryBatch) -> npt.NDArray[np.int64]:
     return np.where(snapshot, queries.t, np.where(queries.code == _CTQ, end, end - 1))
 
 
+def _bytes(ids: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Ids as (offsets from 0, bytes)."""
+    offsets, data = string_view(ids)
+    return offsets - offsets[0], data[int(offsets[0]) : int(offsets[-1])]
+
+
 @dataclass(frozen=True, slots=True)
 class _Tier:
     name: str | None  # of its file; None while it is only in memory
+    seed: Seed
     hashes: npt.NDArray[np.uint64]
     ids: pa.StringArray
     number: npt.NDArray[np.int64]
     until: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, hashes: npt.NDArray[np.uint64], ids: pa.StringArray, number: Any, until: Any) -> _Tier:
+    def of(cls, ids: pa.StringArray, number: Any, until: Any) -> _Tier:
+        seed = seed_of(*_bytes(ids))
+        hashes = keyed_hashes(ids, seed)
         order = np.lexsort((number, hashes))
-        return cls(None, hashes[order], ids.take(pa.array(order)), number[order], until[order])
+        return cls(None, seed, hashes[order], ids.take(pa.array(order)), number[order], until[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +109,10 @@ class QueryRegistry:
         reasons: dict[int, str] = {}
         if n == 0:
             return Admission(number)
-        hashes = hash_strings(queries.ids)
-        known = self._find(hashes, queries.ids)
-        _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
-        del first
+        known = self._find(queries.ids)
+        same, _ = distinct(queries.ids)
         # rows that meet a known id, another row of the batch, or are cancellations go one by one; all others are new
-        special = (counts[inverse] > 1) | (queries.code == CANCEL)
+        special = (np.bincount(same)[same] > 1) | (queries.code == CANCEL)
         special[list(known)] = True
         current: dict[str, tuple[int, int, bool]] = {}  # id -> (number, last instant, continuous), of this batch
         for i in np.flatnonzero(special).tolist():
@@ -130,23 +139,25 @@ class QueryRegistry:
             kind = (queries.code[admitted] >= _FIRST_CONTINUOUS).astype(np.int64)
             ids = queries.ids.take(pa.array(admitted))
             # the last bit of the stored number tells continuous queries, which alone can be cancelled
-            self._tiers.append(_Tier.of(hashes[admitted], ids, number[admitted] * 2 + kind, until[admitted]))
+            self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted]))
         self._merge(int(queries.t.min()))
         return Admission(number, reasons)
 
-    def _find(self, hashes: npt.NDArray[np.uint64], ids: pa.StringArray) -> dict[int, tuple[int, int, bool]]:
+    def _find(self, ids: pa.StringArray) -> dict[int, tuple[int, int, bool]]:
         """The latest holder of each id that is known: row -> (number, last instant, continuous)."""
         found: dict[int, tuple[int, int, bool]] = {}
         for tier in self._tiers:
+            hashes = keyed_hashes(ids, tier.seed)
             low = np.searchsorted(tier.hashes, hashes, "left")
             high = np.searchsorted(tier.hashes, hashes, "right")
             for i in np.flatnonzero(high > low).tolist():
                 name = ids[i].as_py()
-                for j in range(int(low[i]), int(high[i])):
-                    if tier.ids[j].as_py() == name:
+                for j in range(int(high[i]) - 1, int(low[i]) - 1, -1):
+                    if tier.ids[j].as_py() == name:  # the latest of this name, which may have been in use many times
                         stored = int(tier.number[j])
                         if i not in found or stored >> 1 > found[i][0]:
                             found[i] = (stored >> 1, int(tier.until[j]), bool(stored & 1))
+                        break
         return found
 
     def _merge(self, now: int) -> None:
@@ -165,30 +176,29 @@ class QueryRegistry:
 
     def _merged(self, tiers: list[_Tier], now: int) -> _Tier:
         """One tier of several, with shortened lifetimes applied and without ids that are no longer in use."""
-        hashes, number, until = (
-            np.concatenate([getattr(tier, name) for tier in tiers]) for name in ("hashes", "number", "until")
-        )
+        number, until = (np.concatenate([getattr(tier, name) for tier in tiers]) for name in ("number", "until"))
         ids = pa.concat_arrays([tier.ids for tier in tiers])
         shortened = np.fromiter(self._shortened, np.int64, len(self._shortened))
         for i in np.flatnonzero(np.isin(number >> 1, shortened)).tolist():
             until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
         live = np.flatnonzero(until >= now)
-        return _Tier.of(hashes[live], ids.take(pa.array(live)), number[live], until[live])
+        return _Tier.of(ids.take(pa.array(live)), number[live], until[live])
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
         for i, tier in enumerate(self._tiers):
             if tier.name is None:
-                offsets, data = string_view(tier.ids)
-                arrays = {
+                offsets, data = _bytes(tier.ids)
+                arrays: dict[str, npt.NDArray[Any]] = {
+                    "seed": tier.seed,
                     "hashes": tier.hashes,
-                    "offsets": offsets - offsets[0],
-                    "data": data[int(offsets[0]) : int(offsets[-1])],
+                    "offsets": offsets,
+                    "data": data,
                     "number": tier.number,
                     "until": tier.until,
                 }
                 name = write("registry", arrays)
-                self._tiers[i] = _Tier(name, tier.hashes, tier.ids, tier.number, tier.until)
+                self._tiers[i] = _Tier(name, tier.seed, tier.hashes, tier.ids, tier.number, tier.until)
         return {"tiers": [tier.name for tier in self._tiers], "shortened": sorted(self._shortened.items())}
 
     @classmethod
@@ -202,6 +212,6 @@ class QueryRegistry:
                 len(arrays["hashes"]),
                 [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["data"])],
             )
-            self._tiers.append(_Tier(name, arrays["hashes"], ids, arrays["number"], arrays["until"]))
+            self._tiers.append(_Tier(name, arrays["seed"], arrays["hashes"], ids, arrays["number"], arrays["until"]))
         self._shortened = {int(number): int(t) for number, t in manifest["shortened"]}
         return self

@@ -25,6 +25,7 @@ from spatialstream.local.addresses import ARRAYS, Columns, row_of
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE
+from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box, Region, cover
@@ -102,7 +103,7 @@ class Segment:
         columns = [part.columns for part in parts]
         kept = [np.flatnonzero(part.t >= floor) for part in columns]
         word_offsets, words = wordtable.concatenate([(part.word_offsets, part.words) for part in columns])
-        codes, firsts = wordtable.union(word_offsets, words)
+        codes, firsts = distinct_words(word_offsets, words)
         ends = np.cumsum([part.terms for part in parts]).tolist()
         sets = [
             termlists.decode_sets(part.unit_offsets, part.units, taken, codes[end - len(part.word_offsets) + 1 : end])
@@ -230,7 +231,7 @@ def _columns(
         units,
         word_offsets,
         words,
-        wordtable.slots_of(word_offsets, words, len(used), len(used)),
+        wordtable.slots_with(seed_of(word_offsets, words), word_offsets, words, len(used), len(used)),
         posting_offsets,
         postings,
         grid,

@@ -23,10 +23,11 @@ import numpy.typing as npt
 from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.integers import wide
 from spatialstream.local.termlists import get_unit, put_unit
-from spatialstream.local.wordtable import Strings, add_word, gather, resized, slots_of
+from spatialstream.local.wordtable import Strings, add_word, gather, resized, room_of, slots_of, slots_with
 from spatialstream.local.zorder import LEVELS, node_start
 from spatialstream.local.zranges import ranges, search
 from spatialstream.model.geometry import contains
+from spatialstream.model.hashing import process_seed
 from spatialstream.model.kernels import kernel
 
 __all__ = ["AGGREGATE", "TermNumbers", "count_codes", "term_tables"]
@@ -271,8 +272,8 @@ def _count_words(
             known_offsets = resized(known_offsets, 2 * (size + m) + 64)
             totals = resized(totals, len(known_offsets))
             totals[size:] = 0
-        if 2 * (size + m) > len(slots):
-            slots = slots_of(known_offsets, known, size, 2 * (size + m))
+        if 2 * (size + m) > room_of(slots):
+            slots = slots_of(slots, known_offsets, known, size, 2 * (size + m))
         if n + m > len(present):
             present = resized(present, 2 * (n + m))
         for i in range(m):
@@ -303,10 +304,11 @@ class TermNumbers:
     """
 
     def __init__(self) -> None:
+        offsets, words = np.zeros(1, np.int32), np.empty(0, np.uint8)
         self._state: tuple[Any, ...] = (
-            np.zeros(1, np.int32),
-            np.empty(0, np.uint8),
-            np.full(2, -1, np.int32),
+            offsets,
+            words,
+            slots_with(process_seed(), offsets, words, 0, 0),
             0,
             np.empty(0, np.int32),
             np.zeros(1, np.int64),

@@ -1,7 +1,8 @@
 """Words as bytes in flat arrays, and an exact lookup from a word to its code.
 
 Words are (offsets int32[n + 1], bytes uint8[...]), as in Arrow. The table is open addressing with linear probing over
-a 64-bit hash; a hit is always verified against the bytes, so a code is never that of another word.
+a keyed hash, whose seed (:mod:`spatialstream.model.hashing`) it begins with; a hit is always verified against the
+bytes, so a code is never that of another word.
 
 Cost: 5 to 11 bytes of table a word; a lookup reads one or two slots and compares one word.
 """
@@ -16,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.integers import wide
+from spatialstream.model.hashing import Seed, keyed_word, same_bytes
 from spatialstream.model.kernels import kernel
+from spatialstream.model.swar import signed
 
 __all__ = [
     "Strings",
@@ -27,9 +30,10 @@ __all__ = [
     "gather",
     "pack",
     "resized",
+    "room_of",
     "slots_of",
+    "slots_with",
     "to_arrow",
-    "union",
 ]
 
 Strings = tuple[npt.NDArray[np.int32], npt.NDArray[Any]]
@@ -37,9 +41,8 @@ Strings = tuple[npt.NDArray[np.int32], npt.NDArray[Any]]
 
 _LARGEST = 2**31 - 1
 
-_SEED = np.uint64(0xCBF29CE484222325)
-_PRIME = np.uint64(0x100000001B3)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
+_HEAD = 4
+"""What a table begins with, of int32: its seed."""
 
 
 def pack(words: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -105,20 +108,8 @@ def compare(a: npt.NDArray[Any], start: int, end: int, b: npt.NDArray[Any], othe
 
 
 @kernel
-def _hash(data: npt.NDArray[Any], start: int, end: int) -> int:
-    state = _SEED
-    for i in range(start, end):
-        state = (state ^ np.uint64(data[i])) * _PRIME
-    state = (state ^ (state >> np.uint64(33))) * _MIX
-    return int(np.int64(state >> np.uint64(33)))
-
-
-@kernel
-def _same(a: npt.NDArray[Any], a_start: int, b: npt.NDArray[Any], b_start: int, length: int) -> bool:
-    same = 0
-    while same < length and a[a_start + same] == b[b_start + same]:
-        same += 1
-    return same == length
+def _seed(slots: npt.NDArray[Any]) -> Seed:
+    return slots[:_HEAD].view(np.uint64)
 
 
 @kernel
@@ -131,14 +122,15 @@ def _slot(
     end: int,
 ) -> int:
     """The slot that holds the word other[start:end], or the free one where it belongs."""
-    mask = len(slots) - 1
-    slot = _hash(other, start, end) & mask
-    while slots[slot] >= 0:
-        code = slots[slot]
-        if offsets[code + 1] - offsets[code] == end - start and _same(data, offsets[code], other, start, end - start):
+    mask = len(slots) - _HEAD - 1
+    slot = signed(keyed_word(other, start, end, _seed(slots))) & mask
+    while slots[_HEAD + slot] >= 0:
+        code = slots[_HEAD + slot]
+        length = offsets[code + 1] - offsets[code]
+        if length == end - start and same_bytes(data, offsets[code], other, start, length):
             break
         slot = (slot + 1) & mask
-    return slot
+    return _HEAD + slot
 
 
 @kernel
@@ -150,12 +142,31 @@ def _capacity(words: int) -> int:
 
 
 @kernel
-def slots_of(offsets: npt.NDArray[Any], data: npt.NDArray[Any], n: int, room: int) -> npt.NDArray[Any]:
-    """The table (int32, -1 is free) of the first n words, which are distinct, with room for ``room`` words."""
-    slots = np.full(_capacity(room), -1, np.int32)
+def slots_with(seed: Seed, offsets: npt.NDArray[Any], data: npt.NDArray[Any], n: int, room: int) -> npt.NDArray[Any]:
+    """The table of the first n words, which are distinct, with room for ``room`` words.
+
+    Returns:
+        int32: the seed, then codes, -1 where it is free.
+    """
+    slots = np.full(_HEAD + _capacity(room), -1, np.int32)
+    slots[:_HEAD] = seed.view(np.int32)
     for code in range(n):
         slots[_slot(slots, offsets, data, data, offsets[code], offsets[code + 1])] = code
     return slots
+
+
+@kernel
+def slots_of(
+    slots: npt.NDArray[Any], offsets: npt.NDArray[Any], data: npt.NDArray[Any], n: int, room: int
+) -> npt.NDArray[Any]:
+    """As :func:`slots_with`, with the seed of another table."""
+    return slots_with(_seed(slots), offsets, data, n, room)
+
+
+@kernel
+def room_of(slots: npt.NDArray[Any]) -> int:
+    """How many places a table has."""
+    return len(slots) - _HEAD
 
 
 @kernel
@@ -204,23 +215,3 @@ def add_word(
     offsets[n + 1] = at + end - start
     slots[slot] = n
     return n, n + 1, data
-
-
-@kernel
-def union(offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """For words with repetitions: (code of each int32[n], row of the first occurrence of each code int64[m])."""
-    n = len(offsets) - 1
-    slots = np.full(_capacity(n), -1, np.int32)
-    codes = np.empty(n, np.int32)
-    firsts = np.empty(n, np.int64)
-    m = 0
-    for row in range(n):
-        slot = _slot(slots, offsets, data, data, offsets[row], offsets[row + 1])
-        if slots[slot] < 0:
-            slots[slot] = row
-            codes[row] = m
-            firsts[m] = row
-            m += 1
-        else:
-            codes[row] = codes[slots[slot]]
-    return codes, firsts[:m].copy()

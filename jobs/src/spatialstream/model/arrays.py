@@ -22,7 +22,7 @@ from spatialstream.model.errors import StateError
 
 __all__ = ["map_arrays", "numpy_view", "string_view", "write_arrays"]
 
-_MAGIC = b"SPSTARR1"
+_MAGIC = b"SPSTARR2"
 _ALIGNMENT = 64
 
 

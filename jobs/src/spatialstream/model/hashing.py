@@ -1,15 +1,30 @@
-"""Stable 64-bit hashes of strings, and frozen tables keyed by them.
+"""Hashes of strings and numbers, and tables that are found by them.
 
-Routing decisions have to be the same in every process and in every replay, so they may not use Python's ``hash``. The
-hash here is FNV-1a over the UTF-8 bytes, with the finaliser of MurmurHash3. Whoever needs identity compares the bytes
-too; routing does not, since taking two terms for one may send an object to a leaf other than the best one, but never a
-query to too few.
+There are two kinds, because nobody must be able to make a table slow by choosing what goes into it (Crosby, Wallach,
+"Denial of service via algorithmic complexity attacks", USENIX Security 2003):
 
-Cost: O(bytes) to hash, O(1) expected to find (open addressing, at most half full).
+- The *stable* hash of a string says which string it is, in every process and every replay: routing decisions may not
+  use Python's ``hash``. It is FNV-1a over the UTF-8 bytes, with the finaliser of MurmurHash3, so anybody can make
+  strings with equal hashes. Whoever needs identity compares the bytes too; routing does not, since taking two terms for
+  one may send an object to a leaf other than the best one, but never a query to too few.
+- A *keyed* hash says where something lies in one table. It depends on a seed of 128 bits, which whoever chooses the
+  words does not know, and is the multiplication of wyhash and foldhash: xor with the one half, multiplied by the other,
+  the upper half of the product xor the lower. What two inputs have in common, or how they differ, then says nothing
+  about their places; a chain of such steps, eight bytes each, has no collisions that hold for many seeds. Only the
+  costs of a table depend on its seed, never what is found in it.
+
+Where seeds come from: :func:`process_seed`, random, for tables that stay in their process; :func:`seed_of`, a digest of
+all that a table holds, for tables in files. The latter can be known, but only once what the table holds is settled: to
+choose words that collide under the seed that they themselves give is to find a fixed point of BLAKE2. So files have
+equal bytes for equal content, in whichever process they are written, and carry the seed that they were written with.
+
+Cost: O(bytes) to hash, O(1) expected to find (open addressing, linear probing).
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,15 +33,43 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
+from spatialstream.model.swar import folded, lean_kernel, load, signed
 
-__all__ = ["Table", "find_all", "hash_bytes", "hash_strings", "make_table", "mix", "prepare"]
+__all__ = [
+    "Seed",
+    "Table",
+    "distinct",
+    "distinct_words",
+    "find_all",
+    "hash_bytes",
+    "hash_strings",
+    "keyed_hashes",
+    "keyed_number",
+    "keyed_word",
+    "make_table",
+    "mix",
+    "prepare",
+    "process_seed",
+    "same_bytes",
+    "seed_of",
+]
+
+Seed = npt.NDArray[np.uint64]
+"""What a keyed hash depends on, uint64[2]; the second number is odd."""
 
 
 class Table(NamedTuple):
-    """A frozen table: the position of a hash, ``values[i]`` (int32, -1 where free) for ``keys[i]`` (uint64)."""
+    """A frozen table: the position of a stable hash, ``values[i]`` (int32, -1 where free) for ``keys[i]`` (uint64).
+
+    Attributes:
+        keys: uint64[2^b].
+        values: int32[2^b].
+        seed: of the places, so that the table means the same in every process that it is sent to.
+    """
 
     keys: npt.NDArray[np.uint64]
     values: npt.NDArray[np.int32]
+    seed: Seed
 
 
 _OFFSET = np.uint64(0xCBF29CE484222325)
@@ -34,6 +77,9 @@ _PRIME = np.uint64(0x100000001B3)
 _FIRST = np.uint64(0xFF51AFD7ED558CCD)
 _SECOND = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
+
+
+# ---------------------------------------------------------------------------------------------------------- stable
 
 
 @kernel
@@ -48,7 +94,7 @@ def mix(value: Any) -> Any:
 
 @kernel
 def hash_bytes(data: npt.NDArray[np.uint8], start: int, end: int) -> Any:
-    """The hash (uint64) of ``data[start:end]``."""
+    """The stable hash (uint64) of ``data[start:end]``."""
     value = _OFFSET
     for i in range(start, end):
         value = (value ^ np.uint64(data[i])) * _PRIME
@@ -61,11 +107,100 @@ def _hash_all(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], out: 
         out[i] = hash_bytes(data, offsets[i], offsets[i + 1])
 
 
+def hash_strings(strings: pa.StringArray) -> npt.NDArray[np.uint64]:
+    """The stable hashes uint64[n] of n strings without nulls."""
+    offsets, data = string_view(strings)
+    out = np.empty(len(strings), np.uint64)
+    _hash_all(offsets, data, out)
+    return out
+
+
+# ----------------------------------------------------------------------------------------------------------- keyed
+
+
+def _seed(random: bytes) -> Seed:
+    seed = np.frombuffer(bytearray(random), np.uint64)  # a writable array, as kernels want it
+    seed[1] |= np.uint64(1)
+    return seed
+
+
+_PROCESS_SEED = _seed(os.urandom(16))
+
+
+def process_seed() -> Seed:
+    """The seed of this process (and of those that it forks), for tables that never leave it.
+
+    Kernels get it as an argument: what they take from a module becomes part of the machine code in the cache.
+    """
+    return _PROCESS_SEED
+
+
+def seed_of(*contents: npt.NDArray[Any]) -> Seed:
+    """The seed of a table that goes into a file, from arrays that together say all that the table holds."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in contents:
+        digest.update(array.nbytes.to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return _seed(digest.digest())
+
+
+@lean_kernel
+def keyed_number(number: np.uint64, seed: Seed) -> np.uint64:
+    """The keyed hash of a number."""
+    return folded(number ^ seed[0], seed[1])
+
+
+@lean_kernel
+def keyed_word(data: npt.NDArray[np.uint8], start: int, end: int, seed: Seed) -> np.uint64:
+    """The keyed hash of ``data[start:end]``."""
+    state = seed[0] ^ np.uint64(end - start)
+    if end - start < 8:
+        word = np.uint64(0)
+        for i in range(start, end):
+            word = word << np.uint64(8) | np.uint64(data[i])
+        return folded(state ^ word, seed[1])
+    i = start
+    while i + 8 < end:
+        state = folded(state ^ load(data, i), seed[1])
+        i += 8
+    return folded(state ^ load(data, end - 8), seed[1])
+
+
 @kernel
-def _fill(hashes: npt.NDArray[np.uint64], keys: npt.NDArray[np.uint64], values: npt.NDArray[np.int32]) -> None:
+def same_bytes(left: npt.NDArray[np.uint8], at: int, right: npt.NDArray[np.uint8], other: int, length: int) -> bool:
+    """Whether ``left[at : at + length]`` equals ``right[other : other + length]``."""
+    same = 0
+    while same < length and left[at + same] == right[other + same]:
+        same += 1
+    return same == length
+
+
+@kernel
+def _keyed_all(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed, out: npt.NDArray[np.uint64]
+) -> None:
+    for i in range(len(out)):
+        out[i] = keyed_word(data, offsets[i], offsets[i + 1], seed)
+
+
+def keyed_hashes(strings: pa.StringArray, seed: Seed) -> npt.NDArray[np.uint64]:
+    """The keyed hashes uint64[n] of n strings without nulls."""
+    offsets, data = string_view(strings)
+    out = np.empty(len(strings), np.uint64)
+    _keyed_all(offsets, data, seed, out)
+    return out
+
+
+# ---------------------------------------------------------------------------------------------------------- tables
+
+
+@kernel
+def _fill(
+    hashes: npt.NDArray[np.uint64], seed: Seed, keys: npt.NDArray[np.uint64], values: npt.NDArray[np.int32]
+) -> None:
     last = np.uint64(len(keys) - 1)
     for i in range(len(hashes)):
-        at = hashes[i] & last
+        at = keyed_number(hashes[i], seed) & last
         while values[at] >= 0 and keys[at] != hashes[i]:
             at = (at + np.uint64(1)) & last
         if values[at] < 0:
@@ -77,41 +212,84 @@ def _fill(hashes: npt.NDArray[np.uint64], keys: npt.NDArray[np.uint64], values: 
 def _find_all(
     keys: npt.NDArray[np.uint64],
     values: npt.NDArray[np.int32],
+    seed: Seed,
     hashes: npt.NDArray[np.uint64],
     out: npt.NDArray[np.int32],
 ) -> None:
     last = np.uint64(len(keys) - 1)
     for i in range(len(hashes)):
-        at = hashes[i] & last
+        at = keyed_number(hashes[i], seed) & last
         while values[at] >= 0 and keys[at] != hashes[i]:
             at = (at + np.uint64(1)) & last
         out[i] = values[at]
-
-
-def hash_strings(strings: pa.StringArray) -> npt.NDArray[np.uint64]:
-    """The hashes uint64[n] of n strings without nulls."""
-    offsets, data = string_view(strings)
-    out = np.empty(len(strings), np.uint64)
-    _hash_all(offsets, data, out)
-    return out
 
 
 def make_table(hashes: npt.NDArray[np.uint64]) -> Table:
     """A table that finds the position of each of ``hashes``."""
     capacity = 1 << (2 * len(hashes)).bit_length()
     keys, values = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
-    _fill(hashes, keys, values)
-    return Table(keys, values)
+    seed = process_seed()
+    _fill(hashes, seed, keys, values)
+    return Table(keys, values, seed)
 
 
 def find_all(table: Table, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
     """The position in the table of each hash; -1 where it has none."""
     out = np.empty(len(hashes), np.int32)
-    _find_all(table.keys, table.values, hashes, out)
+    _find_all(table.keys, table.values, table.seed, hashes, out)
     return out
+
+
+@kernel
+def _distinct(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed, slots: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    n = len(offsets) - 1
+    last = signed(len(slots) - 1)
+    codes, firsts = np.empty(n, np.int32), np.empty(n, np.int64)
+    m = 0
+    for row in range(n):
+        start, end = signed(offsets[row]), signed(offsets[row + 1])
+        slot = signed(keyed_word(data, start, end, seed)) & last
+        while slots[slot] >= 0:
+            other = signed(offsets[slots[slot]])
+            length = signed(offsets[slots[slot] + 1]) - other
+            if length == end - start and same_bytes(data, other, data, start, length):
+                break
+            slot = (slot + 1) & last
+        if slots[slot] < 0:
+            slots[slot] = row
+            codes[row] = m
+            firsts[m] = row
+            m += 1
+        else:
+            codes[row] = codes[slots[slot]]
+    return codes, firsts[:m].copy()
+
+
+def distinct_words(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """As :func:`distinct`, of n strings as (offsets int32[n + 1], bytes)."""
+    slots = np.full(1 << (3 * len(offsets) // 2).bit_length(), -1, np.int32)
+    codes, firsts = _distinct(offsets, data, process_seed(), slots)
+    return codes, firsts
+
+
+def distinct(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Which of n strings without nulls are equal: like Arrow's dictionary_encode, whose hash anybody can make collide.
+
+    Returns:
+        the code of each string, int32[n], and of each of the m codes, which go by first appearance, the row where it
+        appears first, int64[m].
+    """
+    return distinct_words(*string_view(strings))
 
 
 def prepare() -> None:
     """Compile all kernels of this module."""
-    hashes = hash_strings(pa.array(["a"]))
+    strings = pa.array(["a", "a long word"])
+    hashes = hash_strings(strings)
     find_all(make_table(hashes), hashes)
+    keyed_hashes(strings, seed_of(hashes))
+    distinct(strings)

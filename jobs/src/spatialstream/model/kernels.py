@@ -18,21 +18,26 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import types
 
-__all__ = ["cache_folder", "kernel"]
+__all__ = ["cache_folder", "kernel", "one_for_all_values"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_unliteral: Callable[[Any], Any] = types.unliteral
 
 _DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
 
 
 def _compiled_lines(source: bytes) -> Iterator[bytes]:
-    """The lines of a module that machine code depends on: its kernels and its constants."""
+    """The lines of a module that machine code depends on: its kernels, its generators of code and its constants."""
     lines = source.splitlines()
+    generates = b"import intrinsic" in source
     for node in ast.parse(source).body:
         decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
         is_kernel = any(isinstance(each, ast.Name) and each.id in _DECORATORS for each in decorators)
-        if is_kernel or isinstance(node, ast.Assign | ast.AnnAssign):
+        is_generator = generates and isinstance(node, ast.FunctionDef)
+        if is_kernel or is_generator or isinstance(node, ast.Assign | ast.AnnAssign):
             yield from lines[node.lineno - 1 : node.end_lineno]
 
 
@@ -52,6 +57,21 @@ def cache_folder() -> Path:
 numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
 
 
+def one_for_all_values(compiled: Any) -> Any:
+    """Make a compiled function one whose callers in other kernels share the machine code for any value of an argument.
+
+    For an argument that is a constant, or that begins as one (``m = 0`` before a loop), numba compiles the function
+    once more for that very value; in the second case only to find that the type is wider, and the copy is never called.
+    """
+    template = compiled.get_call_template
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        return template(tuple(map(_unliteral, args)), {name: _unliteral(kws[name]) for name in kws})
+
+    compiled.get_call_template = get_call_template
+    return compiled
+
+
 def kernel(function: _F) -> _F:
     """Compile a function of scalars and C-contiguous arrays in nopython mode, cached on disk.
 
@@ -59,5 +79,4 @@ def kernel(function: _F) -> _F:
     replaces, which is what makes exactness testable. Array arguments are always writable ones (see
     :mod:`spatialstream.model.arrays`), so that each kernel has a single signature.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True)(function)
-    return cast(_F, compiled)
+    return cast(_F, one_for_all_values(numba.njit(cache=True, nogil=True)(function)))

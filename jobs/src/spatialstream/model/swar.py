@@ -17,9 +17,21 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-import spatialstream.model.kernels  # noqa: F401 - sets where the machine code is kept
+from spatialstream.model.kernels import one_for_all_values
 
-__all__ = ["TOPS", "below", "byte", "first_flag", "in_range", "lean_kernel", "load", "repeat", "signed", "store"]
+__all__ = [
+    "TOPS",
+    "below",
+    "byte",
+    "first_flag",
+    "folded",
+    "in_range",
+    "lean_kernel",
+    "load",
+    "repeat",
+    "signed",
+    "store",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Codegen = Callable[[Any, Any, Any, Any], Any]
@@ -33,7 +45,7 @@ def lean_kernel(function: _F) -> _F:
     Of every array that a kernel is given, numba counts a reference, atomically: some 10 ns an array and call, more than
     the inner functions of a scanner take. Where nothing is allocated, there is nothing to count for.
     """
-    compiled: _F = _njit(cache=True, nogil=True, _nrt=False)(function)
+    compiled: _F = one_for_all_values(_njit(cache=True, nogil=True, _nrt=False)(function))
     return compiled
 
 
@@ -83,6 +95,16 @@ def _zeros(_: Any, word: Any) -> tuple[Any, _Codegen]:
     return types.int64(types.uint64), generate
 
 
+def _folded(_: Any, left: Any, right: Any) -> tuple[Any, _Codegen]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 byte: Callable[[npt.NDArray[np.uint8], int], int] = _intrinsic(_byte)
 """``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, which saves looking whether i is negative."""
 
@@ -91,6 +113,9 @@ load: Callable[[npt.NDArray[np.uint8], int], np.uint64] = _intrinsic(_load)
 
 store: Callable[[npt.NDArray[np.uint8], int, np.uint64], None] = _intrinsic(_store)
 """``store(array, i, word)``: write bytes i to i + 7 of a uint8 array; all of them must lie in its memory."""
+
+folded: Callable[[np.uint64, np.uint64], np.uint64] = _intrinsic(_folded)
+"""``folded(a, b)``: the upper half of the 128 bits of a * b, xor the lower half."""
 
 _trailing_zeros: Callable[[np.uint64], int] = _intrinsic(_zeros)
 

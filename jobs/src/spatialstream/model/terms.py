@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.hashing import distinct
 
 __all__ = ["TermLists", "TermRule", "extract_terms"]
 
@@ -106,19 +106,15 @@ class TermLists:
             return parts[0]
         if not parts:
             return TermLists.empty(0)
-        merged = (
-            pa.chunked_array([part.vocabulary for part in parts], pa.string()).dictionary_encode().unify_dictionaries()
-        )
-        vocabulary = merged.chunk(0).dictionary if merged.num_chunks else pa.array([], pa.string())
-        offsets, codes, base, chunk = [np.zeros(1, np.int32)], [], 0, 0
+        words = pa.concat_arrays([part.vocabulary for part in parts])
+        merged, firsts = distinct(words)
+        offsets, codes, base, known = [np.zeros(1, np.int32)], [], 0, 0
         for part in parts:
-            if len(part.vocabulary):
-                translation = numpy_view(merged.chunk(chunk).indices)
-                chunk += 1
-                codes.append(translation[part.codes])
+            codes.append(merged[known : known + len(part.vocabulary)][part.codes])
+            known += len(part.vocabulary)
             offsets.append(part.offsets[1:] + np.int32(base))
             base += int(part.offsets[-1])
-        return TermLists(np.concatenate(offsets), np.concatenate(codes) if codes else np.empty(0, np.int32), vocabulary)
+        return TermLists(np.concatenate(offsets), np.concatenate(codes), words.take(pa.array(firsts)))
 
     def compact(self) -> TermLists:
         """The same sets over a vocabulary without unused terms."""

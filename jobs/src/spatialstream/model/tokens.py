@@ -13,8 +13,9 @@ any that can (the table calls them complex) goes through ``extract_terms`` itsel
 and it folds to word characters only or to none, in no more bytes than it has (so buffers never outgrow the text).
 
 Terms are coded by an open-addressing hash table with linear probing. A term of up to seven bytes is its own key; a
-longer one is keyed by a hash and then compared byte by byte. Cost: O(bytes), ASCII eight at a time, and one cache
-line a term met.
+longer one is keyed by a hash and then compared byte by byte. Both that hash and the place in the table are keyed with
+the process's seed (:mod:`.hashing`), so no text makes terms collide on purpose. Cost: O(bytes), ASCII eight at a time,
+and one cache line a term met.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import map_arrays, string_view, write_arrays
 from spatialstream.model.errors import StateError
+from spatialstream.model.hashing import Seed, process_seed
 from spatialstream.model.kernels import cache_folder
-from spatialstream.model.swar import TOPS, first_flag, in_range, lean_kernel, load, repeat, signed, store
+from spatialstream.model.swar import TOPS, first_flag, folded, in_range, lean_kernel, load, repeat, signed, store
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 
 __all__ = ["character_table", "prepare", "tokenise", "tokenise_slices"]
@@ -42,8 +44,6 @@ _SEPARATOR, _WORD, _COMPLEX = 0, 1, 2
 _IS_WORD = re.compile(r"\w")
 _FIRST_CAPACITY = 1 << 12
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
 _LONG = np.uint64(1 << 63)
 """Marks the key of a term of more than seven bytes; a shorter term's key is below 2^56."""
 _CODE = np.uint64(0xFFFFFFFF)
@@ -144,14 +144,20 @@ def _mark_complex(
 
 
 @lean_kernel
-def _rehash(slots: npt.NDArray[np.uint64], bigger: npt.NDArray[np.uint64]) -> None:
+def _home(key: np.uint64, seed: Seed) -> int:
+    """Where a key belongs in a table, without regard to the table's size."""
+    return signed(folded(key ^ seed[0], seed[1]))
+
+
+@lean_kernel
+def _rehash(slots: npt.NDArray[np.uint64], seed: Seed, bigger: npt.NDArray[np.uint64]) -> None:
     """Move a table's terms into one with more room."""
     mask = signed((len(bigger) >> 1) - 1)
     for at in range(0, len(slots), 2):
         key = slots[at]
         if key == np.uint64(0):
             continue
-        slot = signed((key * _GOLDEN) >> np.uint64(32)) & mask
+        slot = _home(key, seed) & mask
         while bigger[2 * slot] != np.uint64(0):
             slot = (slot + 1) & mask
         bigger[2 * slot] = key
@@ -161,6 +167,7 @@ def _rehash(slots: npt.NDArray[np.uint64], bigger: npt.NDArray[np.uint64]) -> No
 @lean_kernel
 def _place(
     slots: npt.NDArray[np.uint64],
+    seed: Seed,
     bounds: npt.NDArray[np.int32],
     letters: npt.NDArray[np.uint8],
     count: int,
@@ -169,7 +176,7 @@ def _place(
 ) -> int:
     """The place in ``slots``, used or free, of the ``size`` bytes that stand in ``letters`` behind the known terms."""
     mask = signed((len(slots) >> 1) - 1)
-    slot = signed((key * _GOLDEN) >> np.uint64(32)) & mask
+    slot = _home(key, seed) & mask
     while True:
         found = slots[2 * slot]
         if found == np.uint64(0):
@@ -190,19 +197,17 @@ def _place(
 
 
 @lean_kernel
-def _mix(mixed: np.uint64, word: np.uint64) -> np.uint64:
-    """The hash of a term's bytes so far, eight bytes on."""
-    mixed = (mixed ^ word) * _MIX
-    return mixed ^ (mixed >> np.uint64(32))
+def _mix(mixed: np.uint64, word: np.uint64, seed: Seed) -> np.uint64:
+    """The hash of a term's bytes so far, eight bytes on; that of none is ``seed[0]``."""
+    return folded(mixed ^ word, seed[1])
 
 
 @lean_kernel
-def _key(mixed: np.uint64, pending: np.uint64, size: int) -> np.uint64:
+def _key(mixed: np.uint64, pending: np.uint64, size: int, seed: Seed) -> np.uint64:
     """The key of a term: its bytes, if they are at most seven, else their hash."""
     if size <= 7:
         return pending
-    key = (mixed ^ pending ^ np.uint64(size)) * _MIX
-    return (key ^ (key >> np.uint64(29))) | _LONG
+    return folded(mixed ^ pending ^ np.uint64(size), seed[1]) | _LONG
 
 
 @lean_kernel
@@ -215,11 +220,11 @@ def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
 
 @lean_kernel
 def _swift_term(
-    text: npt.NDArray[np.uint8], i: int, end: int, letters: npt.NDArray[np.uint8], top: int
+    text: npt.NDArray[np.uint8], i: int, end: int, seed: Seed, letters: npt.NDArray[np.uint8], top: int
 ) -> tuple[int, int, np.uint64]:
     """(position behind it, bytes, key) of the term at ``i``; -1 where it is not all ASCII, or too near memory's end."""
     begin = i
-    mixed = np.uint64(0)
+    mixed = seed[0]
     while i + 8 <= len(text):
         step, word = _ascii_letters(load(text, i))
         step = min(step, end - i)
@@ -229,8 +234,8 @@ def _swift_term(
             if i < end and text[i] >= 0x80:
                 break
             pending = word & ((np.uint64(1) << np.uint64(8 * step)) - np.uint64(1))
-            return i, i - begin, _key(mixed, pending, i - begin)
-        mixed = _mix(mixed, word)
+            return i, i - begin, _key(mixed, pending, i - begin, seed)
+        mixed = _mix(mixed, word, seed)
     return -1, 0, mixed
 
 
@@ -242,6 +247,7 @@ def _any_term(
     plain: bool,
     ascii_fold: npt.NDArray[np.uint8],
     table: npt.NDArray[np.uint64],
+    seed: Seed,
     letters: npt.NDArray[np.uint8],
     top: int,
 ) -> tuple[int, int, np.uint64, int]:
@@ -249,7 +255,7 @@ def _any_term(
     size = 0
     characters = 0
     pending = np.uint64(0)
-    mixed = np.uint64(0)
+    mixed = seed[0]
     while i < end:
         c = text[i]
         step, entry, width = 1, np.uint64(c), 1
@@ -272,9 +278,9 @@ def _any_term(
             pending |= letter << np.uint64(8 * (size & 7))
             size += 1
             if size & 7 == 0:
-                mixed = _mix(mixed, pending)
+                mixed = _mix(mixed, pending, seed)
                 pending = np.uint64(0)
-    return i, size, _key(mixed, pending, size), characters
+    return i, size, _key(mixed, pending, size, seed), characters
 
 
 @lean_kernel
@@ -289,6 +295,7 @@ def _tokenise(
     minimum: int,
     ascii_fold: npt.NDArray[np.uint8],
     table: npt.NDArray[np.uint64],
+    seed: Seed,
     slots: npt.NDArray[np.uint64],
     progress: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int32],
@@ -320,16 +327,16 @@ def _tokenise(
                     progress[0], progress[1], progress[2], progress[3], progress[4] = g, s, i, written, count
                     return False
                 top = signed(bounds[count])
-                after, size, key = _swift_term(text, i, end, letters, top) if plain else (-1, 0, np.uint64(0))
+                after, size, key = _swift_term(text, i, end, seed, letters, top) if plain else (-1, 0, np.uint64(0))
                 characters = size
                 if after < 0:
-                    after, size, key, characters = _any_term(text, i, end, plain, ascii_fold, table, letters, top)
+                    after, size, key, characters = _any_term(text, i, end, plain, ascii_fold, table, seed, letters, top)
                 elif after < end:
                     after += 1
                 i = after
                 if size == 0 or (plain and characters < minimum):
                     continue
-                place = _place(slots, bounds, letters, count, key, size)
+                place = _place(slots, seed, bounds, letters, count, key, size)
                 value = slots[place + 1]
                 if slots[place] == np.uint64(0):
                     slots[place] = key
@@ -405,6 +412,7 @@ def tokenise_slices(
     bounds, letters = np.empty(most + 1, np.int32), np.empty(room + 8, np.uint8)
     bounds[0] = 0
     slots, progress = np.zeros(2 * _FIRST_CAPACITY, np.uint64), np.array([0, 0, -1, 0, 0])
+    seed = process_seed()
     while not _tokenise(
         data,
         np.frombuffer(bytearray(b"".join(extra)), np.uint8),
@@ -416,6 +424,7 @@ def tokenise_slices(
         rule.minimum_length,
         _ASCII_FOLD,
         character_table(),
+        seed,
         slots,
         progress,
         offsets,
@@ -425,7 +434,7 @@ def tokenise_slices(
         letters,
     ):
         bigger = np.zeros(4 * len(slots), np.uint64)
-        _rehash(slots, bigger)
+        _rehash(slots, seed, bigger)
         slots = bigger
     written, count = progress[3:].tolist()
     vocabulary = pa.StringArray.from_buffers(

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from spatialstream.local.ctq import merge_steps
 from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.pipeline import messages
@@ -362,9 +363,18 @@ def _objects(asked: pa.RecordBatch, parts: list[pa.RecordBatch], space: Space, k
     return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
 
 
+def _summed(parts: pa.RecordBatch) -> pa.Table:
+    """The sum of the counts of each query and term; by codes, because Arrow's hash of texts has no key."""
+    codes, firsts = distinct(parts.column("term"))
+    coded = pa.table([parts.column("number"), pa.array(codes), parts.column("count")], ["number", "code", "count"])
+    summed = coded.group_by(["number", "code"]).aggregate([("count", "sum")])
+    terms = parts.column("term").take(pa.array(firsts))
+    return summed.append_column("term", terms.take(summed.column("code").combine_chunks()))
+
+
 def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
     """Counts of a term summed over slots, then the k first by (count descending, term)."""
-    summed = pa.Table.from_batches(parts).group_by(["number", "term"]).aggregate([("count", "sum")])
+    summed = _summed(pa.concat_batches(parts))
     order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
     table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
     owners = table.column("number").to_numpy()
