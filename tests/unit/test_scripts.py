@@ -24,26 +24,36 @@ until [ -e "$TRACE/go" ]; do sleep 0.02; done
 echo second >"$folder/second.jar"
 """
 
+# Stands in for Python: makes environments of itself, whose pip says that it has begun and waits until it may go on.
+PYTHON = """#!/bin/bash
+case "$1 $2 $3" in
+    "-m venv --clear") echo venv >>"$TRACE/begun"; rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
+    "-m pip --version") exit 0 ;;
+    "-m pip "*) echo pip >>"$TRACE/begun"; until [ -e "$TRACE/go" ]; do sleep 0.02; done ;;
+esac
+"""
+
 
 class Place:
-    """A repository with nothing but its scripts, and a Maven that does as the test says."""
+    """A repository with nothing but its scripts, and a Maven and a Python that do as the test says."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.jars, self.trace = folder, folder / ".jars", folder / "trace"
         shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "requirements").mkdir()
-        shutil.copy(ROOT / "requirements" / "jars.pom.xml", folder / "requirements")
+        for name in ("jars.pom.xml", "build.lock", "dev.lock"):
+            shutil.copy(ROOT / "requirements" / name, folder / "requirements")
         self.trace.mkdir()
-        maven = folder / "bin" / "mvn"
-        maven.parent.mkdir()
-        maven.write_text(MAVEN)
-        maven.chmod(0o755)
-        self.environment = os.environ | {"PATH": f"{maven.parent}:{os.environ['PATH']}", "TRACE": str(self.trace)}
+        (folder / "bin").mkdir()
+        for name, program in (("mvn", MAVEN), ("python3", PYTHON)):
+            (folder / "bin" / name).write_text(program)
+            (folder / "bin" / name).chmod(0o755)
+        path = f"{folder / 'bin'}:{os.environ['PATH']}"
+        self.environment = os.environ | {"PATH": path, "PYTHON": "", "TRACE": str(self.trace)}
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = ["scripts/jars.sh", *arguments]
+    def start(self, *command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            command,
+            command or ["scripts/jars.sh"],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -82,7 +92,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def wait_for_maven(place: Place) -> None:
+def wait_for_begin(place: Place) -> None:
     end = time.monotonic() + 60
     while not place.begun:
         assert time.monotonic() < end
@@ -97,7 +107,7 @@ def test_jars_are_fetched_once(place: Place) -> None:
 
 def test_of_two_at_once_one_fetches_the_jars_and_the_other_waits(place: Place) -> None:
     first = place.start()
-    wait_for_maven(place)
+    wait_for_begin(place)
     second = place.start()
     assert second.stderr is not None
     assert "waiting for it" in second.stderr.readline()
@@ -111,7 +121,7 @@ def test_of_two_at_once_one_fetches_the_jars_and_the_other_waits(place: Place) -
 
 def test_jars_are_fetched_anew_after_a_kill(place: Place) -> None:
     killed = place.start()
-    wait_for_maven(place)
+    wait_for_begin(place)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not place.complete
@@ -158,3 +168,34 @@ def test_the_stamp_of_incomplete_jars_is_forgotten(place: Place) -> None:
             (place.jars / "kafka" / "first.jar").unlink()
         subprocess.run(["scripts/venv.sh", "check"], cwd=place.folder, env=place.environment, check=True)
         assert stamp.exists() is not gone
+
+
+def test_of_two_at_once_one_installs_the_packages_and_the_other_finds_them(place: Place) -> None:
+    install = ["scripts/venv.sh", "packages"]
+    first = place.start(*install)
+    wait_for_begin(place)
+    second = place.start(*install)
+    assert second.stderr is not None
+    assert "waiting for it" in second.stderr.readline()
+    place.go()
+
+    for process in (first, second):
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert place.begun == ["venv", "pip", "pip"]
+
+
+def test_an_environment_whose_installation_was_killed_is_made_from_nothing(place: Place) -> None:
+    install = ["scripts/venv.sh", "packages"]
+    killed = place.start(*install)
+    while place.begun != ["venv", "pip"]:
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=60)
+    place.go()
+    again = place.start(*install)
+    again.communicate(timeout=60)
+
+    assert again.returncode == 0
+    assert place.begun == ["venv", "pip", "venv", "pip", "pip"]
+    assert (place.folder / ".venv" / ".packages").read_text().strip() == str(place.folder)
