@@ -14,9 +14,11 @@ from typing import Any
 from tests.e2e.data import Part, Story
 from tests.e2e.kube import CommandError, Kube, run, trouble, wait_for
 
-__all__ = ["NAMESPACE", "SYSTEM", "Platform", "Stream"]
+__all__ = ["GOING", "NAMESPACE", "SYSTEM", "Platform", "Stream"]
 
 SYSTEM, NAMESPACE = "e2e-system", "e2e"
+GOING = "e2e-going"
+"""A namespace that a test deletes with a stream in it."""
 TOOLBOX = "toolbox"
 
 _OPERATOR = "app.kubernetes.io/name=spatialstream-operator,pod-template-hash"
@@ -53,7 +55,7 @@ class Platform:
 
     def install(self) -> None:
         """Make the namespaces, install both charts, and wait until everything runs."""
-        for namespace in (SYSTEM, NAMESPACE):
+        for namespace in (SYSTEM, NAMESPACE, GOING):
             run(["kubectl", "create", "namespace", namespace])
             run(["kubectl", "label", "namespace", namespace, *(f"{k}={v}" for k, v in _RESTRICTED.items())])
         self.kube.helm("install", "dev", str(self.root / "charts/spatialstream-dev"), *self._values(self._dev()))
@@ -71,7 +73,7 @@ class Platform:
 
     def remove(self) -> None:
         """Remove everything that the tests have installed; nothing happens if there is nothing."""
-        for namespace in (NAMESPACE, SYSTEM):
+        for namespace in (NAMESPACE, GOING, SYSTEM):
             if run(["kubectl", "get", "namespace", namespace, "--ignore-not-found"]).strip():
                 self._end_streams(namespace)
         try:
@@ -85,6 +87,8 @@ class Platform:
             if release in run(["helm", "-n", kube.namespace, "list", "-q"]).split():
                 kube.helm("uninstall", release, "--wait")
         for kind, name in (
+            ("namespace", GOING),
+            ("persistentvolume", GOING),
             ("namespace", NAMESPACE),
             ("namespace", SYSTEM),
             ("crd", "spatialstreams.spatialstream.dev"),
@@ -130,7 +134,7 @@ class Platform:
             "image": {"repository": self.image("operator")},
             "streamImage": {"repository": self.image("spark")},
             "prometheus": {"url": f"http://dev-prometheus.{NAMESPACE}.svc:9090"},
-            "watch": {"namespaces": [NAMESPACE]},
+            "watch": {"namespaces": [NAMESPACE, GOING]},
         }
 
     def _dev(self) -> dict[str, Any]:
@@ -151,6 +155,27 @@ class Platform:
         if any(each["metadata"].get("annotations", {}).get(mark) == "true" for each in classes):
             return {"accessMode": "ReadWriteOnce"}
         return {"hostPath": "/var/tmp"}
+
+    def claim(self, name: str) -> list[dict[str, Any]]:
+        """A claim in the namespace that goes, and its volume where the cluster provides none."""
+        storage = self._storage()
+        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        made = []
+        if "hostPath" in storage:
+            volume = {
+                "accessModes": spec["accessModes"],
+                "capacity": {"storage": "1Gi"},
+                "storageClassName": "",
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"namespace": GOING, "name": name},
+                "hostPath": {"path": storage["hostPath"], "type": "Directory"},
+            }
+            made.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": GOING}, "spec": volume})
+            spec |= {"storageClassName": "", "volumeName": GOING}
+        elif "storageClass" in storage:
+            spec["storageClassName"] = storage["storageClass"]
+        about = {"name": name, "namespace": GOING}
+        return [*made, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}]
 
     def _toolbox(self) -> dict[str, Any]:
         """A pod in which commands of the project can be run."""

@@ -10,8 +10,8 @@ import pytest
 
 from spatialstream.model.space import Space
 from tests.e2e.data import Bounds, Story
-from tests.e2e.kube import run, wait_for
-from tests.e2e.platform import NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+from tests.e2e.kube import Kube, run, wait_for
+from tests.e2e.platform import GOING, NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
 
 WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 # each within one leaf of the first tree, of which neither PM nor FM can give a slot a part
@@ -268,6 +268,34 @@ def test_a_pod_that_does_not_know_the_secret_is_no_executor(quakes: Stream) -> N
 def test_deletion_leaves_nothing_behind(quakes: Stream, platform: Platform) -> None:
     quakes.kube.kubectl("delete", "sps", "quakes", "--timeout=240s", timeout=260.0)
     assert_nothing_left(platform, "quakes")
+
+
+def test_a_namespace_goes_with_its_stream_and_the_operator_stays(
+    platform: Platform, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stream = Stream(platform, "going", Story(3, tmp_path_factory.mktemp("going")))
+    manifest = stream.manifest(
+        kafka={"bootstrapServers": f"dev-kafka.{NAMESPACE}.svc:9092"},
+        zookeeper={"servers": f"dev-zookeeper.{NAMESPACE}.svc:2181"},
+        checkpoint={"claimName": "checkpoints"},
+    )
+    manifest["metadata"]["namespace"] = GOING
+    kube = Kube(GOING)
+    kube.apply(*platform.claim("checkpoints"), manifest)
+
+    def started() -> bool:
+        found = kube.get("sps", "going") or {}
+        return bool(found.get("status", {}).get("router", {}).get("ran") == "yes")
+
+    wait_for("the router to be started", started, 120.0, lambda: kube.kubectl("describe", "pods"))
+    operator = platform.system.uid(platform.operator)
+
+    run(["kubectl", "delete", "namespace", GOING, "--timeout=90s"], timeout=100.0)
+
+    assert platform.system.uid(platform.operator) == operator
+    assert platform.system.ready(platform.operator)
+    log = platform.system.kubectl("logs", "deployment/spatialstream")
+    assert f"{GOING}/going: no pod can remove what the stream has made" in log
 
 
 def assert_nothing_left(platform: Platform, name: str) -> None:
