@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import SettingError, SpatialStreamError
+
+if TYPE_CHECKING:
+    from spatialstream.pipeline.kafka import Connection
 
 __all__ = ["add_parser"]
 
@@ -44,15 +50,39 @@ def _remove(options: argparse.Namespace) -> int:
             for job in ("router", "worker"):
                 held.enter_context(locked(options.checkpoint, job))
             check_checkpoint(options.checkpoint, options.stream)
-        with live.store(options) as store:
-            store.erase()
-        live.say(options, f"{options.stream} is not in ZooKeeper any more")
-        removed = connection.topics(options.stream).remove(connection, INTERNAL if options.topics == "internal" else ())
-        live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
-        if options.checkpoint is not None and options.checkpoint.is_dir():
-            empty_checkpoint(options.checkpoint)
-            live.say(options, f"{options.checkpoint} is empty")
+        parts = (_forget, partial(_remove_topics, connection, INTERNAL), _empty_checkpoint)
+        failed = [error for part in parts if (error := _tried(part, options)) is not None]
+    if failed:
+        for error in failed[:-1]:
+            print(f"spatialstream: {error}", file=sys.stderr)
+        raise failed[-1]
     return 0
+
+
+def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> SpatialStreamError | None:
+    """Remove a part of the stream; what was in the way, which is no reason to leave the others."""
+    try:
+        part(options)
+    except SpatialStreamError as error:
+        return error
+    return None
+
+
+def _forget(options: argparse.Namespace) -> None:
+    with live.store(options) as store:
+        store.erase()
+    live.say(options, f"{options.stream} is not in ZooKeeper any more")
+
+
+def _remove_topics(connection: Connection, internal: Sequence[str], options: argparse.Namespace) -> None:
+    removed = connection.topics(options.stream).remove(connection, internal if options.topics == "internal" else ())
+    live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
+
+
+def _empty_checkpoint(options: argparse.Namespace) -> None:
+    if options.checkpoint is not None and options.checkpoint.is_dir():
+        empty_checkpoint(options.checkpoint)
+        live.say(options, f"{options.checkpoint} is empty")
 
 
 def check_checkpoint(folder: Path, stream: str) -> None:

@@ -1,0 +1,82 @@
+"""``spatialstream remove``: what cannot be removed is no reason to leave the rest."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from spatialstream.cli import live, main
+from spatialstream.model.errors import Unavailable
+from spatialstream.pipeline.kafka import Topics
+from spatialstream.pipeline.live import StreamSettings
+
+
+class Store:
+    """A routing store that is there, or not."""
+
+    def __init__(self, error=None):
+        self.error, self.erased = error, False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def erase(self):
+        if self.error is not None:
+            raise self.error
+        self.erased = True
+
+
+@pytest.fixture
+def stream(tmp_path, monkeypatch):
+    """A stream with a checkpoint; ``store`` and ``topics`` say what becomes of the other parts."""
+    found = SimpleNamespace(store=Store(), topics=None, removed=[], checkpoint=tmp_path / "checkpoint")
+    StreamSettings("quakes").claim(found.checkpoint)
+
+    def remove(self, connection, kinds=()):
+        if found.topics is not None:
+            raise found.topics
+        found.removed += kinds
+        return [f"{self.stream}.{kind}" for kind in kinds]
+
+    monkeypatch.setattr(live, "store", lambda options: found.store)
+    monkeypatch.setattr(Topics, "remove", remove)
+    return found
+
+
+def remove(stream):
+    return main(["remove", "--stream", "quakes", "--checkpoint", str(stream.checkpoint), "--yes", "--quiet"])
+
+
+def test_all_parts_are_removed(stream, capsys):
+    assert remove(stream) == 0
+
+    assert stream.store.erased
+    assert set(stream.removed) == {"blocks", "epochs"}
+    assert list(stream.checkpoint.iterdir()) == []
+
+
+def test_topics_and_checkpoint_go_without_zookeeper(stream, capsys):
+    stream.store.error = Unavailable("ZooKeeper (zk:2181) did not answer within 10 s")
+
+    assert remove(stream) == 2
+
+    assert set(stream.removed) == {"blocks", "epochs"}
+    assert list(stream.checkpoint.iterdir()) == []
+    assert capsys.readouterr().err == "spatialstream: ZooKeeper (zk:2181) did not answer within 10 s\n"
+
+
+def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_told(stream, capsys):
+    stream.topics = Unavailable("the broker cannot be reached")
+    assert remove(stream) == 2
+    assert stream.store.erased
+    assert list(stream.checkpoint.iterdir()) == []
+    capsys.readouterr()
+
+    stream.store.error = Unavailable("ZooKeeper does not answer")
+    assert remove(stream) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "spatialstream: ZooKeeper does not answer",
+        "spatialstream: the broker cannot be reached",
+    ]
