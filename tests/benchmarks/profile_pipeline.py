@@ -54,11 +54,11 @@ def _clock_parts() -> None:
     from spatialstream.pipeline.files import StateFolder
 
     for owner, attribute, name in (
-        (ContinuousRangeIndex, "match", "CRQ match"),
+        (ContinuousRangeIndex, "_match", "CRQ match"),
         (ContinuousRangeIndex, "observe", "CRQ frequencies"),
         (ContinuousRangeIndex, "register", "CRQ register"),
         (ContinuousRangeIndex, "ids_of", "CRQ ids of matches"),
-        (ContinuousNearestIndex, "update", "CKQ update"),
+        (ContinuousNearestIndex, "_offer", "CKQ update"),
         (ContinuousTermsIndex, "update", "CTQ update"),
         (SegmentStore, "append", "segment append"),
         (StateFolder, "write", "state files written"),

@@ -31,7 +31,7 @@ from spatialstream.pipeline.messages import numbers, pack, unpack
 
 __all__ = ["Spool"]
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _BYTES_IN_MEMORY = 32 << 20
 
 Ints = npt.NDArray[np.int64]
