@@ -12,6 +12,7 @@ from spatialstream.local import crq
 from spatialstream.local.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.state import MemoryFiles
+from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.regions import Regions
@@ -447,9 +448,10 @@ class TestCheckpoint:
         again = ContinuousRangeIndex.restore(WGS84, manifest, files.read)
         assert len(again) == len(index) == 100
 
-    def test_the_same_calls_on_equal_structures_write_equal_bytes(self):
+    def test_the_same_calls_on_equal_structures_write_equal_bytes_in_any_process(self, monkeypatch):
         histories = []
         for restored in (False, True):
+            monkeypatch.setattr("spatialstream.model.hashing._PROCESS_SEED", seed_of(np.array([restored])))
             files = RecordingFiles()
             index = ContinuousRangeIndex(WGS84, SMALL)
             queries, objects = random_queries(200, 12, life=40)
