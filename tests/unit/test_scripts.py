@@ -33,9 +33,23 @@ case "$1 $2 $3" in
 esac
 """
 
+# Stands in for Go: builds a program in two steps, and waits between them.
+GO = """#!/bin/bash
+if [ "$1" = mod ]; then
+    printf '\\t"Dir": "%s",\\n' "$PWD"
+    exit
+fi
+while [ "$1" != -o ]; do shift; done
+echo go >>"$TRACE/begun"
+echo half >"$2"
+chmod +x "$2"
+until [ -e "$TRACE/go" ]; do sleep 0.02; done
+echo whole >"$2"
+"""
+
 
 class Place:
-    """A repository with nothing but its scripts, and a Maven and a Python that do as the test says."""
+    """A repository with nothing but its scripts, and a Maven, a Python and a Go that do as the test says."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.jars, self.trace = folder, folder / ".jars", folder / "trace"
@@ -45,7 +59,7 @@ class Place:
             shutil.copy(ROOT / "requirements" / name, folder / "requirements")
         self.trace.mkdir()
         (folder / "bin").mkdir()
-        for name, program in (("mvn", MAVEN), ("python3", PYTHON)):
+        for name, program in (("mvn", MAVEN), ("python3", PYTHON), ("go", GO)):
             (folder / "bin" / name).write_text(program)
             (folder / "bin" / name).chmod(0o755)
         path = f"{folder / 'bin'}:{os.environ['PATH']}"
@@ -199,3 +213,19 @@ def test_an_environment_whose_installation_was_killed_is_made_from_nothing(place
     assert again.returncode == 0
     assert place.begun == ["venv", "pip", "venv", "pip", "pip"]
     assert (place.folder / ".venv" / ".packages").read_text().strip() == str(place.folder)
+
+
+def test_a_tool_appears_when_it_is_whole(place: Place) -> None:
+    place.environment["PATH"] = f"{place.folder / 'bin'}:/usr/bin:/bin"
+    tool = place.folder / ".tools" / "bin" / "helm-unittest"
+    killed = place.start("scripts/tools.sh", "helm-unittest")
+    wait_for_begin(place)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=60)
+    assert not tool.exists()
+    place.go()
+    two = [place.start("scripts/tools.sh", "helm-unittest") for _ in range(2)]
+
+    assert [process.communicate(timeout=60)[0].strip() for process in two] == [str(tool)] * 2
+    assert tool.read_text() == "whole\n"
+    assert place.begun == ["go", "go"]

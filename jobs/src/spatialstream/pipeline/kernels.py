@@ -92,7 +92,7 @@ def _make_complete(report: Report | None) -> None:
             return
         for left in folder.glob("aside-*"):  # by one that was killed
             shutil.rmtree(left)
-        processors = len(os.sched_getaffinity(0))
+        processors = os.cpu_count() or 1
         if processors > 1 and not any(folder.glob("*/*.nbi")):
             _compile_apart(folder, processors, report)
             report = None
