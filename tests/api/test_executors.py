@@ -31,7 +31,7 @@ SECRET = "worker.secret"
 
 @pytest.fixture
 def driver(api, server, namespace, tmp_path):
-    """The worker's driver, beside the API server; it asks for one executor."""
+    """The worker's driver, beside the API server; it asks for two executors."""
     names = StreamNames(namespace(NAMESPACE), "quakes")
     # a controller's work, and there is none
     api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}})
@@ -39,7 +39,7 @@ def driver(api, server, namespace, tmp_path):
     template, token = tmp_path / "executor.yaml", tmp_path / "token"
     template.write_text(json.dumps(manifests.executor_template(spec, names)))
     token.write_text(ADMIN)
-    conf = worker_properties(spec, names, 1) | {
+    conf = worker_properties(spec, names, 2) | {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.port": "0",
@@ -49,6 +49,9 @@ def driver(api, server, namespace, tmp_path):
         "spark.kubernetes.executor.podTemplateFile": str(template),
         "spark.kubernetes.authenticate.caCertFile": str(server.certificate),
         "spark.kubernetes.authenticate.oauthTokenFile": str(token),
+        "spark.sql.shuffle.partitions": "4",
+        # two executors on one machine would read each other's files
+        "spark.shuffle.readHostLocalDisk": "false",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "0s",
     }
     del conf["spark.kubernetes.driver.pod.name"]  # there is no such pod: the driver is this process
@@ -90,10 +93,11 @@ def registered(driver) -> int:
     return driver.sparkContext._jsc.sc().getExecutorIds().size()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_only_executors_of_the_driver_get_in(api, driver, tmp_path):
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    pod = eventually(lambda: api.list(pods), "the driver makes a pod")[0]
+    eventually(lambda: len(api.list(pods)) == 2, "the driver makes its pods")
+    pod, another = api.list(pods)
     variables = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0]["env"]}
     files = [name for name, value in variables.items() if "spark.authenticate.secret.file" in value]
     guards = {name: None for name, value in variables.items() if "spark.authenticate" in value or ".crypto." in value}
@@ -111,17 +115,25 @@ def test_only_executors_of_the_driver_get_in(api, driver, tmp_path):
         executor(pod, others[0], **guards) as stranger,
         executor(pod, others[1], **{files[0]: f"-Dspark.authenticate.secret.file={wrong}"}) as guesser,
     ):
-        assert stranger.wait(60) != 0
-        assert guesser.wait(60) != 0
+        assert stranger.wait(120) != 0
+        assert guesser.wait(120) != 0
     for each in others:
         assert "Registered executor" not in (each / "executor.log").read_text()
     assert registered(driver) == 0
 
-    with executor(pod, tmp_path) as own:
-        eventually(lambda: registered(driver) == 1 or own.poll() is not None, "the driver has its executor", 60)
-        assert registered(driver) == 1, (tmp_path / "executor.log").read_text()
+    folders = [tmp_path / name for name in ("own", "other")]
+    for each in folders:
+        each.mkdir()
+    with executor(pod, folders[0]) as own, executor(another, folders[1]) as other:
+        eventually(
+            lambda: registered(driver) == 2 or any(each.poll() is not None for each in (own, other)),
+            "the driver has its executors",
+            120,
+        )
+        assert registered(driver) == 2, [(each / "executor.log").read_text() for each in folders]
         command = Path(f"/proc/{own.pid}/cmdline").read_bytes()
         assert b"KubernetesExecutorBackend" in command
         assert secret.encode() not in command
-        assert driver.range(0, 300_000, 1, 3).repartition(2).distinct().count() == 300_000
-    assert secret not in (tmp_path / "executor.log").read_text()
+        # some megabytes from each to the other
+        assert driver.range(0, 300_000, 1, 4).repartition(4).distinct().count() == 300_000
+    assert not any(secret in (each / "executor.log").read_text() for each in folders)

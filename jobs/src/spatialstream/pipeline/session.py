@@ -29,7 +29,8 @@ _JAVA_WANTED = 17
 _GUARD = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
-    # the key exchange and the cipher that Spark recommends; its defaults are older ones, for compatibility
+    # the key exchange and the cipher that Spark recommends; its defaults are older, for compatibility. GCM is
+    # right since 4.2 (SPARK-56227)
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     # otherwise a client could choose the mechanism before, which does not encrypt
