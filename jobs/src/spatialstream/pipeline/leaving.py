@@ -12,7 +12,8 @@ Interface
 Invariant
     A turn that leaves records out does what it would do if they had never come: no slot, no merger and no registry has
     anything of them, but for one dead letter each. That is a function of the turn's record: whoever repeats it takes
-    the same way. A query that is left out when it stands already ends with the turn; rows that it has had stay.
+    the same way. A query that is left out when it stands already ends with the turn; rows that it has had stay. The
+    stream's clock has passed what is left out, and does not go back.
 
     With each decision the turn begins a new *take*. Blocks, files and manifests bear the number of their take, so what
     a try before the decision has sent or written, or a task of it that ends late, is never taken for the turn's own.
