@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.api.client import eventually
+from tests.api.client import RefusalError, eventually
 from tests.api.prometheus import Known
 
 MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
@@ -213,14 +213,38 @@ def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, p
     both.made("router")
 
 
+def refusal_of_pods(stream):
+    """Why no pod can be made in a stream's namespace; "" if one can."""
+    rights = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    containers = [{"name": "a", "image": "a", "securityContext": rights}]
+    pod = {"metadata": {"name": "a"}, "spec": {"serviceAccountName": "quakes-driver", "containers": containers}}
+    try:
+        stream.api.post(f"/api/v1/namespaces/{stream.namespace}/pods?dryRun=All", pod)
+    except RefusalError as refusal:
+        return refusal.message
+    return ""
+
+
 def test_a_pod_that_the_cluster_refuses_is_told(operator, played):
-    stream = played(router={"podTemplate": {"spec": {"nodeSelector": {"not a label": "x"}}}})
+    stream = played(suspend=True)
+    quotas = f"/api/v1/namespaces/{stream.namespace}/resourcequotas"
+    stream.until(lambda status: status.get("phase") == "Suspended", "it is suspended")
+    stream.api.post(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
+    known = {"hard": {"pods": "0"}, "used": {"pods": "0"}}  # as its controller would say
+    stream.api.patch(f"{quotas}/none/status", {"status": known})
+    eventually(lambda: "quota" in refusal_of_pods(stream), "the quota is known")
+    stream.edit(suspend=False)
 
     said = stream.says("Degraded", "True", "PodRefused")
 
-    assert "nodeSelector" in said["message"]
+    assert "quota" in said["message"]
     assert stream.condition("Ready")["status"] == "False"
-    stream.edit(router={"podTemplate": None})
+    stream.api.delete(f"{quotas}/none")
     stream.start()
     stream.says("Degraded", "False")
     assert stream.status["router"]["restarts"] == 0
@@ -370,3 +394,25 @@ def test_what_a_driver_says_at_its_end_is_told(operator, played, code):
     if code == 2:  # a setting is wrong: that does not end by itself
         stream.says("Degraded", "True", "RouterBlocked")
     eventually(lambda: stream.events("DriverFailed"), "there is an event")
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"router": {"podTemplate": {"spec": {"nodeselector": {"a": "b"}}}}}, "spec.router"),
+        ({"workers": {"podTemplate": {"spec": {"nodeSelector": {"not a label": "x"}}}}}, "spec.workers"),
+        ({"workers": {"driver": {"podTemplate": {"spec": {"tolerations": [{"keey": "a"}]}}}}}, "spec.workers.driver"),
+    ],
+)
+def test_what_is_no_pod_is_refused_and_what_runs_goes_on(operator, played, part, field):
+    stream = played()
+    router = stream.runs("router")
+
+    stream.edit(**part)
+
+    said = stream.says("Degraded", "True", "SpecRefused")
+    assert said["message"].startswith(f"{field}: makes a pod that the API server refuses: ")
+    assert stream.pod("router")["metadata"]["uid"] == router
+    assert "deletionTimestamp" not in stream.pod("router")["metadata"]
+    stream.edit(router={"podTemplate": None}, workers={"podTemplate": None, "driver": {"podTemplate": None}})
+    stream.says("Degraded", "False")

@@ -136,6 +136,14 @@ class Cluster:
                 return None
             raise
 
+    async def check(self, wanted: Object) -> None:
+        """Have an object looked at as if it were to be created, with every field known; nothing is made."""
+        kind = _RESOURCES[wanted["kind"]]
+        # the client's own `create` has no way to ask for strict validation
+        strictly = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": MANAGER}
+        send = self._client._client.request
+        await send("post", obj=kind(wanted), namespace=wanted["metadata"]["namespace"], params=strictly)
+
     async def replace(self, wanted: Object) -> bool:
         """Replace an object by a newer form of itself; False if it has been changed by others meanwhile, or is gone."""
         kind, metadata = _RESOURCES[wanted["kind"]], wanted["metadata"]

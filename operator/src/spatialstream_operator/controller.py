@@ -23,6 +23,7 @@ from spatialstream_operator.names import KIND, StreamNames
 from spatialstream_operator.spec import StreamSpec
 from spatialstream_operator.steps.beating import beat
 from spatialstream_operator.steps.belongings import apply_belongings
+from spatialstream_operator.steps.checking import check_pods
 from spatialstream_operator.steps.drivers import keep_drivers
 from spatialstream_operator.steps.executors import miss_executors
 from spatialstream_operator.steps.measuring import measure
@@ -41,6 +42,7 @@ _log = logging.getLogger(__name__)
 STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
     check_topics,
     apply_belongings,
+    check_pods,
     keep_drivers,
     read_routing,
     measure,

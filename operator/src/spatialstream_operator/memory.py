@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spatialstream.balance.proposal import Proposal
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.decisions.topics import Claim
 from spatialstream_operator.figures import Figures
@@ -30,6 +31,8 @@ class Memory:
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
         others: topics of all streams, and when they were listed, in ms; only before the stream has begun.
+        checked: digest of the pods that the API server was last asked about.
+        wrong: what it said against them.
         refused: whether the API server refused the router's last pod.
     """
 
@@ -44,4 +47,6 @@ class Memory:
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trial: tuple[int, str] | None = None
     others: tuple[int, list[Claim]] | None = None
+    checked: str = ""
+    wrong: SettingError | None = None
     refused: bool = False

@@ -1,7 +1,8 @@
 """What the operator does in one look at a stream, step by step.
 
 - :mod:`~spatialstream_operator.steps.topics`: whether the topics that it names are another stream's;
-- :mod:`~spatialstream_operator.steps.belongings`: account, rights, configuration, services, monitor;
+- :mod:`~spatialstream_operator.steps.belongings`: accounts, rights, configuration, services, monitor;
+- :mod:`~spatialstream_operator.steps.checking`: whether the API server takes the pods of the spec;
 - :mod:`~spatialstream_operator.steps.drivers`: the pods of router and worker;
 - :mod:`~spatialstream_operator.steps.routing`: what the routing store says;
 - :mod:`~spatialstream_operator.steps.measuring`: what Prometheus says;

@@ -115,6 +115,9 @@ class SimulatedCluster:
         await self._done("create", wanted["kind"])
         return made
 
+    async def check(self, wanted: dict[str, Any]) -> None:
+        await self._called("check", wanted["kind"], wanted["metadata"]["name"])
+
     async def replace(self, wanted: dict[str, Any]) -> bool:
         metadata = wanted["metadata"]
         await self._called("replace", wanted["kind"], metadata["name"])

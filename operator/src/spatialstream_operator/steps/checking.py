@@ -1,0 +1,66 @@
+"""Whether the API server would take the pods that the spec asks for, before anything that runs is touched for them.
+
+The custom resource's schema cannot know all fields of a pod. So each pod is shown to the API server, which makes
+nothing of it: a field that it does not know (``nodeselector``), or a value that cannot be, is refused with its own
+sentence. Executors are seen too, which Spark would make from their template without what it does not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from spatialstream.model.errors import SettingError
+from spatialstream_operator import manifests
+from spatialstream_operator.cluster import ApiError, Object, code
+from spatialstream_operator.look import Look
+
+__all__ = ["check_pods"]
+
+_WRONG = frozenset({400, 422})
+"""What is said of a pod that is wrong in itself. Another refusal, as by a quota, may end without a change of it."""
+
+
+async def check_pods(look: Look) -> None:
+    """Check the pods of a spec once.
+
+    Raises:
+        SettingError: one of them is refused; names the part of the spec.
+    """
+    if look.problem is not None:
+        return
+    pods = _pods(look)
+    digest = hashlib.sha256(json.dumps(pods, sort_keys=True).encode()).hexdigest()
+    if look.memory.checked != digest:
+        look.memory.wrong = await _wrong(look, pods)
+        look.memory.checked = digest
+    if look.memory.wrong is not None:
+        raise look.memory.wrong
+
+
+async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
+    for field, pod in pods.items():
+        try:
+            await look.environment.cluster.check(pod)
+        except ApiError as error:
+            if code(error) in _WRONG:
+                return SettingError(field, f"makes a pod that the API server refuses: {error}")
+    return None
+
+
+def _pods(look: Look) -> dict[str, Object]:
+    """The pods by the part of the spec that they are made from, under names that no pod has."""
+    spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
+    executor = manifests.executor_template(spec, names)
+    first, *others = executor["spec"]["containers"]
+    containers = [{**first, "image": spec.image}, *others]
+    executor["spec"] |= {"serviceAccountName": names.executor_account, "containers": containers}
+    pods = {
+        "spec.router": manifests.router_pod(spec, names, uid),
+        "spec.workers.driver": manifests.worker_pod(spec, names, uid, 1),
+        "spec.workers": executor,
+    }
+    return {
+        field: {**pod, "metadata": {**pod["metadata"], "name": f"{names.name}-check", "namespace": names.namespace}}
+        for field, pod in pods.items()
+    }
