@@ -256,7 +256,8 @@ def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: 
     if settings.mode == "auto" or seen.kept != proposal.id or _is_outdated(state, proposal, seen):
         return _ask(state, proposal.base, seen.now) if _has_lasted(state, seen.now, settings) else Step(state)
     if seen.approval == proposal.id:
-        return Step(state.at(Phase.PUBLISHING, seen.now), (Publish(proposal.id),))
+        used = replace(state, ignored=seen.approval)  # the annotation stays, and says nothing about the next proposal
+        return Step(used.at(Phase.PUBLISHING, seen.now), (Publish(proposal.id),))
     if seen.approval in ("", state.ignored):
         return Step(state)
     text = f"the approval of {seen.approval[:40]!r} is ignored: the proposal is {proposal.id}"

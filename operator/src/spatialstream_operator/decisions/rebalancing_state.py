@@ -110,7 +110,7 @@ class State:
         setbacks: rebalances in a row that did not help.
         rested: when the cooldown began.
         until: when it ends.
-        ignored: the approval that was last found to be for something else.
+        ignored: the approval that was last used, or found to be for something else: there is no more to say about it.
         last: how the last published version ended.
         problem: why the latest attempt came to nothing, as a CamelCase reason; "" if it did not.
     """

@@ -355,6 +355,16 @@ def test_an_approval_is_for_one_proposal():
     assert again.state.phase is Phase.AWAITING_APPROVAL
 
 
+def test_an_approval_that_was_used_is_no_wrong_one_for_the_next_proposal():
+    used = advance(AWAITING, look(T, kept="p1", approval="p1"), APPROVE).state
+    following = replace(used, phase=Phase.AWAITING_APPROVAL, proposal=replace(AWAITING.proposal, id="p2"))
+
+    step = advance(State.from_status(following.to_status()), look(T + 1, kept="p2", approval="p1"), APPROVE)
+
+    assert step.commands == ()
+    assert step.state.phase is Phase.AWAITING_APPROVAL
+
+
 def test_a_proposal_that_is_not_needed_any_more_is_dropped():
     between = advance(AWAITING, look(T, 5.9, kept="p1"), APPROVE)
     assert between.state.phase is Phase.AWAITING_APPROVAL
