@@ -200,7 +200,9 @@ def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played)
 
 
 def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, played):
-    space = played("first").namespace
+    first = played("first")
+    first.made("router")
+    space = first.namespace
     stream = played(kafka={"topics": {"queries": f"{space}.first.objects"}})
 
     said = stream.says("Degraded", "True", "SpecRefused")["message"]

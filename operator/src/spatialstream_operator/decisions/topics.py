@@ -2,7 +2,7 @@
 
 Several streams may read the same objects and the same queries. Whatever else is shared is a mistake: a topic of queries
 read as objects gives rejected records alone, and rows in a topic that somebody else reads are not what he expects.
-Of two streams the one that was made first keeps the topic.
+Of two streams the one that has begun keeps the topic, and else the one that was made first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def conflict(ours: Claim, others: Iterable[Claim]) -> tuple[str, str] | None:
         others: of all streams; ours may be among them.
     """
     taken: dict[str, list[tuple[Claim, str]]] = {}
-    for each in sorted((each for each in others if each.made < ours.made), key=lambda each: each.made):
+    # times of making are whole seconds: who has begun has a topic, whichever of two seems to be the older
+    first = [each for each in others if each.made != ours.made and (each.begun or each.made < ours.made)]
+    for each in sorted(first, key=lambda each: (not each.begun, each.made)):
         if each.begun or _conflict(each, taken) is None:
             for kind, topic in each.topics.items():
                 taken.setdefault(topic, []).append((each, kind))

@@ -49,6 +49,14 @@ def test_a_stream_that_is_refused_holds_nothing():
     assert conflict(third, [FIRST, replace(refused, begun=True)]) is not None
 
 
+def test_one_that_has_begun_keeps_its_topics_whenever_it_was_made():
+    same_second = replace(claim("zebra", 1), begun=True)
+    ours = claim("aardvark", 1, queries="geo.zebra.objects")
+    assert ours.made < same_second.made
+    assert conflict(ours, [same_second, ours]) is not None
+    assert conflict(ours, [replace(same_second, begun=False), ours]) is None
+
+
 def test_another_kafka_has_other_topics():
     assert conflict(claim(queries="geo.first.objects", servers=frozenset({"other:9092"})), [FIRST]) is None
     both = KAFKA | {"kafka-2.infra:9092"}
