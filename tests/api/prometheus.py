@@ -23,7 +23,7 @@ class Known:
         loads: of each slot.
         version: of the routing version that they are of.
         arrivals: objects a second.
-        busy: cores that the slots keep busy.
+        busy: cores that tasks keep busy.
         cores: cores that there are.
         delay: seconds, 95th percentile.
         age: seconds since the samples were scraped.
@@ -64,7 +64,8 @@ class Known:
             ("sum(increase(spatialstream_worker_rejected_total", 0.0),
             ("timestamp(spatialstream_imbalance_ratio", at),
             ("sum(rate(spatialstream_slot_objects_total", self.arrivals),
-            ("sum(rate(spatialstream_slot_busy_seconds_total", self.busy),
+            ("sum(rate(spatialstream_slot_busy_seconds_total", self.busy / 10),
+            ("sum(rate(spatialstream_worker_task_seconds_total", self.busy),
             ("histogram_quantile(0.95", self.delay),
             ("count(spatialstream_leaf_objects", 7.0),
             ("sum(spatialstream_router_lag_messages", 12.0),

@@ -78,8 +78,8 @@ def test_what_a_spec_does_not_say_is_filled_in(api, space):
         "time": {"idle": "500ms", "disorder": "0s", "ahead": "1h"},
         "autoscaling": {
             "enabled": False,
-            "targetUtilisation": 30,
-            "maxLag": "10s",
+            "targetUtilisation": 60,
+            "targetDelay": "5s",
             "scaleUpStabilisation": "30s",
             "scaleDownStabilisation": "10m",
         },

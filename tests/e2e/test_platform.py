@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +18,27 @@ WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 EUROPE: Bounds = (5.0, 46.0, 30.0, 60.0)
 BRAZIL: Bounds = (-60.0, -25.0, -40.0, -5.0)
 
+PLANE: Bounds = (0.0, 0.0, 100.0, 100.0)
+
 RATE = 150.0
+
+# Results take about a second here: all load makes them later than the least that may be asked for, whatever the
+# machine, and none makes them later than a minute. So two workers are wanted seconds after load has come, and one when
+# a minute is early enough. tests/unit/operator plays this through with figures as Prometheus makes them.
+QUICK: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scaleDownStabilisation": "5s"}
+STRICT, LENIENT = QUICK | {"targetDelay": "100ms"}, QUICK | {"targetDelay": "1m", "targetUtilisation": 95}
 
 
 @pytest.fixture(scope="module")
 def quakes(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """The stream that the story is about."""
     return Stream(platform, "quakes", Story(1, tmp_path_factory.mktemp("quakes")))
+
+
+@pytest.fixture(scope="module")
+def plane(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """A stream of another space beside it."""
+    return Stream(platform, "plane", Story(2, tmp_path_factory.mktemp("plane"), Space.planar(*PLANE)))
 
 
 def rebalanced(stream: Stream, bounds: Bounds, before: int, kill: str = "") -> None:
@@ -79,7 +93,8 @@ def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
     )
     quakes.wait_ready()
     line = quakes.kube.kubectl("get", "sps", "quakes", "--no-headers").split()
-    assert line[:4] == ["quakes", "Running", "True", "1/1"]
+    assert [*line[:3], line[4]] == ["quakes", "Running", "True", "1/1"]
+    assert line[3].endswith("s"), "the operator has looked lately"
     events = quakes.kube.kubectl("events", "--for", "spatialstream/quakes")
     assert "Ready" in events
 
@@ -174,17 +189,36 @@ def test_suspended_and_resumed(quakes: Stream) -> None:
     quakes.assert_exact()
 
 
-def test_two_streams_side_by_side(quakes: Stream, platform: Platform, tmp_path: Path) -> None:
-    space = Space.parse("planar:0,0,100,100")
-    other = Stream(platform, "plane", Story(2, tmp_path, space))
-    other.kube.apply(other.manifest(time={"idle": "2s"}))
-    other.wait_ready()
+def test_two_streams_side_by_side(quakes: Stream, plane: Stream) -> None:
+    # longer than what is sent ever pauses, and short enough to wait for when a question is asked at the end
+    plane.kube.apply(plane.manifest(time={"idle": "10s"}, rebalance={"mode": "off", "interval": "3s"}))
+    plane.wait_ready()
     with quakes.sending(quakes.story.draw(600, WORLD), RATE / 2):
-        other.send(other.story.draw(800, (0.0, 0.0, 100.0, 100.0), each=3), RATE)
+        plane.send(plane.story.draw(800, PLANE, each=3), RATE)
     quakes.assert_exact()
-    other.assert_exact()
-    look_at_from_outside(other)
-    other.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
+    plane.assert_exact()
+
+
+def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platform: Platform) -> None:
+    plane.patch(autoscaling=LENIENT)
+    plane.wait("one worker to be enough", lambda status: status["autoscaling"]["reason"] == "Idle", 60.0)
+    plane.patch(autoscaling=STRICT)
+    with plane.sending(plane.story.draw(3000, PLANE), RATE):
+        plane.wait("2 workers to be wanted", lambda status: status["workers"]["desired"] == 2, 60.0)
+    plane.wait("2 workers", lambda status: status["workers"]["ready"] == "2/2", 120.0)
+    told = platform.prometheus('max(spatialstream_operator_desired_workers{stream="plane"})')
+    assert [float(each["value"][1]) for each in told] == [2.0]
+    plane.patch(autoscaling=LENIENT)
+    plane.wait("1 worker", lambda status: status["workers"]["ready"] == "1/1", 120.0)
+    plane.assert_exact()
+    events = plane.kube.kubectl("events", "--for", "spatialstream/plane")
+    assert "1 -> 2 executors" in events
+    assert "2 -> 1 executors" in events
+
+
+def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform: Platform) -> None:
+    look_at_from_outside(plane)
+    plane.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
     assert_nothing_left(platform, "plane")
 
 

@@ -23,7 +23,8 @@ _SERIES = (
     "spatialstream_worker_last_round_timestamp_seconds",
     "spatialstream_worker_cores",
 )
-_WINDOW = "2m"
+_WINDOW_SECONDS = 120
+_WINDOW = f"{_WINDOW_SECONDS}s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> 
         at = await prometheus.value(f"timestamp(spatialstream_imbalance_ratio{{{worker}}})")
         arrivals = await prometheus.value(f"sum(rate(spatialstream_slot_objects_total{{{worker}}}[{_WINDOW}]))")
         busy = await prometheus.value(f"sum(rate(spatialstream_slot_busy_seconds_total{{{worker}}}[{_WINDOW}]))")
+        tasks = await prometheus.value(f"sum(rate(spatialstream_worker_task_seconds_total{{{worker}}}[{_WINDOW}]))")
         delay = await prometheus.value(
             "histogram_quantile(0.95, sum by (le) "
             f"(rate(spatialstream_worker_epoch_delay_seconds_bucket{{{worker}}}[{_WINDOW}])))"
@@ -75,7 +77,8 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> 
             ),
             await prometheus.value(f"sum(increase(spatialstream_worker_rejected_total{{{worker}}}[{_WINDOW}]))"),
         )
-        return _figures(now, known, at, arrivals, busy, delay, leaves, lag, inflows)
+        worked = busy if tasks is None else tasks  # a worker of an older image does not tell of tasks
+        return _figures(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
     except Unavailable as error:
         return Figures(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
@@ -104,7 +107,7 @@ def _figures(
     return Figures(
         now,
         _load(single, known, scraped, arrivals),
-        _use(single, scraped, busy, late),
+        _use(single, scraped, busy, late, arrivals, inflows),
         late,
         None if leaves is None else int(leaves),
         None if lag is None else round(lag),
@@ -140,8 +143,17 @@ def _load(single: Mapping[str, float], known: list[Sample], scraped: int | None,
     return Load(scraped, round(worked * 1000), int(version), ratio, arrivals, loads)
 
 
-def _use(single: Mapping[str, float], scraped: int | None, busy: float | None, delay: int | None) -> Use | None:
+def _use(
+    single: Mapping[str, float],
+    scraped: int | None,
+    busy: float | None,
+    delay: int | None,
+    done: float | None,
+    inflows: tuple[Inflow, ...] | None,
+) -> Use | None:
     cores = single.get("spatialstream_worker_cores")
     if scraped is None or busy is None or not cores:
         return None
-    return Use(scraped, busy / cores, delay)
+    comes = next((each.accepted / _WINDOW_SECONDS for each in inflows or () if each.kind == "objects"), None)
+    growth = None if comes is None or done is None else comes - done
+    return Use(scraped, busy / cores, delay, growth, done)

@@ -373,14 +373,14 @@ class Autoscaling:
     Attributes:
         enabled: whether it does.
         utilisation: per cent of the cores that are to be busy.
-        lag: delay of results above which executors are added.
+        delay: of results, above which executors are added.
         up: how long there has to be a reason to add executors.
         down: how long there has to be a reason to take some away.
     """
 
     enabled: bool
     utilisation: int
-    lag: int
+    delay: int
     up: int
     down: int
 
@@ -389,8 +389,8 @@ class Autoscaling:
         """``spec.autoscaling``."""
         return cls(
             enabled=fields.flag("enabled", False),
-            utilisation=fields.whole("targetUtilisation", 30, 1),
-            lag=fields.duration("maxLag", "10s"),
+            utilisation=fields.whole("targetUtilisation", 60, 1),
+            delay=fields.duration("targetDelay", "5s"),
             up=fields.duration("scaleUpStabilisation", "30s"),
             down=fields.duration("scaleDownStabilisation", "10m"),
         )

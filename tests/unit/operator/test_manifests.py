@@ -379,7 +379,7 @@ CHANGES = {
     "rejects.share": 50,
     "autoscaling.enabled": True,
     "autoscaling.targetUtilisation": 50,
-    "autoscaling.maxLag": "20s",
+    "autoscaling.targetDelay": "20s",
     "autoscaling.scaleUpStabilisation": "1m",
     "autoscaling.scaleDownStabilisation": "20m",
     "restart.backoff": "6s",

@@ -229,6 +229,16 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
     assert len(set(sizes[30:])) == 1
 
 
+def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:
+    worker.executors(2, 4, 1.5)
+    worker.executors(2, 4, 0.25)
+    worker.executors(1, 2)
+
+    value = worker.registry.get_sample_value
+    assert value("spatialstream_worker_task_seconds_total") == 1.75
+    assert value("spatialstream_worker_cores") == 2
+
+
 def test_epochs_make_no_new_series() -> None:
     metrics = RouterMetrics(SETTINGS, {})
     before = exposed(metrics.registry)

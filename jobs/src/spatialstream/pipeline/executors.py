@@ -23,6 +23,8 @@ from spatialstream.store.reports import asked_executors
 
 __all__ = ["Executors"]
 
+_DRIVER = "driver"
+
 
 @dataclass(slots=True)
 class Executors:
@@ -32,7 +34,8 @@ class Executors:
         session: the Spark session.
         store: where the number is asked for.
         cores: of one executor.
-        observe: is told how many executors are registered, and how many cores they have.
+        observe: is told how many executors are registered, how many cores they have, and for how many seconds all
+            executors have worked on tasks since it was told last.
         report: is told of changes.
         every: seconds between two looks.
     """
@@ -40,11 +43,12 @@ class Executors:
     session: SparkSession
     store: RoutingStore
     cores: int
-    observe: Callable[[int, int], object]
+    observe: Callable[[int, int, float], object]
     report: Callable[[str], None]
     every: float = 2.0
     _wanted: int | None = None
     _next: float = field(default=0.0)
+    _worked: dict[str, int] = field(default_factory=dict)
 
     def follow(self) -> None:
         """Look, if it is time to, and ask the cluster manager for what is wanted."""
@@ -52,7 +56,7 @@ class Executors:
             return
         self._next = time.monotonic() + self.every
         registered = self._registered()
-        self.observe(len(registered), len(registered) * self.cores)
+        self.observe(len(registered), len(registered) * self.cores, self._worked_lately())
         try:
             wanted = asked_executors(self.store)
         except (StateError, Unavailable):
@@ -81,6 +85,15 @@ class Executors:
         """Ids of the executors, oldest first."""
         ids = self._context().getExecutorIds()
         return sorted((ids.apply(i) for i in range(ids.size())), key=int)
+
+    def _worked_lately(self) -> float:
+        """Seconds of tasks since the last look, of executors that are gone too; Spark's own part of a task counts."""
+        found = self._context().statusStore().executorList(False)
+        known = {each.id(): int(each.totalDuration()) for each in (found.apply(i) for i in range(found.size()))}
+        known.pop(_DRIVER, None)  # of the driver Spark says how long it has been there
+        new = sum(max(0, total - self._worked.get(name, 0)) for name, total in known.items())
+        self._worked |= known  # Spark forgets executors that have been gone for long
+        return new / 1000
 
     def _context(self) -> Any:
         return self.session.sparkContext._jsc.sc()

@@ -345,6 +345,9 @@ class WorkerMetrics:
         )
         self._executors = Gauge(f"{name}executors", "Executors that are registered.", registry=registry)
         self._cores = Gauge(f"{name}cores", "Slots that can work at once.", registry=registry)
+        self._tasks = Counter(
+            f"{name}task_seconds", "Time that executors have worked on tasks, with Spark's own part.", registry=registry
+        )
         self._of_leaves.begin(self._leaves_known())
         self.running = _running(registry)
 
@@ -352,10 +355,11 @@ class WorkerMetrics:
         """So many more messages in the internal topics are not the router's."""
         self._foreign.inc(messages)
 
-    def executors(self, executors: int, cores: int) -> None:
-        """So many executors are registered, with so many cores in all."""
+    def executors(self, executors: int, cores: int, worked: float = 0.0) -> None:
+        """So many executors are registered, with so many cores in all; they worked for so many seconds since."""
         self._executors.set(executors)
         self._cores.set(cores)
+        self._tasks.inc(worked)
 
     def _leaves_known(self) -> int:
         """How many leaves the active version has; 0 if it is not to be had now."""

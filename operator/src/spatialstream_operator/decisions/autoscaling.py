@@ -1,16 +1,22 @@
 """How many executors a stream's worker should have: quick up, slow down, and nothing without figures.
 
-Each look gives a *recommendation*, the number of executors that would bring utilisation to its target:
-``ceil(registered x utilisation x growth / target)``. Growth is what comes over what is done, so a backlog that grows
-counts although utilisation knows only of what is done. Results that are later than allowed ask for one more. Within
-10 % of the target nothing changes.
+Each look gives a *recommendation*, the highest of three:
+
+- *utilisation*: the number that would bring it to its target, ``ceil(registered x utilisation / target)``. Within 10 %
+  of the target nothing changes;
+- *delay*: results that are later than allowed ask for more in proportion, ``ceil(registered x delay / target)``, one at
+  least and twice as many at most;
+- *backlog*: where more comes than is done, and results are on their way to be late for it, ``ceil(registered x comes /
+  done)``; executors that are busy besides need that many times more than their utilisation says.
 
 What is desired goes up to the *lowest* recommendation of the short window: what all of it asked for, so that a spike
 alone starts no executor; at most to twice as many at once, and not while those asked for before are still starting. It
 goes down by one when the *highest* recommendation of the long window is lower, with a pause in between.
 
-More executors help only if the workers are busy. If a backlog grows or results are late while they are not, something
-else is slow (the router, Kafka, one hot slot), and the number stays.
+Delay and backlog count whatever utilisation says, because a round has costs that are no core's work. But they may have
+a cause that executors do not cure: the driver, Kafka, one hot slot. That is found out by trying. Figures are of the
+last two minutes, so more executors have that time to show an effect; if then results are as late, no more is done, and
+the cores are idle besides, none are added until results have been in time again.
 
 Source of the two windows: the stabilisation windows of the Kubernetes HorizontalPodAutoscaler. Cost: O(1).
 """
@@ -25,13 +31,16 @@ from typing import Any
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.windows import EMPTY, Window
 
-__all__ = ["AutoscalingSettings", "Decision", "ScalingState", "Use", "autoscale", "clamp"]
+__all__ = ["AutoscalingSettings", "Decision", "ScalingState", "Trial", "Use", "autoscale", "clamp"]
 
 _TOLERANCE = 0.1
 _IDLE = 0.5
 _SETTLE = 60_000
 _FRESH = 90_000
 _GROWTH = 4.0
+_EFFECT = 120_000
+_EARLY = 0.5
+_BETTER = 0.1
 _ROUNDING = 1e-9
 
 
@@ -43,7 +52,7 @@ class AutoscalingSettings:
         enabled: whether the operator decides; if not, ``replicas`` is what is wanted.
         minimum, maximum: bounds of the number of executors.
         target: utilisation to aim at, from 0 to 1.
-        late: delay of results in ms above which there are too few executors (``maxLag``).
+        late: delay of results in ms above which there are too few executors (``targetDelay``).
         up: how long more have to be needed, in ms.
         down: how long fewer have to be needed, in ms.
         fresh: age in ms to which figures count.
@@ -53,7 +62,7 @@ class AutoscalingSettings:
     minimum: int
     maximum: int
     target: float
-    late: int = 10_000
+    late: int = 5_000
     up: int = 30_000
     down: int = 600_000
     fresh: int = _FRESH
@@ -70,8 +79,8 @@ class Use:
 
     Attributes:
         at: when the figures were scraped, in ms since 1970-01-01 UTC.
-        utilisation: core time that the slots worked over the core time there was, 0 to about 1.
-        delay: ms from when a record was read to when its results are out; None if there are no results.
+        utilisation: time that cores worked on tasks over the time of all cores, 0 to about 1.
+        delay: ms from the decision about an epoch to its results; None if there are no results.
         growth: messages or records a second that come in excess of those that are done; None if it is not known.
         done: messages or records a second that are done, of the same kind; None if it is not known.
     """
@@ -84,6 +93,40 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """How things were when executors were last added because of delay or backlog; in ``status.autoscaling.trial``.
+
+    Attributes:
+        delay: of results, in ms.
+        done: records a second that were done; None if that was not known.
+        failed: whether it has been seen that those executors change nothing.
+    """
+
+    delay: int
+    done: float | None = None
+    failed: bool = False
+
+    def to_status(self) -> dict[str, Any]:
+        """As it stands in the status; every key is there."""
+        return {"delay": self.delay, "done": records.ratio_text(self.done), "failed": self.failed}
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any]) -> Trial | None:
+        """From the status; None if there is none, or it is not understood."""
+        delay = records.whole(status, "delay")
+        return (
+            None if delay is None else cls(delay, records.ratio(status, "done"), bool(records.flag(status, "failed")))
+        )
+
+    def helped(self, use: Use) -> bool:
+        """Whether results have come earlier since, or more is done."""
+        earlier = use.delay is not None and use.delay <= self.delay * (1.0 - _BETTER)
+        return earlier or (
+            self.done is not None and use.done is not None and use.done >= self.done * (1.0 + _BETTER) > 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ScalingState:
     """What is remembered, in ``status.autoscaling``.
 
@@ -92,6 +135,7 @@ class ScalingState:
         replicas: ``spec.workers.replicas`` as it was last seen; a change of it is followed at once.
         changed: when ``desired`` was last changed by recommendation, in ms.
         short, long: recommendations over the two windows.
+        trial: what executors that were added because of delay are to make better; None if results were in time since.
     """
 
     desired: int | None = None
@@ -99,6 +143,7 @@ class ScalingState:
     changed: int | None = None
     short: Window = EMPTY
     long: Window = EMPTY
+    trial: Trial | None = None
 
     def to_status(self) -> dict[str, Any]:
         """As it stands in the status; every key is there."""
@@ -108,6 +153,7 @@ class ScalingState:
             "since": records.moment_text(self.changed),
             "shortWindow": self.short.to_status(),
             "longWindow": self.long.to_status(),
+            "trial": None if self.trial is None else self.trial.to_status(),
         }
 
     @classmethod
@@ -120,6 +166,7 @@ class ScalingState:
             records.moment(record, "since"),
             Window.from_status(records.part(record, "shortWindow")),
             Window.from_status(records.part(record, "longWindow")),
+            Trial.from_status(records.part(record, "trial")),
         )
 
 
@@ -181,7 +228,8 @@ def autoscale(
         return _same(state, "MetricsStale", "The figures of the workers' use are too old to act on.")
     if registered == 0:
         return _same(state, "NoExecutors", "No executor is registered yet.")
-    wanted, why = _recommendation(use, registered, current, settings)
+    state = _judged(state, now, use, registered, settings)
+    wanted, why = _recommendation(use, registered, current, settings, state, now)
     bounded = clamp(wanted, settings.minimum, settings.maximum)
     state = replace(
         state,
@@ -190,22 +238,58 @@ def autoscale(
     )
     if adopting:
         return _same(state, "Rebalancing", "A routing version is being adopted.")
-    return _moved(state, now, registered, settings, why)
+    return _moved(state, now, use, registered, settings, why)
 
 
-def _recommendation(use: Use, registered: int, current: int, settings: AutoscalingSettings) -> tuple[int, str]:
+_CURABLE = frozenset({"Late", "Backlog"})
+
+
+def _judged(state: ScalingState, now: int, use: Use, registered: int, settings: AutoscalingSettings) -> ScalingState:
+    """What has become of executors that were added because of delay."""
+    trial = state.trial
+    if trial is None or use.delay is None:
+        return state
+    if use.delay <= settings.late and _growth(use) <= 1.0 + _TOLERANCE:
+        return replace(state, trial=None)
+    if registered < (state.desired or 0) or not _seen(state, now):
+        return state
+    idle = use.utilisation < _IDLE * settings.target
+    return replace(state, trial=replace(trial, failed=trial.failed or (idle and not trial.helped(use))))
+
+
+def _seen(state: ScalingState, now: int) -> bool:
+    """Whether figures are of the number as it is now alone."""
+    return state.changed is None or now - state.changed >= _EFFECT
+
+
+def _recommendation(
+    use: Use, registered: int, current: int, settings: AutoscalingSettings, state: ScalingState, now: int
+) -> tuple[int, str]:
     """How many executors the figures of one look ask for, and why."""
     growth = _growth(use)
-    pressure = use.utilisation * growth / settings.target
-    needed = math.ceil(registered * pressure - _ROUNDING)
-    late = use.delay is not None and use.delay > settings.late
-    if late or growth > 1.0 + _TOLERANCE:
-        if use.utilisation < _IDLE * settings.target:
-            return current, "NotWorkers"
-        return max(needed, current + 1 if late else current), "Late" if late else "Backlog"
+    pressure = use.utilisation / settings.target
+    delay = 0.0 if use.delay is None else use.delay / settings.late
+    # what waits before it is routed is no work for executors: a backlog of theirs keeps them busy, or results late
+    grows = growth > 1.0 + _TOLERANCE and (delay > _EARLY or pressure >= _IDLE)
+    needed = _times(registered, pressure * (growth if grows else 1.0))
+    if delay > 1.0 or grows:
+        why = "Late" if delay > 1.0 else "Backlog"
+        if state.trial is not None and state.trial.failed:
+            return max(current, needed), "NotWorkers"
+        if state.trial is not None and not _seen(state, now):
+            return max(current, needed), "Busy" if needed > current else "Waiting"
+        more = max(_times(registered, min(delay, 2.0)), current + 1) if delay > 1.0 else current
+        return max(needed, more, _times(registered, growth) if grows else 0), why
     if registered == current and abs(pressure - 1.0) <= _TOLERANCE:
         return current, "OnTarget"
-    return needed, "Busy" if pressure > 1.0 else "Idle"
+    if delay > _EARLY:
+        needed = max(needed, current)  # one fewer, and results would be late
+    return needed, "Busy" if needed > current else "Idle"
+
+
+def _times(executors: int, factor: float) -> int:
+    """So many times the executors, rounded up."""
+    return math.ceil(executors * factor - _ROUNDING)
 
 
 def _growth(use: Use) -> float:
@@ -215,12 +299,16 @@ def _growth(use: Use) -> float:
     return min(1.0 + use.growth / use.done, _GROWTH)
 
 
-def _moved(state: ScalingState, now: int, registered: int, settings: AutoscalingSettings, why: str) -> Decision:
+def _moved(
+    state: ScalingState, now: int, use: Use, registered: int, settings: AutoscalingSettings, why: str
+) -> Decision:
     """What the two windows make of the recommendations."""
     current = state.desired or settings.minimum
     if state.short.covers(now, settings.up) and state.short.lowest > current:
         if registered < current:
             return _same(state, "WaitingForExecutors", f"{registered} of {current} executors are registered.")
+        if why in _CURABLE and use.delay is not None:
+            state = replace(state, trial=Trial(use.delay, None if use.done is None else round(use.done, 2)))
         return _changed(state, now, min(state.short.lowest, 2 * current), f"ScaledUp{why}")
     settled = state.changed is None or now - state.changed >= settings.settle
     if settled and state.long.covers(now, settings.down) and state.long.highest < current:
@@ -229,7 +317,8 @@ def _moved(state: ScalingState, now: int, registered: int, settings: Autoscaling
 
 
 _WHY: Mapping[str, str] = {
-    "NotWorkers": "Results are late or a backlog grows, but not because the workers are busy.",
+    "NotWorkers": "Results are late or a backlog grows, and the executors that were added for that changed nothing.",
+    "Waiting": "Results are late or a backlog grows; whether the executors that were added help is not known yet.",
     "Late": "Results are later than they may be.",
     "Backlog": "A backlog grows.",
     "OnTarget": "Utilisation is near its target.",

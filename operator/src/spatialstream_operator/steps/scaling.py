@@ -46,7 +46,7 @@ async def scale(look: Look) -> None:
 def _settings(look: Look) -> AutoscalingSettings:
     workers, wanted = look.spec.workers, look.spec.autoscaling
     return AutoscalingSettings(
-        wanted.enabled, workers.min, workers.max, wanted.utilisation / 100, wanted.lag, wanted.up, wanted.down
+        wanted.enabled, workers.min, workers.max, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, ScalingState, Use, autoscale, clamp
 from tests.unit.operator.decisions.trace import synthesise
+from tests.unit.operator.resource import parse
 
 T = 1_800_000_000_000
 LOOK = 15_000
@@ -144,18 +145,103 @@ def test_a_backlog_that_grows_asks_for_more_than_utilisation_does():
     assert wanted(500.0) == 4
 
 
-def test_results_that_are_late_ask_for_one_more_if_the_workers_are_busy():
-    def after(utilisation):
-        state, reasons = ScalingState(2, None, T), []
-        for step in range(3):
-            now = T + step * LOOK
-            decision = autoscale(state, now, Use(now, utilisation, 11_000), 2, None, SETTINGS)
-            state = decision.state
-            reasons.append(decision.reason)
-        return decision.desired, reasons[-1]
+def looks(use, count, state=None, registered=None, settings=SETTINGS):
+    """Looks that all find the same; the last decision, and when it was taken."""
+    state = state or ScalingState(2, None, T)
+    for step in range(count):
+        now = T + step * LOOK
+        decision = autoscale(state, now, replace(use, at=now), registered or state.desired, None, settings)
+        state = decision.state
+    return decision
 
-    assert after(0.6) == (3, "ScaledUpLate")
-    assert after(0.2) == (2, "NotWorkers")
+
+@pytest.mark.parametrize("utilisation", [0.0, 0.02, 0.2, 0.6])
+def test_results_that_are_late_ask_for_more_whatever_utilisation_says(utilisation):
+    assert looks(Use(T, utilisation, 14_000), 3).reason == "ScaledUpLate"
+    assert looks(Use(T, utilisation, 14_000), 3).desired == 4
+    assert looks(Use(T, utilisation, 5_100), 3).desired == 3
+    assert looks(Use(T, utilisation, 4_900), 3).desired == 2
+
+
+def test_with_the_defaults_fourteen_seconds_are_late():
+    """So it was found: utilisation 2 %, results after 14 s, and nothing was done for half an hour."""
+    wanted = parse({"autoscaling": {"enabled": True}, "workers": {"min": 1, "max": 4}}).autoscaling
+    defaults = AutoscalingSettings(True, 1, 4, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down)
+    decision = looks(Use(T, 0.02, 14_000), 3, ScalingState(1, None, T), settings=defaults)
+    assert (decision.desired, decision.reason) == (2, "ScaledUpLate")
+
+
+def test_a_backlog_that_makes_results_later_asks_for_more_though_the_cores_are_idle():
+    assert looks(Use(T, 0.1, 3_000, 500.0, 1000.0), 3).desired == 3
+    assert looks(Use(T, 0.1, 1_000, 500.0, 1000.0), 3).desired == 2, "it waits somewhere else"
+    assert looks(Use(T, 0.1, 3_000, 50.0, 1000.0), 3).desired == 2, "a backlog that hardly grows"
+
+
+def test_results_that_are_nearly_late_keep_the_executors_that_there_are():
+    state = ScalingState(4, None, T - 10**9)
+    assert looks(Use(T, 0.05, 3_000), 60, state).desired == 4
+    assert looks(Use(T, 0.05, 2_000), 60, state).desired < 4
+
+
+@dataclass
+class Overhead(Workers):
+    """Rounds have costs that are no core's work: at their limit the cores are idle for two thirds of the time."""
+
+    measured: float = 0.3
+
+    def tick(self, use="measured", adopting=False):
+        target = self.settings
+        self.settings = replace(target, target=target.target / self.measured)
+        try:
+            return super().tick(use, adopting)
+        finally:
+            self.settings = target
+
+
+@pytest.mark.parametrize("executors", [2.0, 3.5, 6.0])
+def test_executors_at_their_limit_that_do_not_look_busy_get_help_all_the_same(executors):
+    workers = Overhead(lambda at: (0.5 if at < 20 * MINUTE else executors) * ONE).run(60)
+
+    assert workers.registered >= executors
+    assert workers.delays[-1][1] <= SETTINGS.late
+    assert workers.history[79][1] == 1, "before the step one is enough"
+
+
+def test_what_executors_do_not_cure_is_tried_once():
+    state, seen = ScalingState(1, None, T), []
+    for now in range(T, T + 120 * MINUTE, LOOK):
+        decision = autoscale(state, now, Use(now, 0.05, 14_000, 0.0, 100.0), state.desired, None, SETTINGS)
+        state = decision.state
+        seen.append((decision.desired, decision.reason))
+    assert max(desired for desired, _ in seen) == 2
+    assert seen[-1] == (2, "NotWorkers")
+    assert "Waiting" in {reason for _, reason in seen}
+    assert state.trial.failed
+    later = T + 121 * MINUTE
+    state = autoscale(state, later, Use(later, 0.05, 1_000, 0.0, 100.0), 2, None, SETTINGS).state
+    assert state.trial is None, "results were in time: the next time it is tried again"
+
+
+def test_what_executors_cure_goes_on():
+    """Each executor does a hundred a second, and more come than four do."""
+    state, delay, seen = ScalingState(1, None, T), 1_000.0, set()
+    for now in range(T, T + 30 * MINUTE, LOOK):
+        done = 100.0 * state.desired
+        delay = min(60_000.0, max(500.0, delay + LOOK * (450.0 - done) / 450.0))
+        use = Use(now, 0.05, round(delay), 450.0 - done, done)
+        decision = autoscale(state, now, use, state.desired, None, SETTINGS)
+        state = decision.state
+        seen.add(decision.desired)
+    assert max(seen) >= 5
+    assert delay <= SETTINGS.late
+
+
+def test_busy_cores_are_never_taken_for_useless():
+    use = Use(T, 0.9, 14_000, 0.0, 100.0)
+    state = ScalingState(2, None, T)
+    for now in range(T, T + 30 * MINUTE, LOOK):
+        state = autoscale(state, now, replace(use, at=now), state.desired, None, SETTINGS).state
+    assert state.desired == SETTINGS.maximum
 
 
 def test_at_most_twice_as_many_at_once_and_none_while_some_are_coming():

@@ -27,6 +27,7 @@ RECORDED = {
     "timestamp(spatialstream_imbalance_ratio": [({}, str(AT))],
     "sum(rate(spatialstream_slot_objects_total": [({}, "120.5")],
     "sum(rate(spatialstream_slot_busy_seconds_total": [({}, "1.5")],
+    "sum(rate(spatialstream_worker_task_seconds_total": [({}, "1.25")],
     "histogram_quantile(0.95": [({}, "0.75")],
     "count(spatialstream_leaf_objects": [({}, "64")],
     "sum(spatialstream_router_lag_messages": [({}, "17")],
@@ -95,7 +96,8 @@ def test_what_prometheus_says():
     load, use = figures.load, figures.use
     assert (load.at, load.worked, load.version) == (1_795_262_400_500, 1_795_262_399_250, 3)
     assert (load.ratio, load.arrivals, load.slots) == (12.5, 120.5, (50.0, 4.0))
-    assert (use.at, use.utilisation, use.delay) == (1_795_262_400_500, 0.75, 750)
+    assert (use.at, use.utilisation, use.delay) == (1_795_262_400_500, 0.625, 750)
+    assert (use.growth, use.done) == (900 / 120 - 120.5, 120.5)
     assert figures == Figures(77, load, use, 750, 64, 17, INFLOWS)
     assert [each.share for each in INFLOWS] == [0.1, 0.25]
     assert len(asked) == len(RECORDED)
