@@ -197,12 +197,13 @@ class MergeTask:
         results = merge_round(
             chain([first], rows), self.record, self.settings.space, self.checkpoint, limits=self.limits
         )
+        lines: Iterable[pa.Array] = ()
+        if results.second is not None:  # before a row is sent: if this fails, other rows may get the same keys
+            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint, self.limits)
         yield from _results(self.results, results.lines, number, 0, self.rows_per_message, self.life)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
-        if results.second is not None:
-            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint, self.limits)
-            yield from _results(self.results, lines, number, 1, self.rows_per_message, self.life)
+        yield from _results(self.results, lines, number, 1, self.rows_per_message, self.life)
 
 
 @dataclass(frozen=True, slots=True)
