@@ -95,7 +95,7 @@ def test_operator_has_these_rights_and_no_more(values, expected):
 def test_without_policies_it_may_not_touch_any():
     policies = ("networking.k8s.io", "networkpolicies")
     for values, allowed in (({}, True), ({"networkPolicy": {"enabled": False}}, False)):
-        assert (policies in granted(values)[None]) == allowed
+        assert (policies in granted(values)[SYSTEM]) == allowed
 
 
 def test_operator_holds_exactly_the_rights_to_pods_that_it_gives_to_drivers():

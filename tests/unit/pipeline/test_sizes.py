@@ -130,7 +130,7 @@ def test_the_longest_rows_fit_into_messages() -> None:
     stq, _ = row_lines("STQ", ids, t, "terms", np.array([0, 3], np.int32), words, pa.array([7]), RowLimits())
     assert (len(skq), len(stq)) == (3, 3)
     for lines in (crq, skq, stq):
-        for key, value in result_messages(lines.cast(pa.large_string()), 10**9, 1, 500, "f" * 12):
+        for key, value in result_messages([lines.cast(pa.large_string())], 10**9, 1, 500, "f" * 12):
             assert len(key) + value.size < LARGEST_MESSAGE - ROOM
 
 
