@@ -33,8 +33,8 @@ SECRET = "worker.secret"
 def driver(api, server, namespace, tmp_path):
     """The worker's driver, beside the API server; it asks for two executors."""
     names = StreamNames(namespace(NAMESPACE), "quakes")
-    # a controller's work, and there is none
-    api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}})
+    account = {"name": names.executor_account, "namespace": NAMESPACE}
+    api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     spec = parse()
     template, token = tmp_path / "executor.yaml", tmp_path / "token"
     template.write_text(json.dumps(manifests.executor_template(spec, names)))

@@ -142,6 +142,8 @@ def test_a_stream_of_the_same_name_begins_anew(operator, played):
         "configmaps/quakes-config",
     ):
         stream.api.delete(f"/api/v1/namespaces/{stream.namespace}/{path}")  # as the garbage collector does
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{stream.namespace}/networkpolicies"
+    stream.api.delete(f"{policies}/quakes-pods")
 
     again = played(deletion={"state": "Keep"})
 

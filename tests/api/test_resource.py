@@ -139,6 +139,7 @@ STATUS = {
     "routing": {"imbalance": "7.25", "version": 4, "leaves": 70},
     "lag": {"messages": 12, "delay": "0.8s"},
     "rebalance": {"phase": "Cooldown", "last": {"outcome": "balanced"}},
+    "lastSeen": "2026-01-01T00:00:00Z",
 }
 
 
@@ -149,10 +150,11 @@ def test_a_list_shows_at_a_glance_how_streams_are(api, space):
 
     columns = [(each["name"], each["priority"]) for each in table["columnDefinitions"]]
     assert [name for name, priority in columns if priority == 0] == [
-        "Name", "Phase", "Ready", "Workers", "Balanced", "Imbalance", "Version", "Lag", "Age",
+        "Name", "Phase", "Ready", "Seen", "Workers", "Balanced", "Imbalance", "Version", "Lag", "Age",
     ]  # fmt: skip
     (row,) = (dict(zip([name for name, _ in columns], each["cells"], strict=True)) for each in table["rows"])
     del row["Age"]
+    assert row.pop("Seen").endswith("d"), "it was seen long ago"
     assert row == {
         "Name": "glance",
         "Phase": "Running",
