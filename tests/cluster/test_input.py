@@ -54,9 +54,9 @@ def route(share, *more, real=live.route):
     fail("poison-route", set() if share.objects is None else share.objects.ids.to_pylist())
 
 
-def match(self, objects, real=ContinuousRangeIndex.match):
+def match(self, objects, limit, real=ContinuousRangeIndex._match):
     fail("poison-work", objects.ids.to_pylist())
-    return real(self, objects)
+    return real(self, objects, limit)
 
 
 def merge(rows, *more, real=rounds.merge):
@@ -68,7 +68,7 @@ def merge(rows, *more, real=rounds.merge):
     return results
 
 
-ingest.decode_objects, live.route, rounds.merge, ContinuousRangeIndex.match = decode_objects, route, merge, match
+ingest.decode_objects, live.route, rounds.merge, ContinuousRangeIndex._match = decode_objects, route, merge, match
 """
 """What the Python processes of both jobs begin with: faults that no input would find, on four records."""
 
