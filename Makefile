@@ -56,7 +56,7 @@ test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both
 
 .PHONY: test-api
 test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
-	@$(SPARK) $(BIN)/python -m pytest -q tests/api $(ARGS)
+	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/api $(ARGS)
 
 .PHONY: images
 images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
