@@ -32,10 +32,21 @@ from spatialstream.local.state import Manifest
 from spatialstream.model.arrays import map_arrays, write_arrays
 from spatialstream.model.errors import RunError, SettingError, StateError
 
-__all__ = ["Progress", "StateFolder", "disk_errors", "made", "read_json", "undamaged", "whole_file", "write_whole"]
+__all__ = [
+    "DAMAGED",
+    "Progress",
+    "StateFolder",
+    "disk_errors",
+    "made",
+    "read_json",
+    "undamaged",
+    "whole_file",
+    "write_whole",
+]
 
 
-_DAMAGED = "the checkpoint cannot be used; begin anew with another one"
+DAMAGED = "the checkpoint cannot be used; begin anew with another one"
+"""The way out where a file of a checkpoint is damaged."""
 
 
 def made(folder: Path) -> Path:
@@ -129,7 +140,7 @@ class Progress:
 
     def load(self) -> int:
         """The number; -1 if nothing is done."""
-        with undamaged(self.path, _DAMAGED):
+        with undamaged(self.path, DAMAGED):
             return int(self.path.read_bytes()) if self.path.exists() else -1
 
     def save(self, number: int) -> None:
@@ -183,7 +194,7 @@ class StateFolder:
             data = path.read_bytes()
         except FileNotFoundError:
             raise StateError(f"{path} is missing: the checkpoint is damaged, or belongs to another run") from None
-        with undamaged(path, _DAMAGED):
+        with undamaged(path, DAMAGED):
             manifest: Manifest = dict(json.loads(data).items())
         return manifest
 

@@ -44,7 +44,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.pipeline import messages
 from spatialstream.pipeline.adoption import Adoption
 from spatialstream.pipeline.clocks import NEVER, Clocks
-from spatialstream.pipeline.files import Progress, StateFolder, made, read_json, write_whole
+from spatialstream.pipeline.files import DAMAGED, Progress, StateFolder, made, read_json, undamaged, write_whole
 from spatialstream.pipeline.ingest import Intake
 from spatialstream.pipeline.learning import write_sample
 from spatialstream.pipeline.leaving import Left, culprits, dead_letter, failure, scratch
@@ -287,25 +287,30 @@ class EpochRecord:
 
     @classmethod
     def load(cls, path: Path) -> EpochRecord:
-        """What :meth:`save` wrote."""
-        record = json.loads(path.read_bytes())
-        return cls(
-            record["epoch"],
-            record["after"],
-            record["upto"],
-            Clocks.from_record(record["clocks"]),
-            Adoption(**record["adoption"]),
-            tuple((control, number) for control, number in record["controls"]),
-            tuple(Run.from_dict(run) for run in record["runs"]),
-            tuple(Intake.from_json(intake) for intake in record["intakes"]),
-            record["read"],
-            None if record["under"] is None else (record["under"][0], record["under"][1]),
-            tuple((number, first, last) for number, first, last in record["past"]),
-            record["born"],
-            record["spoken"],
-            tuple(Left.from_json(left) for left in record.get("left", ())),
-            record.get("before", 0),
-        )
+        """What :meth:`save` wrote.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        with undamaged(path, DAMAGED):
+            record = json.loads(path.read_bytes())
+            return cls(
+                record["epoch"],
+                record["after"],
+                record["upto"],
+                Clocks.from_record(record["clocks"]),
+                Adoption(**record["adoption"]),
+                tuple((control, number) for control, number in record["controls"]),
+                tuple(Run.from_dict(run) for run in record["runs"]),
+                tuple(Intake.from_json(intake) for intake in record["intakes"]),
+                record["read"],
+                None if record["under"] is None else (record["under"][0], record["under"][1]),
+                tuple((number, first, last) for number, first, last in record["past"]),
+                record["born"],
+                record["spoken"],
+                tuple(Left.from_json(left) for left in record.get("left", ())),
+                record.get("before", 0),
+            )
 
 
 # --------------------------------------------------------------------------------------- what runs in the stages' tasks

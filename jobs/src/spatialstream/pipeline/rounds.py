@@ -36,7 +36,7 @@ from spatialstream.model.times import TIME_LIMIT
 from spatialstream.pipeline import merge as merging
 from spatialstream.pipeline import messages
 from spatialstream.pipeline import work as working
-from spatialstream.pipeline.files import Progress, write_whole
+from spatialstream.pipeline.files import DAMAGED, Progress, undamaged, write_whole
 from spatialstream.pipeline.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure, scratch
 from spatialstream.pipeline.merge import EpochResults, merge, merge_second
 from spatialstream.pipeline.moves import ABORT, ACTIVATE, LOAD, PREPARE
@@ -103,17 +103,22 @@ class RoundRecord:
 
     @classmethod
     def load(cls, path: Path) -> RoundRecord:
-        """What :meth:`save` wrote."""
-        record = json.loads(path.read_bytes())
-        order = record.pop("round")
-        order["epochs"] = tuple(order["epochs"])
-        order["controls"] = tuple((control, number) for control, number in order["controls"])
-        order["past"] = tuple((number, first, last) for number, first, last in order["past"])
-        order["takes"] = tuple(order.get("takes", ()))
-        order["left"] = tuple(Left(**left) for left in order.get("left", ()))
-        for name in ("starts", "ends", "births"):
-            record[name] = tuple(record[name])
-        return cls(Round(**order), **record)
+        """What :meth:`save` wrote.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        with undamaged(path, DAMAGED):
+            record = json.loads(path.read_bytes())
+            order = record.pop("round")
+            order["epochs"] = tuple(order["epochs"])
+            order["controls"] = tuple((control, number) for control, number in order["controls"])
+            order["past"] = tuple((number, first, last) for number, first, last in order["past"])
+            order["takes"] = tuple(order.get("takes", ()))
+            order["left"] = tuple(Left(**left) for left in order.get("left", ()))
+            for name in ("starts", "ends", "births"):
+                record[name] = tuple(record[name])
+            return cls(Round(**order), **record)
 
     def routing(self, checkpoint: Path) -> Routing:
         """What tells which slots matter in the second phase of SKQs."""
@@ -150,10 +155,15 @@ class Summary:
 
     @classmethod
     def load(cls, path: Path) -> Summary:
-        """What :meth:`save` wrote."""
-        record = json.loads(path.read_bytes())
-        record["loads"] = {int(slot): load for slot, load in record["loads"].items()}
-        return cls(**(record | {"second": tuple(record["second"])}))
+        """What :meth:`save` wrote.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        with undamaged(path, DAMAGED):
+            record = json.loads(path.read_bytes())
+            record["loads"] = {int(slot): load for slot, load in record["loads"].items()}
+            return cls(**(record | {"second": tuple(record["second"])}))
 
 
 def round_path(checkpoint: Path, number: int, kind: str = "json") -> Path:
