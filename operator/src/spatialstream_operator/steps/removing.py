@@ -18,7 +18,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from spatialstream.model.errors import SettingError, SpatialStreamError
+from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream_operator.addresses import servers_from_outside
 from spatialstream_operator.cluster import ApiError, Object, code, is_refusal
@@ -155,9 +155,11 @@ async def _remember(environment: Environment, names: StreamNames, body: Object, 
 
 
 async def _nothing_made(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
-    """Whether the router has never run, and no earlier stream of this name has left its state behind.
+    """Whether the router has never run, and no earlier stream of this name is known to have left its state behind.
 
-    It is asked without credentials, which may be what is missing: versions that they would be needed for are there.
+    The store is asked without credentials, which may be what is missing: versions that they would be needed for are
+    there. One that does not answer keeps nobody waiting: its address may be what was wrong from the beginning, and what
+    an earlier stream has left was meant to stay.
     """
     router = body.get("status", {}).get("router", {})
     if router.get("ran") != "no" or router.get("podUid"):
@@ -166,6 +168,8 @@ async def _nothing_made(environment: Environment, names: StreamNames, spec: Stre
     try:
         store = await environment.stores.of(names.stream, servers, names.namespace, None)
         return not await asyncio.to_thread(store.versions)
+    except Unavailable:
+        return True
     except SpatialStreamError:
         return False
 

@@ -312,8 +312,9 @@ def waiting(world, monkeypatch):
     return wait
 
 
-def test_where_the_router_never_ran_nothing_is_removed(world, waiting):
-    waiting()
+@pytest.mark.parametrize("found", [(), Unavailable("no answer")])
+def test_where_the_router_never_ran_nothing_is_removed(world, waiting, found):
+    waiting(found)
 
     assert not removed(world), "its pod goes first"
     assert removed(world)
@@ -321,7 +322,7 @@ def test_where_the_router_never_ran_nothing_is_removed(world, waiting):
     assert reasons(world) == ["NothingToRemove"]
 
 
-@pytest.mark.parametrize("found", [(0,), Unavailable("no answer"), SettingError("zookeeper", "not for you")])
+@pytest.mark.parametrize("found", [(0,), SettingError("zookeeper", "not for you")])
 def test_what_an_earlier_stream_may_have_kept_is_removed(world, waiting, found):
     waiting(found)
 
