@@ -125,7 +125,7 @@ $(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
 # The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
 $(VENV)/.kernels: $(shell find jobs/src/spatialstream/model jobs/src/spatialstream/index jobs/src/spatialstream/local -name '*.py') | $(VENV)/.project
 	@echo "==> compiling the kernels, once: about 65 s of processor time, shared by two or more; it takes longer beside other work" >&2
-	@$(BIN)/python -m spatialstream.pipeline.kernels >&2
+	@$(BIN)/python -m spatialstream.kernels >&2
 	@touch $@
 
 .PHONY: lock

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from spatialstream.pipeline.kernels import compile_kernels
+from spatialstream.kernels import compile_kernels
 
 # Deadlines and the check for slow generation measure the machine and its other work, not the code.
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

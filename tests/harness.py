@@ -15,11 +15,11 @@ from spatialstream.index.version import build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.pipeline.inline import forget, run_epoch
-from spatialstream.pipeline.order import write_run
-from spatialstream.pipeline.plan import PLAN_FILE, Run, cut_epochs
-from spatialstream.pipeline.stages import Paths
-from spatialstream.pipeline.work import WorkSettings
+from spatialstream.spark.inline import forget, run_epoch
+from spatialstream.spark.run_stages import Paths
+from spatialstream.stages.plan import PLAN_FILE, Run, cut_epochs
+from spatialstream.stages.runs import write_run
+from spatialstream.stages.work import WorkSettings
 
 
 @dataclass(frozen=True)

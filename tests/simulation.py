@@ -24,13 +24,16 @@ from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.pipeline import inline, messages
-from spatialstream.pipeline.delivery import Assembler, Deduplicator, result_messages
-from spatialstream.pipeline.ingest import CLOCK, Ingest, Intake, mark
-from spatialstream.pipeline.leaving import Left
-from spatialstream.pipeline.live import EpochRecord, Router, StreamSettings, narrow_route, route_epoch
-from spatialstream.pipeline.results import RowLimits
-from spatialstream.pipeline.rounds import (
+from spatialstream.spark import inline
+from spatialstream.stages import messages
+from spatialstream.stages.delivery import Assembler, Deduplicator, result_messages
+from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
+from spatialstream.stages.leaving import Left
+from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.work import WorkSettings
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.router import EpochRecord, Router, StreamSettings, narrow_route, route_epoch
+from spatialstream.stream.worker import (
     RoundRecord,
     Worker,
     merge_round,
@@ -41,8 +44,6 @@ from spatialstream.pipeline.rounds import (
     second_round,
     work_round,
 )
-from spatialstream.pipeline.work import WorkSettings
-from spatialstream.store.memory import MemoryStore
 
 Message = tuple[bytes | None, bytes]
 IDLE = 10**12

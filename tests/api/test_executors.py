@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.spark.session import embedded_session
 from spatialstream_operator import manifests
 from spatialstream_operator.commands import worker_properties
 from spatialstream_operator.names import StreamNames

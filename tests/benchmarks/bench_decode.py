@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spatialstream.model import decode
 from spatialstream.model.queries import TYPES, QueryType
-from spatialstream.model.tokens import tokenise
+from spatialstream.records import decode
+from spatialstream.records.tokens import tokenise
 from tests.benchmarks.workload import SPACE, objects, queries
 
 Row = dict[str, Any]

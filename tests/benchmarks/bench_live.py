@@ -41,19 +41,19 @@ import pyarrow as pa
 
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch
 from spatialstream.generate import object_lines, query_lines
+from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
-from spatialstream.pipeline.kafka import Connection
-from spatialstream.pipeline.kernels import compile_kernels
-from spatialstream.pipeline.load import Latencies, LoadSettings, Sender, Watch
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import Server, await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
+from spatialstream.sources.kafka import Connection
 from spatialstream.store.reports import read_load, read_statistics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import workload
@@ -142,7 +142,7 @@ class StepLog:
 
 def clock_steps(log: StepLog) -> None:
     """Have the router's and the worker's steps write to a log."""
-    from spatialstream.pipeline import jobs
+    from spatialstream.spark import jobs
 
     class Router(jobs.Router):
         def __init__(self, *arguments: Any, **options: Any) -> None:

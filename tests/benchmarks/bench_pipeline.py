@@ -17,12 +17,12 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from spatialstream.generate import GenerateSettings, write_stream
+from spatialstream.kernels import compile_kernels
 from spatialstream.model.queries import QueryType
 from spatialstream.model.space import Space
-from spatialstream.pipeline.kernels import compile_kernels
-from spatialstream.pipeline.run import Progress, RunSettings
-from spatialstream.pipeline.run import run as run_files
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.spark.run import Progress, RunSettings
+from spatialstream.spark.run import run as run_files
+from spatialstream.spark.session import embedded_session
 
 OBJECTS, QUERIES = 2_000_000, 200_000
 EPOCHS, EPOCH_OBJECTS, EPOCH_QUERIES = 60, 1_000, 10

@@ -45,19 +45,20 @@ from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
+from spatialstream.kernels import compile_kernels
 from spatialstream.model.geometry import EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
-from spatialstream.pipeline import inline, messages
-from spatialstream.pipeline.files import StateFolder
-from spatialstream.pipeline.kernels import compile_kernels
-from spatialstream.pipeline.moves import LOAD, PREPARE, Control
-from spatialstream.pipeline.order import QueryShare, in_order
-from spatialstream.pipeline.route import Row, Share, route
-from spatialstream.pipeline.routing import PastVersion, Routing
-from spatialstream.pipeline.second import answer_second, second_phase
-from spatialstream.pipeline.work import Round, WorkSettings, slot_objects, version_path, work
+from spatialstream.sources.storage import StateFolder
+from spatialstream.spark import inline
+from spatialstream.stages import messages
+from spatialstream.stages.moves import LOAD, PREPARE, Control
+from spatialstream.stages.route import Row, Share, route
+from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.runs import QueryShare, in_order
+from spatialstream.stages.two_phase import answer_second, second_phase
+from spatialstream.stages.work import Round, WorkSettings, slot_objects, version_path, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE

@@ -156,8 +156,8 @@ def _asked(segment: Segment, batch: ObjectBatch, n: int = 300) -> Iterator[tuple
 
 def pipeline(objects: int = 1_000_000) -> Iterator[Chart]:
     """From file to results on Spark, by the number of standing CRQs and by the size of an epoch."""
-    from spatialstream.pipeline.kernels import compile_kernels
-    from spatialstream.pipeline.session import embedded_session
+    from spatialstream.kernels import compile_kernels
+    from spatialstream.spark.session import embedded_session
     from tests.benchmarks.bench_pipeline import throughput
 
     compile_kernels()

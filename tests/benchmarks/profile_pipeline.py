@@ -50,8 +50,9 @@ def _clock_parts() -> None:
     from spatialstream.local.crq import ContinuousRangeIndex
     from spatialstream.local.ctq import ContinuousTermsIndex
     from spatialstream.local.segments import SegmentStore
-    from spatialstream.pipeline import merge, messages, route, stages, work
-    from spatialstream.pipeline.files import StateFolder
+    from spatialstream.sources.storage import StateFolder
+    from spatialstream.spark import run_stages as stages
+    from spatialstream.stages import merge, messages, route, work
 
     for owner, attribute, name in (
         (ContinuousRangeIndex, "_match", "CRQ match"),
@@ -147,9 +148,9 @@ def _processes() -> dict[str, float]:
 
 def profile(objects: int, standing: int, epoch_records: int) -> None:
     """Run and print."""
-    from spatialstream.pipeline import stages
-    from spatialstream.pipeline.kernels import compile_kernels
-    from spatialstream.pipeline.session import embedded_session
+    from spatialstream.kernels import compile_kernels
+    from spatialstream.spark import run_stages as stages
+    from spatialstream.spark.session import embedded_session
     from tests.benchmarks import bench_pipeline
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])

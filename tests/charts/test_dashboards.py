@@ -6,9 +6,9 @@ import re
 import pytest
 import yaml
 
-from spatialstream.pipeline.live import StreamSettings
-from spatialstream.pipeline.metrics import RouterMetrics, WorkerMetrics
+from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
 from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.router import StreamSettings
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.metrics import CONDITIONS, OperatorMetrics
 from tests.charts.render import OPERATOR, of_kind, promtool, render

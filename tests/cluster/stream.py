@@ -11,18 +11,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from spatialstream.client.results import Results
+from spatialstream.client.sending import LoadSettings, Sender
 from spatialstream.generate import object_lines
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.oracle import answers, check
-from spatialstream.pipeline.consume import Results
-from spatialstream.pipeline.kafka import Connection, Topics
-from spatialstream.pipeline.load import LoadSettings, Sender
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
+from spatialstream.sources.kafka import Connection, Topics
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 PARTITIONS = 2

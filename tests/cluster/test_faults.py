@@ -97,7 +97,7 @@ def _kill_python(stream: LiveStream) -> None:
             command = Path(f"/proc/{each}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"spatialstream.pipeline.daemon" in command:
+        if b"spatialstream.spark.daemon" in command:
             daemons.append(each)
     workers = [each for daemon in daemons for each in _descendants(daemon)]
     assert workers

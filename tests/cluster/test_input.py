@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from spatialstream.model.space import Space
-from spatialstream.pipeline.ingest import CLOCK, mark
-from spatialstream.pipeline.kafka import Topics
 from spatialstream.servers.process import await_condition
+from spatialstream.sources.kafka import Topics
+from spatialstream.stages.ingest import CLOCK, mark
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
@@ -36,7 +36,9 @@ _HOUR = 3_600_000
 
 FAULTS = """
 from spatialstream.local.crq import ContinuousRangeIndex
-from spatialstream.pipeline import ingest, live, rounds
+from spatialstream.stages import ingest
+from spatialstream.stream import router
+from spatialstream.stream import worker
 
 
 def fail(name, found):
@@ -49,7 +51,7 @@ def decode_objects(data, *more, real=ingest.decode_objects):
     return real(data, *more)
 
 
-def route(share, *more, real=live.route):
+def route(share, *more, real=router.route):
     yield from real(share, *more)
     fail("poison-route", set() if share.objects is None else share.objects.ids.to_pylist())
 
@@ -59,7 +61,7 @@ def match(self, objects, limit, real=ContinuousRangeIndex._match):
     return real(self, objects, limit)
 
 
-def merge(rows, *more, real=rounds.merge):
+def merge(rows, *more, real=worker.merge):
     rows = list(rows)
     results = real(rows, *more)
     for _, kind, content in rows:
@@ -68,7 +70,7 @@ def merge(rows, *more, real=rounds.merge):
     return results
 
 
-ingest.decode_objects, live.route, rounds.merge, ContinuousRangeIndex._match = decode_objects, route, merge, match
+ingest.decode_objects, router.route, worker.merge, ContinuousRangeIndex._match = decode_objects, route, merge, match
 """
 """What the Python processes of both jobs begin with: faults that no input would find, on four records."""
 

@@ -13,9 +13,9 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.model.space import Space
-from spatialstream.pipeline.ingest import CLOCK
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
+from spatialstream.stages.ingest import CLOCK
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)

@@ -14,8 +14,8 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.model.space import Space
-from spatialstream.pipeline.ingest import CLOCK, mark
 from spatialstream.servers.process import await_condition
+from spatialstream.stages.ingest import CLOCK, mark
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

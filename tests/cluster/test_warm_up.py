@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spatialstream.model.space import Space
-from spatialstream.pipeline.kafka import Offsets
+from spatialstream.sources.kafka import Offsets
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

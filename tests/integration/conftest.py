@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spatialstream.pipeline.kernels import compile_kernels
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.kernels import compile_kernels
+from spatialstream.spark.session import embedded_session
 
 
 @pytest.fixture(scope="session")

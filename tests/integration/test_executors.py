@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from spatialstream.pipeline.executors import Executors
+from spatialstream.spark.executors import Executors
 from spatialstream.store.memory import MemoryStore
 
 

@@ -26,7 +26,7 @@ from spatialstream import AnswerStream
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
-from spatialstream.pipeline.lines import object_lines
+from spatialstream.spark.frame_records import object_lines
 from tests.streams import Stream, object_record, query_record, random_stream, write_lines
 
 OBJECTS = pd.DataFrame(
@@ -298,7 +298,7 @@ def test_two_streams_are_answered_exactly_with_a_stop_in_between(
 CHILD = """
 import sys
 import spatialstream
-from spatialstream.pipeline.session import embedded_session
+from spatialstream.spark.session import embedded_session
 
 folder, kind, queries = sys.argv[1:]
 spark = embedded_session("child", 2)

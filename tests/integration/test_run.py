@@ -15,7 +15,7 @@ from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.queries import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
-from spatialstream.pipeline.run import RunSettings, run
+from spatialstream.spark.run import RunSettings, run
 from tests import streams
 from tests.lengths import examples
 

@@ -11,17 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.frames import AnswerStream, RejectedWarning, answer, answer_stream
-    from spatialstream.pipeline.run import RunSettings, RunSummary, run
+    from spatialstream.spark.answers import AnswerStream, RejectedWarning, answer, answer_stream
+    from spatialstream.spark.run import RunSettings, RunSummary, run
 
 __version__ = "0.1.0"
 
 __all__ = ["AnswerStream", "RejectedWarning", "RunSettings", "RunSummary", "answer", "answer_stream", "run"]
 
-_FRAMES = {"AnswerStream", "RejectedWarning", "answer", "answer_stream"}
+_ANSWERS = {"AnswerStream", "RejectedWarning", "answer", "answer_stream"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'spatialstream' has no attribute {name!r}")
-    return getattr(import_module(f"spatialstream.pipeline.{'frames' if name in _FRAMES else 'run'}"), name)
+    return getattr(import_module(f"spatialstream.spark.{'answers' if name in _ANSWERS else 'run'}"), name)

@@ -9,9 +9,9 @@ import pytest
 from spatialstream.cli import main
 from spatialstream.cli.remove import check_checkpoint, empty_checkpoint
 from spatialstream.model.errors import SettingError
-from spatialstream.pipeline.files import write_whole
-from spatialstream.pipeline.live import StreamSettings
-from spatialstream.pipeline.start import locked
+from spatialstream.sources.storage import write_whole
+from spatialstream.stream.beginning import locked
+from spatialstream.stream.router import StreamSettings
 
 
 @pytest.fixture

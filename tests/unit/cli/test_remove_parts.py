@@ -6,8 +6,8 @@ import pytest
 
 from spatialstream.cli import live, main
 from spatialstream.model.errors import Unavailable
-from spatialstream.pipeline.kafka import Topics
-from spatialstream.pipeline.live import StreamSettings
+from spatialstream.sources.kafka import Topics
+from spatialstream.stream.router import StreamSettings
 
 
 class Store:

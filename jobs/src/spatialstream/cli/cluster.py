@@ -39,7 +39,7 @@ def _cluster(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.kernels import compile_kernels
+    from spatialstream.kernels import compile_kernels
     from spatialstream.servers.job import JobServer
     from spatialstream.servers.kafka import KafkaServer
     from spatialstream.servers.zookeeper import ZooKeeperServer

@@ -20,12 +20,11 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spatialstream.balance.settings import BalanceSettings
-    from spatialstream.pipeline.kafka import Connection
-    from spatialstream.pipeline.live import StreamSettings
+    from spatialstream.sources.kafka import Connection
+    from spatialstream.spark.session import SparkSession
     from spatialstream.store.zookeeper import ZooKeeperStore
+    from spatialstream.stream.router import StreamSettings
 
 __all__ = [
     "VARIABLES",
@@ -97,7 +96,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
 
 
 def _topic(text: str) -> tuple[str, str]:
-    from spatialstream.pipeline.kafka import read_topic
+    from spatialstream.sources.kafka import read_topic
 
     return read_topic(text)
 
@@ -174,7 +173,7 @@ def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) ->
 
 
 def _property(text: str) -> tuple[str, str]:
-    from spatialstream.pipeline.session import check_conf
+    from spatialstream.spark.session import check_conf
 
     key, equals, value = text.partition("=")
     if not equals:
@@ -185,7 +184,7 @@ def _property(text: str) -> tuple[str, str]:
 
 def connection(options: argparse.Namespace) -> Connection:
     """How to reach the broker."""
-    from spatialstream.pipeline.kafka import Connection, read_properties
+    from spatialstream.sources.kafka import Connection, read_properties
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
     said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)
@@ -211,7 +210,7 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
     """The stream's settings."""
-    from spatialstream.pipeline.live import StreamSettings
+    from spatialstream.stream.router import StreamSettings
 
     result = StreamSettings(
         options.stream,
@@ -229,8 +228,8 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 
 def session(options: argparse.Namespace) -> SparkSession:
     """The Spark session of a job."""
-    from spatialstream.pipeline.session import embedded_session
     from spatialstream.servers.jars import connector_jars
+    from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"

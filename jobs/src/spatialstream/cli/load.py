@@ -55,10 +55,10 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
+    from spatialstream.client.sending import LoadSettings, Sender, Watch
     from spatialstream.generate import object_lines, query_lines
-    from spatialstream.pipeline.live import StreamSettings
-    from spatialstream.pipeline.load import LoadSettings, Sender, Watch
-    from spatialstream.pipeline.start import read_objects, read_queries
+    from spatialstream.stream.beginning import read_objects, read_queries
+    from spatialstream.stream.router import StreamSettings
 
     if options.objects is None and not options.now:
         raise SettingError("objects", "give a file, or --now for a generated stream")
@@ -116,7 +116,7 @@ def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries
     """Register the standing queries for as long as objects come, then send."""
     from dataclasses import replace
 
-    from spatialstream.pipeline.load import with_own_ids
+    from spatialstream.client.sending import with_own_ids
 
     crq = list(QueryType).index(QueryType.CRQ)
     now = int(time.time() * 1000)

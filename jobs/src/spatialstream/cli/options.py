@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
-from spatialstream.model.files import parse_columns
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule, extract_terms
 from spatialstream.model.times import parse_duration
+from spatialstream.records.files import parse_columns
 
 __all__ = ["add_input", "add_space", "add_terms", "columns", "count", "duration", "term_rule", "value"]
 

@@ -28,7 +28,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule, extract_terms
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.kafka import Connection
+    from spatialstream.sources.kafka import Connection
 
 __all__ = ["add_parser", "check", "from_options", "read"]
 
@@ -285,7 +285,7 @@ def _now() -> int:
 
 def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: Space) -> int:
     """Send, print what comes, cancel."""
-    from spatialstream.pipeline.consume import Results
+    from spatialstream.client.results import Results
 
     connection = live.connection(options)
     stop: list[bool] = []

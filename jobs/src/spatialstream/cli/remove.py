@@ -16,7 +16,7 @@ from spatialstream.cli import live
 from spatialstream.model.errors import SettingError, SpatialStreamError
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.kafka import Connection
+    from spatialstream.sources.kafka import Connection
 
 __all__ = ["add_parser"]
 
@@ -41,8 +41,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.kafka import INTERNAL
-    from spatialstream.pipeline.start import locked
+    from spatialstream.sources.kafka import INTERNAL
+    from spatialstream.stream.beginning import locked
 
     connection = live.connection(options)
     with ExitStack() as held:
@@ -91,7 +91,7 @@ def check_checkpoint(folder: Path, stream: str) -> None:
     Raises:
         SettingError: it holds what no stream has written, or belongs to another stream.
     """
-    from spatialstream.pipeline.owned import STREAM
+    from spatialstream.sources.owned import STREAM
 
     STREAM.check(folder, "checkpoint")
     owner = stream
@@ -107,7 +107,7 @@ def empty_checkpoint(folder: Path) -> None:
     Raises:
         SettingError: something cannot be removed.
     """
-    from spatialstream.pipeline.owned import STREAM
+    from spatialstream.sources.owned import STREAM
 
     try:
         STREAM.empty(folder)

@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
 def _results(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return kubernetes.run_in_pod(options, _arguments(options))
-    from spatialstream.pipeline.consume import Results
+    from spatialstream.client.results import Results
 
     stop: list[bool] = []
     patience = None if options.patience is None else options.patience / 1000

@@ -49,10 +49,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.jobs import RouterJob, stop_spark
-    from spatialstream.pipeline.kernels import compile_kernels
-    from spatialstream.pipeline.metrics import RouterMetrics, serve
-    from spatialstream.pipeline.start import ensure_first_version, locked
+    from spatialstream.cli.metrics import RouterMetrics, serve
+    from spatialstream.kernels import compile_kernels
+    from spatialstream.spark.jobs import RouterJob, stop_spark
+    from spatialstream.stream.beginning import ensure_first_version, locked
 
     settings = live.settings(
         options,

@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.run import RunSettings
+    from spatialstream.spark.run import RunSettings
 
     given = {} if options.slots is None else {"slots": options.slots}
     settings = RunSettings(
@@ -103,7 +103,7 @@ def _summary_text(summary: Any, output: Path) -> str:
 
 def run_with_progress(settings: Any, quiet: bool = False) -> Any:
     """Run with a progress bar; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
-    from spatialstream.pipeline.run import run
+    from spatialstream.spark.run import run
 
     with _Bar(quiet) as bar, _stop_on_signal(quiet) as stopping:
         return run(settings, report=bar.report, stop=lambda: bool(stopping))
@@ -164,7 +164,7 @@ class _Bar:
             self._bar = None
 
     def report(self, progress: Any) -> None:
-        """Show a :class:`spatialstream.pipeline.run.Progress`."""
+        """Show a :class:`spatialstream.spark.run.Progress`."""
         if self._quiet:
             return
         if progress.phase != self._phase:

@@ -13,7 +13,7 @@ from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.cli.attached import write_file
 from spatialstream.model.errors import SettingError, StateError
-from spatialstream.model.files import Kind
+from spatialstream.records.files import Kind
 
 if TYPE_CHECKING:
     from spatialstream.report import LeafTable
@@ -136,8 +136,8 @@ def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:
     """Up to ``--sample`` records, evenly over each file's blocks."""
     import numpy as np
 
-    from spatialstream.model.files import decode_chunk, plan
     from spatialstream.model.terms import TermRule
+    from spatialstream.records.files import decode_chunk, plan
 
     if not files:
         return None

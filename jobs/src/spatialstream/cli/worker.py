@@ -11,7 +11,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.pipeline.results import RowLimits
+    from spatialstream.stages.rows import RowLimits
 
 __all__ = ["add_parser"]
 
@@ -46,10 +46,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from spatialstream.pipeline.jobs import WorkerJob, stop_spark
-    from spatialstream.pipeline.kernels import compile_kernels
-    from spatialstream.pipeline.metrics import WorkerMetrics, serve
-    from spatialstream.pipeline.start import check_life, locked
+    from spatialstream.cli.metrics import WorkerMetrics, serve
+    from spatialstream.kernels import compile_kernels
+    from spatialstream.spark.jobs import WorkerJob, stop_spark
+    from spatialstream.stream.beginning import check_life, locked
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _limits(longest: int) -> RowLimits:
-    from spatialstream.pipeline.results import RowLimits
+    from spatialstream.stages.rows import RowLimits
 
     low, high = 1 << 10, 1 << 30
     if not low <= longest <= high:
@@ -100,7 +100,7 @@ def _limits(longest: int) -> RowLimits:
 
 def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Any:
     """Who keeps the number of executors; None where there are none but this process."""
-    from spatialstream.pipeline.executors import Executors
+    from spatialstream.spark.executors import Executors
 
     if not options.executors_from_store:
         metrics.executors(1, session.sparkContext.defaultParallelism)

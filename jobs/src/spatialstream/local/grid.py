@@ -40,13 +40,13 @@ import pyarrow as pa
 from spatialstream.local import keywords as keywords_module
 from spatialstream.local.cachelines import peek, prefetch
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
+from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
 from spatialstream.model.hashing import Seed, keyed_number, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import UNDERFLOW, Regions
 from spatialstream.model.space import Space
-from spatialstream.model.swar import lean_kernel
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Frequency", "GridMatches", "KeywordGrid", "ProbeBatch", "prepare"]

@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import string_view
+from spatialstream.model.eight_bytes import folded, lean_kernel, signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes, seed_of
 from spatialstream.model.kernels import kernel
-from spatialstream.model.swar import folded, lean_kernel, signed
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Int", "KeywordTable", "TermKeys", "prepare"]

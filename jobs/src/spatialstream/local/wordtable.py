@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.integers import wide
+from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes
 from spatialstream.model.kernels import kernel
-from spatialstream.model.swar import signed
 
 __all__ = [
     "Strings",

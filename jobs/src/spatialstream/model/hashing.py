@@ -32,8 +32,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import string_view
+from spatialstream.model.eight_bytes import folded, lean_kernel, load, signed
 from spatialstream.model.kernels import kernel
-from spatialstream.model.swar import folded, lean_kernel, load, signed
 
 __all__ = [
     "Seed",

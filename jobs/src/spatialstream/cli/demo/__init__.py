@@ -51,8 +51,8 @@ def _demo(options: argparse.Namespace) -> int:
     from spatialstream.index.version import RoutingVersion
     from spatialstream.model.objects import ObjectBatch, parse_object
     from spatialstream.model.space import WGS84
-    from spatialstream.pipeline.run import RunSettings
     from spatialstream.report import write_page
+    from spatialstream.spark.run import RunSettings
 
     settings = RunSettings(
         (OBJECTS,),

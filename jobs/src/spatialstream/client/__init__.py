@@ -1,0 +1,1 @@
+"""What a user of a running stream does: send records, follow results, have each row once and whole."""

@@ -1,0 +1,272 @@
+"""A consumer of results: whole rows in the order in which they come, repeated ones dropped.
+
+What a position file holds is the place after the last row that was *written out*, not the last one that was read: see
+:meth:`Results.written`. It lies in the middle of a message where that row does, and before the first part of a row of
+which not all parts have come.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+
+from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.sources.kafka import Connection
+from spatialstream.sources.storage import write_whole
+from spatialstream.stages.delivery import Assembler, Deduplicator, Place
+
+__all__ = ["Results"]
+
+_FATAL = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_SAVE_SECONDS = 1.0
+_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row, and where the stream is after it.
+
+    Attributes:
+        line: the row.
+        place: whose rows it is among.
+        upto: how many of these have come with it.
+        partition: of the topic.
+        next: offset of the first message that has rows after it.
+        held: for each life the partition and offset where a row begins of which more parts are to come.
+    """
+
+    line: bytes
+    place: Place
+    upto: int
+    partition: int
+    next: int
+    held: Mapping[str, tuple[int, int]]
+
+
+class Results:
+    """Reads the results of a stream, from a place on.
+
+    With a ``position`` file, it begins where the last use of that file ended: the file holds the offsets, and how
+    many rows of the latest rounds have been written out, by which repeated ones are told. It is written now and then,
+    and at the end.
+
+    Args:
+        connection: how to reach the broker.
+        stream: its name.
+        newest: begin with what comes from now on, and not with the oldest that is kept.
+        position: see above.
+        report: is told what a person should know.
+
+    Raises:
+        Unavailable: the broker has no such topic.
+        SettingError: the position file is none, or of another topic, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        *,
+        newest: bool = False,
+        position: Path | None = None,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._topic = connection.topics(stream).results
+        self._consumer: Consumer = connection.consumer(f"{stream}-results")
+        self._position, self._report = position, report
+        self._topic_id = self._id_of_topic(connection) if position is not None else None
+        self._read = Deduplicator()
+        self._written = Deduplicator()
+        self._next: dict[int, int] = {}
+        self._assemblers: dict[str, Assembler] = {}
+        self._begun: dict[str, tuple[int, int]] = {}
+        self._held: Mapping[str, tuple[int, int]] = {}
+        self._last: _Row | None = None
+        self._saved = time.monotonic()
+        try:
+            self._assign(newest)
+            self._save()
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    @property
+    def repeated(self) -> int:
+        """Rows that have been dropped."""
+        return self._read.repeated
+
+    # ----------------------------------------------------------------------------------------------------- beginning
+
+    def _id_of_topic(self, connection: Connection) -> str | None:
+        """What tells the topic from one of its name that was there before; None if the broker does not say."""
+        try:
+            asked = connection.admin().describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT)
+            return str(asked[self._topic].result(_TIMEOUT).topic_id)
+        except (KafkaException, TimeoutError, ValueError):
+            return None
+
+    def _assign(self, newest: bool) -> None:
+        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics.get(self._topic)
+        if metadata is None or metadata.error is not None:
+            raise Unavailable(f"the broker has no topic {self._topic}")
+        if self._position is not None and self._position.exists():
+            self._load(self._position)
+        places = []
+        for partition in metadata.partitions:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)
+            start = self._next.get(partition, high if newest else low)
+            if start > high:
+                self._report(
+                    f"{self._topic} ends before the position: it has been made anew; reading it from the start"
+                )
+                start = low
+            elif start < low:
+                self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
+                start = low
+            self._next[partition] = start
+            places.append(TopicPartition(self._topic, partition, start))
+        self._consumer.assign(places)
+
+    def _load(self, path: Path) -> None:
+        """Take the position from its file.
+
+        Raises:
+            SettingError: it is none, or that of another topic.
+        """
+        try:
+            record = json.loads(path.read_bytes())
+            known = [Deduplicator.from_record(record["known"]) for _ in range(2)]
+            offsets = {int(partition): int(offset) for partition, offset in record["next"].items()}
+            topic, topic_id = record.get("topic", self._topic), record.get("id")
+        except OSError as error:
+            raise SettingError("position", f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise SettingError("position", f"{path} is damaged, or no position file; give another") from None
+        if topic != self._topic:
+            raise SettingError("position", f"{path} is a position in {topic}, not in {self._topic}; give another")
+        self._read, self._written = known
+        if None not in (topic_id, self._topic_id) and topic_id != self._topic_id:
+            self._report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
+        else:
+            self._next = offsets
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def messages(self, stop: Callable[[], bool], patience: float | None = None) -> Iterator[bytes]:
+        """The new rows of each message, as JSON Lines; they count as written when more are asked for.
+
+        Args:
+            stop: is asked between messages.
+            patience: seconds without a message after which it ends; None: never.
+
+        Raises:
+            Unavailable: the topic is gone.
+        """
+        for message in self._messages(stop, patience):
+            if rows := list(self._rows(message)):
+                self._last = rows[-1]
+                yield b"\n".join(row.line for row in rows)
+                self.written()
+            self._passed(message)
+
+    def rows(self, stop: Callable[[], bool], patience: float | None = None) -> Iterator[dict[str, Any]]:
+        """Row by row; see :meth:`messages`. A row counts as written when the next one is asked for."""
+        for message in self._messages(stop, patience):
+            for row in self._rows(message):
+                self._last = row
+                yield json.loads(row.line)
+                self.written()
+                if stop():
+                    return
+            self._passed(message)
+
+    def written(self) -> None:
+        """What was given last has been written out: the position is after it."""
+        row, self._last = self._last, None
+        if row is None:
+            return
+        self._written.note(row.place, row.upto)
+        self._next[row.partition], self._held = row.next, row.held
+        if time.monotonic() - self._saved > _SAVE_SECONDS:
+            self._save()
+
+    def _messages(self, stop: Callable[[], bool], patience: float | None) -> Iterator[Message]:
+        """Messages without an error."""
+        heard = time.monotonic()
+        while not stop():
+            message = self._consumer.poll(0.2)
+            error = None if message is None else message.error()
+            if error is not None and error.code() in _FATAL:
+                raise Unavailable(f"the broker has no topic {self._topic}")
+            if message is None or error is not None:
+                if patience is not None and time.monotonic() - heard > patience:
+                    return
+                continue
+            heard = time.monotonic()
+            yield message
+
+    def _rows(self, message: Message) -> Iterator[_Row]:
+        """The whole rows that a message brings; all that came before it has been written, but for held parts."""
+        partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
+        assert partition is not None
+        assert offset is not None
+        place = Place.of(key)
+        if place is not None and value is not None:
+            before = self._read.life
+            lines = value.split(b"\n")
+            old = self._read.old_rows(place, len(lines))
+            self._read.repeated += old
+            self._read.note(place, place.first + len(lines))
+            if before is not None and self._read.life not in (before, None):
+                self._report(f"the stream has begun anew, as life {self._read.life}: its rounds count from 0 again")
+            whole = self._assemblers.setdefault(place.life, Assembler())
+            for number, line in enumerate(lines[old:], old + 1):
+                waited, given = whole.waiting, whole.add(line)
+                if whole.waiting and (given or not waited):
+                    self._begun[place.life] = partition, offset
+                elif not whole.waiting:
+                    self._begun.pop(place.life, None)
+                begun = dict(self._begun)
+                # parts of a row that is never whole: the position passes them with the row after them
+                left = given if whole.waiting else given[:-1]
+                yield from (_Row(each, place, 0, partition, offset, self._held) for each in left)
+                if not whole.waiting:
+                    end = offset + 1 if number == len(lines) else offset
+                    yield _Row(given[-1], place, place.first + number, partition, end, begun)
+
+    def _passed(self, message: Message) -> None:
+        """All rows that are whole with this message have been written out."""
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self._next[partition], self._held = offset + 1, dict(self._begun)
+
+    # -------------------------------------------------------------------------------------------------------- ending
+
+    def close(self) -> None:
+        """Let go of the broker, and write the position down.
+
+        Raises:
+            SettingError: it cannot be written.
+        """
+        self._consumer.close()
+        self._save()
+
+    def _save(self) -> None:
+        self._saved = time.monotonic()
+        if self._position is None:
+            return
+        next_ = dict(self._next)
+        for partition, offset in self._held.values():
+            next_[partition] = min(next_[partition], offset)
+        record = {"topic": self._topic, "id": self._topic_id, "known": self._written.to_record(), "next": next_}
+        try:
+            write_whole(self._position, json.dumps(record).encode())
+        except OSError as error:
+            raise SettingError("position", f"{self._position} cannot be written: {error.strerror}") from None

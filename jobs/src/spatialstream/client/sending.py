@@ -1,0 +1,368 @@
+"""Sends a stream to the broker at a given rate, and measures how long results take.
+
+Two ways to send:
+
+- *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
+  are those of the files.
+- *Now*: objects and queries are stamped with the day's clock when they are sent. A result row carries the timestamp of
+  the object or the query that made it, so its age when it arrives is the latency, from production to result.
+
+Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
+that none of them holds the others back.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaException, Producer
+
+from spatialstream.client.results import Results
+from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
+from spatialstream.stages.ingest import CLOCK, mark
+
+__all__ = ["Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"]
+
+_EVERY = 16
+_ANY_TIME = 10**12
+_MESSAGE_BYTES = 512 << 10
+_QUERIES_PER_MESSAGE = 1000
+_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How to send.
+
+    Attributes:
+        stream: its name.
+        partitions: of the objects' topic.
+        rate: objects a second; 0 sends as fast as the broker takes them.
+        objects_per_message: at most.
+        tick: seconds between two sendings.
+        marks: send marks; without them the router waits for silent partitions.
+    """
+
+    stream: str
+    partitions: int
+    rate: float = 0.0
+    objects_per_message: int = 100
+    tick: float = 0.05
+    marks: bool = True
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Ages of result rows on arrival, ms: of every row but CRQ matches, and of some of the matches of each message.
+
+    Attributes:
+        since: rows of earlier timestamps are not counted.
+    """
+
+    since: int = 0
+    ages: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def take(self, value: bytes, now: float) -> None:
+        """A message of results has arrived."""
+        matches = 0
+        for row in _ROW.finditer(value):
+            kind, t = row[1].decode(), int(row[2])
+            self.rows[kind] = self.rows.get(kind, 0) + 1
+            matches += kind == "CRQ"
+            # of the many matches of a message every so-many-th will do: they came at the same time
+            if t >= self.since and (kind != "CRQ" or matches % _EVERY == 1):
+                self.ages.setdefault(kind, []).append(now - t)
+
+    def percentiles(self) -> dict[str, tuple[int, float, float, float]]:
+        """For each type of query: rows measured, p50, p95, p99 in ms."""
+        result = {}
+        for kind, ages in sorted(self.ages.items()):
+            p50, p95, p99 = np.percentile(np.array(ages), [50, 95, 99])
+            result[kind] = len(ages), float(p50), float(p95), float(p99)
+        return result
+
+
+class Sender:
+    """Sends a stream.
+
+    Args:
+        connection: how to reach the broker.
+        settings: how to send.
+        object_lines: objects as JSON Lines.
+        query_lines: queries as JSON Lines.
+
+    Attributes:
+        rate: objects a second; may be changed while a stream is replayed.
+        sent: objects sent.
+        queries_sent: queries sent.
+        behind: seconds by which sending was behind its rate, at most.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: LoadSettings,
+        object_lines: Callable[[ObjectBatch], Any],
+        query_lines: Callable[[QueryBatch], Any],
+    ) -> None:
+        self.settings = settings
+        self.rate = settings.rate
+        self.sent = 0
+        self.queries_sent = 0
+        self.behind = 0.0
+        self._topics = connection.topics(settings.stream)
+        self._object_lines, self._query_lines = object_lines, query_lines
+        self._producer: Producer = connection.producer(
+            **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
+        )
+        self._turn = 0
+        self._failed: list[str] = []
+
+    def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=self._delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+                continue
+            except KafkaException as error:
+                if len(value) < LARGEST_MESSAGE - 1024:
+                    raise Unavailable(f"{topic} takes no message: {error.args[0].str()}") from None
+                name = "objects" if topic == self._topics.objects else "queries"
+                problem = f"a record of {len(value)} bytes is longer than a message may be ({LARGEST_MESSAGE} bytes)"
+                raise SettingError(name, problem) from None
+            self._producer.poll(0)
+            return
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(str(error))
+
+    def send_objects(self, objects: ObjectBatch) -> None:
+        """Send objects, in their order."""
+        if not len(objects):
+            return
+        self._send_lines(np.frombuffer(self._object_lines(objects), np.uint8))
+
+    def _send_lines(self, text: npt.NDArray[np.uint8]) -> None:
+        """Send objects that are lines already, so many to a message."""
+        ends = np.flatnonzero(text == ord("\n"))
+        first = 0
+        for last in _message_ends(ends, self.settings.objects_per_message):
+            self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last].tobytes())
+            self._turn += 1
+            first = last + 1
+        self.sent += len(ends)
+
+    def send_queries(self, queries: QueryBatch) -> None:
+        """Send queries, in their order; many to a message where there are many."""
+        if not len(queries):
+            return
+        text = bytes(self._query_lines(queries))
+        first = 0
+        for last in _message_ends(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")), _QUERIES_PER_MESSAGE):
+            self._produce(self._topics.queries, 0, text[first:last])
+            first = last + 1
+        self.queries_sent += len(queries)
+
+    def send_marks(self, t: int) -> None:
+        """Say that nothing earlier than t follows."""
+        if not self.settings.marks:
+            return
+        for partition in range(self.settings.partitions):
+            self._produce(self._topics.objects, partition, mark(t), CLOCK)
+        self._produce(self._topics.queries, 0, mark(t), CLOCK)
+
+    def flush(self, timeout: float = 120.0) -> None:
+        """Wait until the broker has everything.
+
+        Raises:
+            Unavailable: it has not.
+        """
+        left = self._producer.flush(timeout)
+        if left or self._failed:
+            raise Unavailable(f"the broker has not taken {left + len(self._failed)} messages")
+
+    def replay(self, objects: ObjectBatch, queries: QueryBatch, stop: Callable[[], bool]) -> None:
+        """Send everything as written, merged by time.
+
+        Args:
+            objects: in the order of time.
+            queries: in the order of time.
+            stop: is asked between sendings.
+        """
+        due_at = time.monotonic()
+        slice_ = max(1, int(self.rate * self.settings.tick)) if self.rate else 20_000
+        asked = 0
+        for first in range(0, len(objects), slice_):
+            if stop():
+                break
+            part = objects.take(np.arange(first, min(first + slice_, len(objects))))
+            upto = int(part.t[-1])
+            due = int(np.searchsorted(queries.t, upto, side="right"))
+            self.send_queries(queries.take(np.arange(asked, due)))
+            asked = max(asked, due)
+            self.send_objects(part)
+            self.send_marks(upto)
+            if self.rate:
+                due_at += len(part) / self.rate
+                self._wait(due_at)
+        else:
+            self.send_queries(queries.take(np.arange(asked, len(queries))))
+            last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
+            self.send_marks(last + 1)
+        self.flush()
+
+    def _wait(self, until: float) -> None:
+        left = until - time.monotonic()
+        if left > 0:
+            self._producer.poll(left)
+            time.sleep(max(0.0, until - time.monotonic()))
+        else:
+            self.behind = max(self.behind, -left)
+
+    def live(
+        self,
+        objects: ObjectBatch,
+        queries: QueryBatch,
+        queries_per_second: float,
+        seconds: float,
+        stop: Callable[[], bool],
+        count: int | None = None,
+    ) -> None:
+        """Send objects at the rate, stamped with the day's clock, and queries now and then.
+
+        Args:
+            objects: are sent in their order, all that are sent at one time with the same timestamp.
+            queries: are asked one after the other, again from the start when they are used up (under new ids).
+            queries_per_second: how many of them.
+            seconds: how long.
+            stop: is asked between sendings.
+            count: send so many objects, again from the start when they are used up; None: each once.
+        """
+        tick, rate = self.settings.tick, self.settings.rate
+        lines = _Lines(objects, self._object_lines)  # takes seconds if there are many
+        began = time.monotonic()
+        most = len(lines) if count is None else count
+        place, asked, number = 0, 0, 0
+        while not stop() and time.monotonic() - began < seconds and place < most:
+            number += 1
+            due = min(most, int(rate * number * tick))
+            now = int(time.time() * 1000)
+            wanted = int(queries_per_second * number * tick)
+            if wanted > asked and len(queries):
+                self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
+                asked = wanted
+            while place < due:
+                first = place % len(lines)
+                last = min(first + due - place, len(lines))
+                self._send_lines(lines.stamped(first, last, now))
+                place += last - first
+            self.send_marks(now)
+            self._wait(began + number * tick)
+        self.send_marks(int(time.time() * 1000) + 1)
+        self.flush()
+
+
+def _message_ends(ends: npt.NDArray[np.int64], most: int) -> list[int]:
+    """Where the messages of some lines end: so many lines each, fewer where they are long, and one at least.
+
+    Args:
+        ends: where each line ends.
+        most: lines a message.
+    """
+    found, first, start = list[int](), 0, 0
+    while first < len(ends):
+        fitting = int(np.searchsorted(ends, start + _MESSAGE_BYTES, side="right"))
+        first = max(first + 1, min(first + most, fitting))
+        found.append(int(ends[first - 1]))
+        start = found[-1] + 1
+    return found
+
+
+class _Lines:
+    """Objects as JSON Lines that are written once and stamped again and again.
+
+    Args:
+        objects: at least one.
+        encode: objects as JSON Lines with ``"t": `` before the timestamp.
+    """
+
+    def __init__(self, objects: ObjectBatch, encode: Callable[[ObjectBatch], Any]) -> None:
+        text = bytearray(encode(replace(objects, t=np.full(len(objects), _ANY_TIME, np.int64))))
+        self._text = np.frombuffer(text, np.uint8)
+        self._starts = np.concatenate([[0], np.flatnonzero(self._text == ord("\n")) + 1])
+        # quotes within a text are escaped, so what looks like this is nothing else
+        times = [match.start(1) for match in re.finditer(rb'"t": (%d)' % _ANY_TIME, text)]
+        self._times = np.array(times, np.int64)
+        assert len(self._times) == len(self) == len(objects)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def stamped(self, first: int, last: int, now: int) -> npt.NDArray[np.uint8]:
+        """The lines of some objects with this timestamp, until the next call.
+
+        Args:
+            first: number of the first object.
+            last: of the one after the last.
+            now: ms since 1970, between 2001 and 2286.
+        """
+        digits = np.frombuffer(str(now).encode(), np.uint8)
+        self._text[self._times[first:last, None] + np.arange(len(digits))] = digits
+        return self._text[self._starts[first] : self._starts[last]]
+
+
+def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:
+    """The queries under ids that no other call has given: ``ID@TOKEN``, with a token of this call's own."""
+    return replace(queries, ids=pc.binary_join_element_wise(queries.ids, pa.scalar(token), "@"))
+
+
+def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> QueryBatch:
+    """Queries of these numbers, counted round and round, asked now."""
+    chosen = queries.take(numbers % len(queries))
+    ids = pc.binary_join_element_wise(chosen.ids, pc.cast(pa.array(numbers), pa.string()), "#")
+    return replace(chosen, ids=ids, t=np.full(len(numbers), now, np.int64))
+
+
+class Watch:
+    """Measures latencies from a stream's results, in a thread of its own, until :meth:`close`."""
+
+    def __init__(self, connection: Connection, stream: str) -> None:
+        self.latencies = Latencies(int(time.time() * 1000))
+        self._results = Results(connection, stream, newest=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for value in self._results.messages(self._ended.is_set):
+            self.latencies.take(value, time.time() * 1000)
+
+    def settle(self, patience: float) -> None:
+        """Wait until no result has come for some seconds."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < patience:
+            now = sum(self.latencies.rows.values())
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End."""
+        self._ended.set()
+        self._thread.join(10)
+        self._results.close()

@@ -1,0 +1,180 @@
+"""All compiled kernels, made ready before the first epoch.
+
+``python -m spatialstream.kernels`` makes them ready and says what it does; with names of modules it compiles
+those alone.
+
+Cost: about 65 s of one processor the first time, two thirds of it in two modules' kernels, so up to three processes
+share the work. Each has a cache of its own, because numba's is not made for two writers: they number the versions of a
+function independently, and one index may come to name the other's machine code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+
+from spatialstream.index import version
+from spatialstream.local import ckq, crq, ctq, segments, skyband
+from spatialstream.model.kernels import cache_folder
+from spatialstream.records import decode
+
+__all__ = ["Report", "compile_kernels", "main", "prepare"]
+
+Report = Callable[[str, int, int], None]
+"""Called as (module, done, total) after each module, for a progress display."""
+
+_MODULES: dict[str, Callable[[], None]] = {
+    "decode": decode.prepare,
+    "version": version.prepare,
+    "segments": segments.prepare,
+    "crq": crq.prepare,
+    "ckq": ckq.prepare,
+    "skyband": skyband.prepare,
+    "ctq": ctq.prepare,
+}
+
+_GROUPS = (("segments",), ("crq", "ctq", "skyband", "ckq"), ("decode", "version"))
+"""What one process compiles: modules that share kernels. The longest first."""
+
+_alone = threading.Lock()
+"""Sources are read and compiled by one thread at a time: Python's parser is not for several."""
+
+
+def prepare(report: Report | None = None) -> None:
+    """Compile every kernel, or load it from the cache on disk."""
+    for done, (name, prepare_module) in enumerate(_MODULES.items(), 1):
+        prepare_module()
+        if report is not None:
+            report(name, done, len(_MODULES))
+
+
+def _stamp() -> str:
+    """Where the files with kernels are, and their state: numba looks at these too before it takes machine code."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256(str(package).encode())
+    for folder in ("model", "index", "local"):
+        for path in sorted((package / folder).glob("**/*.py")):
+            state = path.stat()
+            digest.update(f"{path.name} {state.st_mtime_ns} {state.st_size} ".encode())
+    return digest.hexdigest()[:16]
+
+
+def compile_kernels(report: Report | None = None) -> None:
+    """Make sure that every kernel is in the cache on disk: at once if it is, else half a minute to some minutes.
+
+    Of several processes one compiles, and the others wait.
+    """
+    with _alone:
+        _make_complete(report)
+
+
+def _make_complete(report: Report | None) -> None:
+    folder = cache_folder()
+    marker = folder / f"complete-{_stamp()}"
+    if marker.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if marker.exists():
+            return
+        for left in folder.glob("aside-*"):  # by one that was killed
+            shutil.rmtree(left)
+        processors = os.cpu_count() or 1
+        if processors > 1 and not any(folder.glob("*/*.nbi")):
+            _compile_apart(folder, processors, report)
+            report = None
+        prepare(report)
+        marker.touch()
+
+
+def _compile_apart(folder: Path, processors: int, report: Report | None) -> None:
+    """Compile the groups in processes of their own, and bring together what they have left in their caches.
+
+    What is missing in the end, because a process has failed or two have compiled the same, :func:`prepare` compiles.
+    """
+    finished: SimpleQueue[str | None] = SimpleQueue()
+    running: list[subprocess.Popen[str]] = []
+
+    def compile_group(group: Sequence[str]) -> None:
+        try:
+            environment = os.environ | {"SPATIALSTREAM_CACHE": f"{aside}/{group[0]}"}
+            command = [sys.executable, "-m", f"{__package__}.kernels", *group]
+            with subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ) as process:
+                running.append(process)
+                for line in process.stdout or ():
+                    finished.put(line.strip())
+        finally:
+            finished.put(None)
+
+    with TemporaryDirectory(prefix="aside-", dir=folder) as aside, ThreadPoolExecutor(processors) as pool:
+        try:
+            groups = [pool.submit(compile_group, group) for group in _GROUPS]
+            done, ended = 0, 0
+            while ended < len(groups):
+                name = finished.get()
+                ended += name is None
+                if name in _MODULES:
+                    done += 1
+                    if report is not None:
+                        report(name, done, len(_MODULES))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.kill()
+            raise
+        caches = [Path(aside, group[0], "spatialstream", folder.name) for group in _GROUPS]
+        _gather(caches, folder)
+
+
+def _gather(caches: Sequence[Path], folder: Path) -> None:
+    """Move the functions that only one of the caches has to ``folder``, and the tables that are beside them."""
+    for cache in caches:
+        for table in cache.glob("*.arrays"):
+            table.replace(folder / table.name)
+        for index in cache.glob("*/*.nbi"):
+            place = index.relative_to(cache)
+            if sum((other / place).exists() for other in caches) > 1:
+                continue
+            (folder / place).parent.mkdir(exist_ok=True)
+            for code in index.parent.glob(f"{glob.escape(index.stem)}.*.nbc"):
+                code.replace(folder / place.parent / code.name)
+            index.replace(folder / place)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(names: Sequence[str]) -> None:
+    """Compile the modules of these names and print each when it is done; without names all of them, for a person."""
+    if names:
+        for name in names:
+            _MODULES[name]()
+            _say(name)
+        return
+    began = time.monotonic()
+
+    def tell(name: str, done: int, total: int) -> None:
+        _say(f"    {name}: {done} of {total}, {time.monotonic() - began:.0f} s")
+
+    compile_kernels(tell)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,736 @@
+"""Input records to batches, fast: bytes of JSON Lines or CSV, and Arrow tables, to objects, queries and dead letters.
+
+The meaning of a record is defined once, by :func:`~.objects.parse_object` and :func:`~.queries.parse_query`. The fast
+path takes the records that it is sure of, in bulk (:mod:`~.scan`, :mod:`~.values`, :mod:`~.tokens`), and gives the
+values that those two give; each other record goes through them, alone, and is accepted or rejected as they say. So a
+record's fate never depends on its neighbours. Cost: about a microsecond for a record of the fast path, ten for
+another.
+
+CSV has no types. There, a cell is absent when it is empty, and an empty string when it is quoted and empty;
+coordinates are JSON numbers, ``t`` is an integer of milliseconds or ISO 8601; there is no ``terms``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.errors import RecordError
+from spatialstream.model.geometry import BOX, CIRCLE
+from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
+from spatialstream.model.queries import CANCEL, MOST_STEPS, TYPES, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.times import TIME_LIMIT
+from spatialstream.records import scan, tokens, values
+from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells
+from spatialstream.records.tokens import tokenise_slices
+
+__all__ = [
+    "LONGEST_ECHO",
+    "QUERY_FIELDS",
+    "REJECTED",
+    "Decoded",
+    "csv_cells",
+    "decode_csv",
+    "decode_object_table",
+    "decode_objects",
+    "decode_queries",
+    "json_value",
+    "object_fields",
+    "prepare",
+    "rejected_line",
+]
+
+REJECTED = pa.schema(
+    [
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("record", pa.string(), nullable=False),
+    ]
+)
+"""Rejected records: where, why, and what, the record as JSON text."""
+
+LONGEST_ECHO = 2_000
+"""Characters of a rejected record (and of a reason) that are kept, so that dead letters stay small."""
+
+_DEEPEST_ECHO = 64
+"""Brackets of a record that is echoed as it is: a deeper one may be too deep for whoever reads the dead letter."""
+
+_LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
+"""Characters of such an echo as JSON, at most."""
+
+QUERY_FIELDS = ("id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step")
+"""The fields of queries."""
+
+_BOM = b"\xef\xbb\xbf"
+_Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
+
+
+def object_fields(space: Space) -> tuple[str, ...]:
+    """The fields of objects in a space: id, t, the two coordinates, text, terms."""
+    return ("id", "t", *space.axes, "text", "terms")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded(Generic[_Batch]):
+    """What became of a block of records.
+
+    Attributes:
+        batch: the accepted ones, in the order of the input.
+        line: int64[n], the line (of a table: the row) at which each of them begins.
+        rejected: the others, see :data:`REJECTED`.
+    """
+
+    batch: _Batch
+    line: npt.NDArray[np.int64]
+    rejected: pa.RecordBatch
+
+
+def rejected_line(source: str, line: int, reason: str, record: str, offset: int | None = None) -> str:
+    """The dead letter of one row of :attr:`Decoded.rejected`, as a line of JSON without its newline.
+
+    It has a bounded length: of a long reason or record there is the beginning, of the record as a string.
+
+    Args:
+        source: the file or topic partition.
+        line: the line in the file, or in the message.
+        reason: which field is wrong, and what would be right.
+        record: the record as JSON.
+        offset: the message's offset in its topic partition.
+    """
+    place = (
+        {"source": source} | ({} if offset is None else {"offset": offset}) | {"line": line, "reason": _shorten(reason)}
+    )
+    where = json.dumps(place, ensure_ascii=False)
+    if len(record) > _LONGEST_RECORD:
+        record = _quote(record)
+    return f'{where[:-1]}, "record": {record}}}'
+
+
+# ------------------------------------------------------------------------------------------------------- one at a time
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "…"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(_shorten(text), ensure_ascii=False)
+
+
+_NOWHERE = "\n"
+"""A name that no input can hold."""
+
+
+def _names(fields: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """The input's name of each field; none where the name that it would have was given to another field."""
+    taken = set(columns.values())
+    return [columns.get(field, _NOWHERE if field in taken else field) for field in fields]
+
+
+def _renamed(value: object, fields: Sequence[str], columns: Mapping[str, str]) -> object:
+    if not columns or not isinstance(value, dict):
+        return value
+    return {field: value.get(name) for field, name in zip(fields, _names(fields, columns), strict=True)}
+
+
+def json_value(raw: bytes) -> tuple[object, RecordError | None, str]:
+    """(value, what is wrong with it, its echo) of a line of JSON, whatever bytes it is.
+
+    The echo is JSON that any reader takes: of bounded length and depth, without NaN or infinities.
+    """
+    try:
+        text = raw.decode().strip(" \t\r")
+    except UnicodeDecodeError:
+        return None, RecordError("record", "is not UTF-8 text"), _quote(raw.decode(errors="replace"))
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        return None, RecordError("record", f"is not JSON: {error.msg} at character {error.pos + 1}"), _quote(text)
+    except RecursionError:
+        return None, RecordError("record", "is nested too deeply"), _quote(text)
+    except ValueError:
+        return None, RecordError("record", "holds an integer of too many digits"), _quote(text)
+    flat = text.count("[") + text.count("{") <= _DEEPEST_ECHO
+    strict = flat and len(text) <= LONGEST_ECHO and "NaN" not in text and "Infinity" not in text
+    return value, None, text if strict else _quote(text)
+
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"(?=,|\Z)')
+
+
+def csv_cells(text: str) -> list[str | None] | None:
+    """The cells of one CSV record; None where it is not well-formed."""
+    result: list[str | None] = []
+    at = 0
+    while True:
+        if text.startswith('"', at):
+            match = _QUOTED.match(text, at)
+            if match is None:
+                return None
+            result.append(match[1].replace('""', '"'))
+            at = match.end()
+        else:
+            end = text.find(",", at)
+            end = len(text) if end < 0 else end
+            result.append(text[at:end] or None)
+            at = end
+        if at == len(text):
+            return result
+        at += 1
+
+
+def _csv_number(cell: str | None) -> object:
+    stripped = (cell or "").strip()
+    if _INTEGER.fullmatch(stripped) and len(stripped) < 4_000:
+        return int(stripped)
+    return float(stripped) if _DECIMAL.fullmatch(stripped) else cell
+
+
+def _csv_value(raw: bytes, header: Sequence[str]) -> tuple[object, RecordError | None, str]:
+    """(cells by column, what is wrong, its echo) of a CSV record."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None, RecordError("record", "is not UTF-8 text"), _quote(raw.decode(errors="replace"))
+    cells = csv_cells(text)
+    if cells is None:
+        return None, RecordError("record", "is not CSV: a quoted cell must end before the next comma"), _quote(text)
+    if len(cells) != len(header):
+        return None, RecordError("record", f"has {len(cells)} cells; the header has {len(header)}"), _quote(text)
+    value = dict(zip(header, cells, strict=True))
+    echo = json.dumps(value, ensure_ascii=False)
+    return value, None, echo if len(echo) <= LONGEST_ECHO else _quote(text)
+
+
+def _csv_object(value: object, space: Space, rule: TermRule) -> SpatialObject:
+    """An object from the cells of its fields."""
+    assert isinstance(value, dict)
+    record = dict(value)
+    if record.get("terms") is not None:
+        raise RecordError("terms", "cannot be given in CSV; give text")
+    for axis in space.axes:
+        record[axis] = _csv_number(record.get(axis))
+    t = (record.get("t") or "").strip()
+    record["t"] = int(t) if _INTEGER.fullmatch(t) and len(t) < 4_000 else (t or None)
+    return parse_object(record, space, rule)
+
+
+def _check_id(name: str) -> None:
+    """Reject the one kind of JSON string that is no text and cannot be passed on."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise RecordError("id", f"{name!r} holds half of a surrogate pair; give Unicode text") from None
+
+
+_Parsed = TypeVar("_Parsed", SpatialObject, Query | Cancellation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference(Generic[_Parsed]):
+    """How one record is parsed: the exact parser, under what names, space and rule."""
+
+    parse: Callable[[object, Space, TermRule], _Parsed]
+    fields: Sequence[str]
+    columns: Mapping[str, str]
+    space: Space
+    rule: TermRule
+
+    def __call__(self, value: object) -> _Parsed | RecordError:
+        """The object or query, or the error, its field named as in the input."""
+        try:
+            result = self.parse(_renamed(value, self.fields, self.columns), self.space, self.rule)
+            _check_id(result.id)
+        except RecordError as error:
+            field, dot, rest = error.field.partition(".")
+            return RecordError(self.columns.get(field, field) + dot + rest, error.problem)
+        except RecursionError:
+            return RecordError("record", "is nested too deeply")
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a record makes the parser do, it is its own fate alone
+            return RecordError("record", f"cannot be read ({type(error).__name__}: {error})")
+        return result
+
+
+def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
+    reasons = [_shorten(str(error)).encode(errors="backslashreplace").decode() for _, error, _ in rows]
+    columns = [row[0] for row in rows], reasons, [row[2] for row in rows]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, REJECTED, strict=True)], schema=REJECTED
+    )
+
+
+def _finish(
+    batch: _Batch,
+    of: Callable[[list[_Parsed]], _Batch],
+    line: npt.NDArray[np.int64],
+    good: npt.NDArray[np.bool_],
+    value_of: Callable[[int], tuple[object, RecordError | None, str]],
+    reference: _Reference[_Parsed],
+) -> Decoded[_Batch]:
+    """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``."""
+    accepted: list[_Parsed] = []
+    rows: list[int] = []
+    rejected: list[tuple[int, RecordError, str]] = []
+    for row in np.flatnonzero(~good).tolist():
+        value, error, echo = value_of(row)
+        result = error or reference(value)
+        if isinstance(result, RecordError):
+            rejected.append((int(line[row]), result, echo))
+        else:
+            accepted.append(result)
+            rows.append(row)
+    kept = np.flatnonzero(good)
+    if accepted:
+        kept = np.concatenate([kept, np.array(rows, np.int64)])
+        order = np.argsort(kept, kind="stable")
+        kept = kept[order]
+        batch = type(batch).concat([batch, of(accepted)]).take(order)
+    return Decoded(batch, line[kept], _rejected(rejected))
+
+
+# ------------------------------------------------------------------------------------------------------------ objects
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where each field's cells are: several fields may be given the same column."""
+
+    names: list[str]
+    place: dict[str, int]
+
+    @classmethod
+    def of(cls, fields: Sequence[str], columns: Mapping[str, str]) -> _Layout:
+        names = _names(fields, columns)
+        distinct = list(dict.fromkeys(names))
+        return cls(distinct, {field: distinct.index(name) for field, name in zip(fields, names, strict=True)})
+
+
+def _within(numbers: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.bool_]:
+    return (numbers >= low) & (numbers <= high)
+
+
+def _read_objects(cells: Cells, layout: _Layout, space: Space, rule: TermRule, csv: bool) -> ObjectBatch:
+    """The good records as objects; marks more of them as odd."""
+    good, place = cells.good, layout.place
+    name, t_field, text, terms = place["id"], place["t"], place["text"], place["terms"]
+    x_field, y_field = (place[axis] for axis in space.axes)
+    for field in (name, t_field, x_field, y_field):
+        good &= cells.kind[field] != ABSENT
+    if not csv:
+        for field in (x_field, y_field):
+            good &= (cells.kind[field] == INTEGER) | (cells.kind[field] == NUMBER)
+    good &= (cells.kind[text] != ABSENT) ^ (cells.kind[terms] != ABSENT)
+    t = values.read_times(cells, t_field, text=csv)
+    x, y = values.read_numbers(cells, x_field), values.read_numbers(cells, y_field)
+    good &= _within(x, space.west, space.east) & _within(y, space.south, space.north)
+    values.read_strings(cells, name, csv)
+    values.read_strings(cells, text, csv)
+    groups, starts, ends = values.read_lists(cells, terms, text)
+    lists, _ = tokenise_slices(cells.data, starts, ends, groups, rule)
+    rows: Any = slice(None)
+    if not good.all():
+        rows = np.flatnonzero(good)
+        lists = lists.take(rows)
+    ids = values.gather(
+        cells.data, np.ascontiguousarray(cells.first[name][rows]), np.ascontiguousarray(cells.last[name][rows])
+    )
+    return ObjectBatch(ids, t[rows], x[rows], y[rows], lists)
+
+
+def _block(data: bytes | pa.Buffer, first_line: int) -> memoryview:
+    block = memoryview(data)
+    return block[len(_BOM) :] if first_line == 1 and block[: len(_BOM)] == _BOM else block
+
+
+def decode_objects(
+    data: bytes | pa.Buffer,
+    first_line: int = 1,
+    space: Space = WGS84,
+    rule: TermRule = DEFAULT_RULE,
+    columns: Mapping[str, str] | None = None,
+) -> Decoded[ObjectBatch]:
+    """Objects from whole lines of JSON, as :func:`~.objects.parse_object` reads each. Blank lines are skipped.
+
+    Args:
+        data: the lines; below 2 GiB.
+        first_line: the number of the first of them.
+        space: the space in which the objects lie.
+        rule: which terms count.
+        columns: names in the input of those fields that have another than their own.
+    """
+    columns = columns or {}
+    fields = object_fields(space)
+    layout = _Layout.of(fields, columns)
+    block = _block(data, first_line)
+    cells = scan.scan_json(block, layout.names, first_line)
+    batch = _read_objects(cells, layout, space, rule, csv=False)
+
+    def value_of(row: int) -> tuple[object, RecordError | None, str]:
+        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
+
+    reference = _Reference(parse_object, fields, columns, space, rule)
+    return _finish(batch, ObjectBatch.of, cells.line, cells.good, value_of, reference)
+
+
+def decode_csv(
+    data: bytes | pa.Buffer,
+    header: Sequence[str],
+    first_line: int = 2,
+    space: Space = WGS84,
+    rule: TermRule = DEFAULT_RULE,
+    columns: Mapping[str, str] | None = None,
+) -> Decoded[ObjectBatch]:
+    """Objects from whole CSV records (RFC 4180) without the header line; see the module for how cells are read.
+
+    Args:
+        data: the records; below 2 GiB.
+        header: names of the columns.
+        first_line: the number of the first line.
+        space: the space in which the objects lie.
+        rule: which terms count.
+        columns: names in the header of those fields that have another than their own.
+    """
+    columns = columns or {}
+    fields = object_fields(space)
+    layout = _Layout.of(fields, columns)
+    block = memoryview(data)
+    cells = scan.scan_csv(block, header, layout.names, first_line)
+    batch = _read_objects(cells, layout, space, rule, csv=True)
+
+    def value_of(row: int) -> tuple[object, RecordError | None, str]:
+        return _csv_value(bytes(block[cells.start[row] : cells.end[row]]), header)
+
+    # always by name, so that only the cells of fields are looked at
+    names = dict(zip(fields, _names(fields, columns), strict=True))
+    reference = _Reference(_csv_object, fields, names, space, rule)
+    return _finish(batch, ObjectBatch.of, cells.line, cells.good, value_of, reference)
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    """A timestamp or date column as int64 ms, rounded down."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    a_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit]
+    ticks = numpy_view(pc.fill_null(column.cast(pa.int64()), 0))
+    if a_second == 1:
+        t = np.where(np.abs(ticks) > TIME_LIMIT, TIME_LIMIT + 1, ticks * 1_000)
+    else:
+        t = ticks // (a_second // 1_000)
+    return pc.if_else(column.is_valid(), pa.array(t), pa.scalar(None, pa.int64()))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column in the one type of what it holds: utf8, int64, float64, list<utf8>; or as it is."""
+    kind = column.type
+    if _is_text(kind):
+        return column.cast(pa.string())
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _milliseconds(column)
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return column.cast(pa.int64())
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type):
+        return column.cast(pa.list_(pa.string()))
+    return column
+
+
+def _plain_column(table: pa.Table, name: str) -> pa.Array:
+    """One column (of several with this name, the first), in its plain type."""
+    chunks = table.column(table.column_names.index(name)).chunks
+    kind = table.schema.types[table.column_names.index(name)]
+    return _plain(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], kind))
+
+
+def _text_cells(column: pa.StringArray) -> Cells:
+    """A column of strings as the cells of one field."""
+    offsets, data = string_view(column)
+    n = len(column)
+    kind = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.uint8(STRING), np.uint8(ABSENT))
+    first, last = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    return Cells(
+        np.append(data, np.uint8(0x0A)),
+        np.zeros(n, np.int64),
+        first,
+        last,
+        np.ones(n, np.bool_),
+        kind.reshape(1, n),
+        first.reshape(1, n),
+        last.reshape(1, n),
+    )
+
+
+def _valid(column: pa.Array, n: int) -> npt.NDArray[np.bool_]:
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) if column is not None else np.zeros(n, np.bool_)
+
+
+def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    if column.type == pa.int64():
+        t = numpy_view(pc.fill_null(column, 0))
+        good &= (t >= -TIME_LIMIT) & (t <= TIME_LIMIT)
+        return t
+    if column.type == pa.string():
+        cells = _text_cells(column)
+        t = values.read_times(cells, 0)
+        good &= cells.good
+        return t
+    good[:] = False
+    return np.zeros(len(column), np.int64)
+
+
+def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    numbers: npt.NDArray[np.float64] = np.full(len(column), np.nan)
+    if column.type == pa.int64():
+        numbers = numpy_view(pc.fill_null(column, 0)).astype(np.float64)
+    elif column.type == pa.float64():
+        numbers = numpy_view(pc.fill_null(column, 0.0))
+    good &= _within(numbers, low, high)
+    return numbers
+
+
+def _table_texts(
+    text: pa.Array | None, terms: pa.Array | None, good: npt.NDArray[np.bool_]
+) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+    """(texts, groups) of the rows. Of a table that has both columns, rows that use the less used one become odd."""
+    n = len(good)
+    with_text, with_terms = _valid(text, n), _valid(terms, n)
+    good &= with_text ^ with_terms
+    if with_text.sum() >= with_terms.sum():
+        good &= with_text
+        if text is not None and text.type == pa.string():
+            return pc.fill_null(text, ""), np.arange(n + 1)
+    else:
+        good &= with_terms
+        if terms is not None and terms.type == pa.list_(pa.string()):
+            lengths = numpy_view(pc.fill_null(pc.list_value_length(terms), 0))
+            groups = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            strings = pc.list_flatten(terms)
+            missing = np.flatnonzero(~_valid(strings, 0))
+            good[np.searchsorted(groups, missing, side="right") - 1] = False
+            return pc.fill_null(strings, ""), groups
+    good[:] = False
+    return pa.array([], pa.string()), np.zeros(n + 1, np.int64)
+
+
+def _read_table(
+    found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: npt.NDArray[np.bool_]
+) -> ObjectBatch:
+    """The good rows as objects; marks more of them as odd."""
+    fields = ("id", "t", *space.axes)
+    if not found.keys() >= set(fields) or found["id"].type != pa.string() or not all(map(_is_utf8, found.values())):
+        good[:] = False
+        return ObjectBatch.of([])
+    for field in fields:
+        good &= _valid(found[field], len(good))
+    t = _table_times(found["t"], good)
+    x = _table_numbers(found[space.axes[0]], space.west, space.east, good)
+    y = _table_numbers(found[space.axes[1]], space.south, space.north, good)
+    texts, groups = _table_texts(found.get("text"), found.get("terms"), good)
+    offsets, data = string_view(texts)
+    bounds = offsets.astype(np.int64)
+    lists, _ = tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule)
+    batch = ObjectBatch(found["id"], t, x, y, lists)
+    return batch if good.all() else batch.take(np.flatnonzero(good))
+
+
+def _is_utf8(column: pa.Array) -> bool:
+    """Whether what says it is text is UTF-8, which no reader of Parquet checks."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, RecordError | None, str]:
+    """(plain values of the fields' columns, what is wrong, its echo) of one row of a table."""
+    error, value, everything = None, {}, {}
+    for i, name in enumerate(table.column_names):
+        column = columns.get(name, table.column(i))
+        try:
+            everything[name] = column[row].as_py()
+        except (OverflowError, ValueError):  # a time that Python does not have, or text that is not UTF-8
+            everything[name] = None
+            if name in columns:
+                error = RecordError("record", "is not UTF-8 text")
+        if name in columns:
+            value[name] = everything[name]
+    try:
+        echo = json.dumps(everything, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        echo = _quote(str(everything))
+    return value, error, echo if len(echo) <= LONGEST_ECHO else _quote(echo)
+
+
+def decode_object_table(
+    table: pa.Table,
+    first_row: int = 1,
+    space: Space = WGS84,
+    rule: TermRule = DEFAULT_RULE,
+    columns: Mapping[str, str] | None = None,
+) -> Decoded[ObjectBatch]:
+    """Objects from the rows of a table, as :func:`~.objects.parse_object` reads the values of each.
+
+    ``t`` may also be a column of timestamps or dates of any unit and zone (rounded down to ms; without a zone, UTC),
+    coordinates any column of numbers, decimal ones too, and texts any column of strings, dictionary-encoded ones too.
+
+    Args:
+        table: the rows.
+        first_row: the number of the first of them.
+        space: the space in which the objects lie.
+        rule: which terms count.
+        columns: names in the table of those fields that have another than their own.
+    """
+    columns = columns or {}
+    fields = object_fields(space)
+    names = dict(zip(fields, _names(fields, columns), strict=True))
+    plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
+    good = np.ones(table.num_rows, np.bool_)
+    found = {field: plain[name] for field, name in names.items() if name in plain}
+    batch = _read_table(found, space, rule, good)
+
+    def value_of(row: int) -> tuple[object, RecordError | None, str]:
+        return _row_value(table, plain, row)
+
+    reference = _Reference(parse_object, fields, columns, space, rule)
+    return _finish(batch, ObjectBatch.of, np.arange(first_row, first_row + len(good)), good, value_of, reference)
+
+
+# ------------------------------------------------------------------------------------------------------------- queries
+
+_GIVEN = ("region", "at", "keywords", "k", "duration", "window", "step")
+_REQUIRED = {
+    "SRQ": {"region", "duration"},
+    "SKQ": {"at", "k", "duration"},
+    "STQ": {"region", "k", "duration"},
+    "CRQ": {"region", "duration"},
+    "CKQ": {"at", "k", "duration"},
+    "CTQ": {"region", "k", "duration", "window", "step"},
+    "CANCEL": set(),
+}
+_OPTIONAL = {name: {"keywords"} for name in _REQUIRED} | {"CKQ": {"keywords", "window"}, "CANCEL": set()}
+
+
+def _bits(fields: Mapping[str, set[str]]) -> npt.NDArray[np.uint8]:
+    """For each type in the order of its code: its fields, as bits in the order of ``_GIVEN``."""
+    bits = [sum(1 << _GIVEN.index(field) for field in fields[name]) for name in (*TYPES, "CANCEL")]
+    return np.array(bits, np.uint8)
+
+
+_REQUIRED_BITS, _OPTIONAL_BITS = _bits(_REQUIRED), _bits(_OPTIONAL)
+
+
+def _check_regions(kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64], space: Space) -> npt.NDArray[np.bool_]:
+    """Which regions are valid, as :func:`~.regions.parse_region` says."""
+    a, b, c, d = shape.T
+    point = _within(a, space.west, space.east) & _within(b, space.south, space.north)
+    if space.geographic:
+        box = point & _within(c, space.west, space.east) & _within(d, space.south, space.north)
+    else:
+        box = a <= c
+    return np.select([kind == BOX, kind == CIRCLE], [box & (b <= d), point & (c >= 0.0)], True)
+
+
+def _read_queries(cells: Cells, layout: _Layout, space: Space, rule: TermRule) -> QueryBatch:
+    """The good records as queries; marks more of them as odd."""
+    good, place = cells.good, layout.place
+    for field in ("id", "type", "t"):
+        good &= cells.kind[place[field]] != ABSENT
+    code = values.read_choices(cells, place["type"], [*TYPES, "CANCEL"])
+    given = np.zeros(len(cells), np.uint8)
+    for bit, field in enumerate(_GIVEN):
+        given |= (cells.kind[place[field]] != ABSENT).astype(np.uint8) << np.uint8(bit)
+    code[~good] = CANCEL
+    required = _REQUIRED_BITS[code]
+    good &= (given & ~_OPTIONAL_BITS[code]) == required
+    t = values.read_times(cells, place["t"])
+    duration = values.read_durations(cells, place["duration"], absent=0)
+    window, step = (values.read_durations(cells, place[field], absent=-1) for field in ("window", "step"))
+    k = values.read_counts(cells, place["k"])
+    at = values.read_points(cells, place["at"])
+    kind, shape = values.read_regions(cells, place["region"])
+    values.read_strings(cells, place["id"])
+    good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
+    good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
+    with_at = cells.kind[place["at"]] != ABSENT
+    good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))
+    good &= _check_regions(kind, shape, space)
+    groups, starts, ends = values.read_lists(cells, place["keywords"])
+    keywords, has_term = tokenise_slices(cells.data, starts, ends, groups, rule)
+    good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
+    name = place["id"]
+    ids_first, ids_last = cells.first[name], cells.last[name]
+    rows: Any = slice(None)
+    if not good.all():
+        rows = np.flatnonzero(good)
+        keywords = keywords.take(rows)
+    return QueryBatch(
+        values.gather(cells.data, np.ascontiguousarray(ids_first[rows]), np.ascontiguousarray(ids_last[rows])),
+        code[rows],
+        t[rows],
+        duration[rows],
+        window[rows],
+        step[rows],
+        k[rows].astype(np.int32),
+        at[rows],
+        Regions(kind[rows], shape[rows]),
+        keywords,
+    )
+
+
+def decode_queries(
+    data: bytes | pa.Buffer,
+    first_line: int = 1,
+    space: Space = WGS84,
+    rule: TermRule = DEFAULT_RULE,
+    columns: Mapping[str, str] | None = None,
+) -> Decoded[QueryBatch]:
+    """Queries and cancellations from whole lines of JSON, as :func:`~.queries.parse_query` reads each.
+
+    The arguments are those of :func:`decode_objects`.
+    """
+    columns = columns or {}
+    layout = _Layout.of(QUERY_FIELDS, columns)
+    block = _block(data, first_line)
+    cells = scan.scan_json(block, layout.names, first_line)
+    batch = _read_queries(cells, layout, space, rule)
+
+    def value_of(row: int) -> tuple[object, RecordError | None, str]:
+        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
+
+    reference = _Reference(parse_query, QUERY_FIELDS, columns, space, rule)
+    return _finish(batch, QueryBatch.of, cells.line, cells.good, value_of, reference)
+
+
+def prepare() -> None:
+    """Compile every kernel that decoding runs."""
+    tokens.prepare()
+    scan.prepare()
+    values.prepare()

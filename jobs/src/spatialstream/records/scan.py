@@ -1,0 +1,617 @@
+"""Records in bytes to cells: one pass over JSON Lines or CSV that notes where the wanted fields' values lie.
+
+The scanner reads only what it is sure of. A record that is malformed or merely unusual (an escape in a name, a byte
+that is not UTF-8, nesting deeper than 60, a number of 600 digits) is marked odd, and whoever called sends it through
+the exact parser, alone. So one bad record costs one bad record, wherever it stands. A JSON record that is not odd is
+one that Python's ``json`` reads, with the same value in every cell: of repeated names the last, ``null`` as if the
+name were absent.
+
+Cells are (kind, start, end) slices of the block; :mod:`~.values` reads them. Cost: O(bytes), each looked at once,
+strings eight bytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat
+
+__all__ = ["Cells", "csv_borders", "prepare", "scan_csv", "scan_json"]
+
+ABSENT, STRING, ESCAPED, INTEGER, NUMBER, ARRAY, OBJECT, OTHER = range(8)
+"""Kinds of cell. Of STRING, ESCAPED (it holds escapes), ARRAY and OBJECT the slice is what the delimiters enclose."""
+
+_LONGEST_NUMBER = 600
+_DEEPEST = 60
+
+QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2B, 0x2E
+NEWLINE, RETURN, TAB, SPACE = 0x0A, 0x0D, 0x09, 0x20
+OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
+
+Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The records of a block and where their fields' values lie.
+
+    Attributes:
+        data: the block (a copy: escapes are decoded in place), ending in a newline.
+        line: int64[n], the line at which a record begins.
+        start, end: int64[n], the slice of a record, without its newline.
+        good: bool[n]: not odd.
+        kind: uint8[fields, n].
+        first, last: int64[fields, n], the slice of a cell.
+    """
+
+    data: Bytes
+    line: Places
+    start: Places
+    end: Places
+    good: Flags
+    kind: npt.NDArray[np.uint8]
+    first: Places
+    last: Places
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.line)
+
+
+# ----------------------------------------------------------------------------------------------------------- characters
+
+
+@lean_kernel
+def _utf8(data: Bytes, i: int) -> int:
+    """Number of bytes of the UTF-8 character at ``i``, which is no ASCII; 0 where there is no valid one."""
+    c = byte(data, i)
+    if c < 0xC2 or c > 0xF4:
+        return 0
+    low = 0x80
+    high = 0xBF
+    size = 2
+    if c >= 0xF0:
+        size = 4
+        if c == 0xF0:
+            low = 0x90
+        if c == 0xF4:
+            high = 0x8F
+    elif c >= 0xE0:
+        size = 3
+        if c == 0xE0:
+            low = 0xA0
+        if c == 0xED:
+            high = 0x9F
+    if byte(data, i + 1) < low or byte(data, i + 1) > high:
+        return 0
+    if size > 2 and (byte(data, i + 2) & 0xC0) != 0x80:
+        return 0
+    if size > 3 and (byte(data, i + 3) & 0xC0) != 0x80:
+        return 0
+    return size
+
+
+@lean_kernel
+def hexadecimal(data: Bytes, i: int) -> int:
+    """The value of four hexadecimal digits at ``i``; -1 where there are none."""
+    value = 0
+    for j in range(i, i + 4):
+        c = byte(data, j)
+        if c >= 0x30 and c <= 0x39:
+            value = value * 16 + c - 0x30
+        elif (c | 0x20) >= 0x61 and (c | 0x20) <= 0x66:
+            value = value * 16 + (c | 0x20) - 0x57
+        else:
+            return -1
+    return value
+
+
+@lean_kernel
+def skip_space(data: Bytes, i: int) -> int:
+    """The first position from ``i`` on that is no white space (a newline ends a record and is none)."""
+    while byte(data, i) == SPACE or byte(data, i) == TAB or byte(data, i) == RETURN:
+        i += 1
+    return i
+
+
+# ----------------------------------------------------------------------------------------------------------------- JSON
+
+
+@lean_kernel
+def string_end(data: Bytes, i: int) -> tuple[int, int]:
+    """(position of the closing quote or -1, kind) of a JSON string whose text begins at ``i``."""
+    kind = STRING
+    while True:
+        word = load(data, i)
+        quotes = below(word ^ repeat(QUOTE), 1) | below(word ^ repeat(BACKSLASH), 1)
+        step = first_flag(quotes | below(word, 0x20) | (word & TOPS))
+        i += step
+        if step == 8:
+            continue
+        c = byte(data, i)
+        if c == QUOTE:
+            return i, kind
+        if c == BACKSLASH:
+            kind = ESCAPED
+            c = byte(data, i + 1)
+            if c == 0x75:  # \u
+                if hexadecimal(data, i + 2) < 0:
+                    return -1, kind
+                i += 6
+            elif c in (QUOTE, BACKSLASH, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74):  # / b f n r t
+                i += 2
+            else:
+                return -1, kind
+        elif c >= 0x80:
+            size = _utf8(data, i)
+            if size == 0:
+                return -1, kind
+            i += size
+        else:
+            return -1, kind
+
+
+@lean_kernel
+def digits_end(data: Bytes, i: int) -> int:
+    while byte(data, i) >= 0x30 and byte(data, i) <= 0x39:
+        i += 1
+    return i
+
+
+@lean_kernel
+def number_end(data: Bytes, i: int) -> tuple[int, int]:
+    """(end or -1, kind) of a JSON number at ``i``."""
+    begin = i
+    kind = INTEGER
+    if byte(data, i) == MINUS:
+        i += 1
+    whole = i
+    i = digits_end(data, i)
+    if i == whole or (byte(data, whole) == 0x30 and i > whole + 1):
+        return -1, kind
+    if byte(data, i) == POINT:
+        kind = NUMBER
+        part = i + 1
+        i = digits_end(data, part)
+        if i == part:
+            return -1, kind
+    if (byte(data, i) | 0x20) == 0x65:  # e
+        kind = NUMBER
+        i += 1
+        if byte(data, i) == PLUS or byte(data, i) == MINUS:
+            i += 1
+        part = i
+        i = digits_end(data, part)
+        if i == part:
+            return -1, kind
+    if i - begin > _LONGEST_NUMBER:
+        return -1, kind
+    return i, kind
+
+
+@lean_kernel
+def scalar_end(data: Bytes, i: int) -> tuple[int, int]:
+    """(end or -1, kind) of a JSON string, number or literal at ``i``."""
+    c = byte(data, i)
+    if c == QUOTE:
+        end, kind = string_end(data, i + 1)
+        return (end + 1 if end >= 0 else -1), kind
+    if c == MINUS or (c >= 0x30 and c <= 0x39):
+        return number_end(data, i)
+    if c == 0x6E and byte(data, i + 1) == 0x75 and byte(data, i + 2) == 0x6C and byte(data, i + 3) == 0x6C:
+        return i + 4, ABSENT
+    if c == 0x74 and byte(data, i + 1) == 0x72 and byte(data, i + 2) == 0x75 and byte(data, i + 3) == 0x65:
+        return i + 4, OTHER
+    if (
+        c == 0x66
+        and byte(data, i + 1) == 0x61
+        and byte(data, i + 2) == 0x6C
+        and byte(data, i + 3) == 0x73
+        and byte(data, i + 4) == 0x65
+    ):
+        return i + 5, OTHER
+    return -1, OTHER
+
+
+_VALUE, _VALUE_OR_END, _NAME, _NAME_OR_END, _AFTER = range(5)
+
+
+@lean_kernel
+def _container(data: Bytes, i: int) -> int:
+    """The position behind the JSON array or object at ``i``; -1 where it is malformed or deep."""
+    state = _VALUE
+    depth = 0
+    objects = 0  # one bit a level: whether it is an object
+    while True:
+        i = skip_space(data, i)
+        c = byte(data, i)
+        closes = False
+        if state == _AFTER:
+            if c == COMMA:
+                state = _NAME if objects & 1 else _VALUE
+                i += 1
+            elif c == (CLOSE_OBJECT if objects & 1 else CLOSE_ARRAY):
+                closes = True
+            else:
+                return -1
+        elif state in (_NAME, _NAME_OR_END):
+            if c == QUOTE:
+                i, _ = string_end(data, i + 1)
+                if i < 0:
+                    return -1
+                i = skip_space(data, i + 1)
+                if byte(data, i) != COLON:
+                    return -1
+                i += 1
+                state = _VALUE
+            elif c == CLOSE_OBJECT and state == _NAME_OR_END:
+                closes = True
+            else:
+                return -1
+        elif c in (OPEN_OBJECT, OPEN_ARRAY):
+            if depth == _DEEPEST:
+                return -1
+            depth += 1
+            objects = objects << 1 | (1 if c == OPEN_OBJECT else 0)
+            state = _NAME_OR_END if c == OPEN_OBJECT else _VALUE_OR_END
+            i += 1
+        elif c == CLOSE_ARRAY and state == _VALUE_OR_END:
+            closes = True
+        else:
+            i, _ = scalar_end(data, i)
+            if i < 0:
+                return -1
+            state = _AFTER
+        if closes:
+            i += 1
+            depth -= 1
+            objects >>= 1
+            state = _AFTER
+            if depth == 0:
+                return i
+
+
+@lean_kernel
+def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Places) -> int:
+    """Which of the names the slice is; -1 for none."""
+    size = end - start
+    for f in range(len(bounds) - 1):
+        at = bounds[f]
+        if bounds[f + 1] - at == size:
+            same = 0
+            while same < size and byte(data, start + same) == names[at + same]:
+                same += 1
+            if same == size:
+                return f
+    return -1
+
+
+@lean_kernel
+def _json_record(
+    data: Bytes,
+    i: int,
+    names: Bytes,
+    bounds: Places,
+    row: int,
+    kind: npt.NDArray[np.uint8],
+    first: Places,
+    last: Places,
+) -> int:
+    """Note the cells of the JSON object at ``i``; returns the position of the newline behind it, -1 where it is odd."""
+    if byte(data, i) != OPEN_OBJECT:
+        return -1
+    i = skip_space(data, i + 1)
+    if byte(data, i) == CLOSE_OBJECT:
+        i = skip_space(data, i + 1)
+        return i if byte(data, i) == NEWLINE else -1
+    while True:
+        if byte(data, i) != QUOTE:
+            return -1
+        end, escaped = string_end(data, i + 1)
+        if end < 0 or escaped == ESCAPED:
+            return -1
+        field = name_of(data, i + 1, end, names, bounds)
+        i = skip_space(data, end + 1)
+        if byte(data, i) != COLON:
+            return -1
+        i = skip_space(data, i + 1)
+        begin = i
+        c = byte(data, i)
+        if c in (OPEN_OBJECT, OPEN_ARRAY):
+            i = _container(data, i)
+            found = OBJECT if c == OPEN_OBJECT else ARRAY
+        else:
+            i, found = scalar_end(data, i)
+        if i < 0:
+            return -1
+        if field >= 0:
+            inset = 0 if found in (INTEGER, NUMBER, OTHER, ABSENT) else 1
+            kind[field, row] = found
+            first[field, row] = begin + inset
+            last[field, row] = i - inset
+        i = skip_space(data, i)
+        if byte(data, i) == CLOSE_OBJECT:
+            i = skip_space(data, i + 1)
+            return i if byte(data, i) == NEWLINE else -1
+        if byte(data, i) != COMMA:
+            return -1
+        i = skip_space(data, i + 1)
+
+
+@lean_kernel
+def _scan_json(
+    data: Bytes,
+    names: Bytes,
+    bounds: Places,
+    line: Places,
+    start: Places,
+    end: Places,
+    good: Flags,
+    kind: npt.NDArray[np.uint8],
+    first: Places,
+    last: Places,
+) -> int:
+    i = 0
+    row = 0
+    number = 0
+    while i < len(data):
+        begin = i
+        i = skip_space(data, i)
+        if byte(data, i) != NEWLINE:
+            stop = _json_record(data, i, names, bounds, row, kind, first, last)
+            good[row] = stop >= 0
+            if stop >= 0:
+                i = stop
+            else:
+                while byte(data, i) != NEWLINE:
+                    i += 1
+            line[row] = number
+            start[row] = begin
+            end[row] = i
+            row += 1
+        i += 1
+        number += 1
+    return row
+
+
+def _writable(data: bytes | memoryview) -> Bytes:
+    """A copy that ends in a newline, with eight bytes behind it that may be read."""
+    block = np.frombuffer(data, np.uint8)
+    size = len(block)
+    room = np.empty(size + 9, np.uint8)
+    room[:size] = block
+    room[size:] = NEWLINE
+    return room[: size + (size == 0 or block[-1] != NEWLINE)]
+
+
+def _cells(block: Bytes, fields: int) -> Cells:
+    """Room for as many records as the block has lines."""
+    most = int(np.count_nonzero(block == NEWLINE))
+    return Cells(
+        block,
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.bool_),
+        np.zeros((fields, most), np.uint8),
+        np.zeros((fields, most), np.int64),
+        np.zeros((fields, most), np.int64),
+    )
+
+
+def coded_names(names: Sequence[str]) -> tuple[Bytes, Places]:
+    coded = [name.encode() for name in names]
+    bounds = np.cumsum([0, *map(len, coded)], dtype=np.int64)
+    return np.frombuffer(bytearray(b"".join(coded)), np.uint8), bounds
+
+
+def _trim(cells: Cells, rows: int, first_line: int) -> Cells:
+    return Cells(
+        cells.data,
+        cells.line[:rows] + first_line,
+        cells.start[:rows],
+        cells.end[:rows],
+        cells.good[:rows],
+        np.ascontiguousarray(cells.kind[:, :rows]),
+        np.ascontiguousarray(cells.first[:, :rows]),
+        np.ascontiguousarray(cells.last[:, :rows]),
+    )
+
+
+def scan_json(data: bytes | memoryview, names: Sequence[str], first_line: int) -> Cells:
+    """The records of whole lines of JSON and their cells under ``names`` (distinct). Blank lines are no records."""
+    cells = _cells(_writable(data), len(names))
+    rows = _scan_json(
+        cells.data,
+        *coded_names(names),
+        cells.line,
+        cells.start,
+        cells.end,
+        cells.good,
+        cells.kind,
+        cells.first,
+        cells.last,
+    )
+    return _trim(cells, rows, first_line)
+
+
+# ------------------------------------------------------------------------------------------------------------------ CSV
+
+
+@lean_kernel
+def _csv_cell(data: Bytes, i: int, end: int) -> tuple[int, int, bool]:
+    """(position behind it, kind, whether it is well-formed) of a CSV cell at ``i``; a quoted cell may hold newlines.
+
+    Behind a cell stands a comma, a newline (a return before it is taken for the cell's), or ``end``.
+    """
+    valid = True
+    kind = STRING
+    if byte(data, i) == QUOTE:
+        i += 1
+        while i < end:
+            c = byte(data, i)
+            if c == QUOTE:
+                if i + 1 >= end or byte(data, i + 1) != QUOTE:
+                    i += 1
+                    break
+                kind = ESCAPED
+                i += 2
+            elif c >= 0x80:
+                size = _utf8(data, i)
+                valid = valid and size > 0
+                i += max(size, 1)
+            else:
+                i += 1
+        else:
+            return end, kind, False
+        if i < end and byte(data, i) == RETURN and byte(data, i + 1) == NEWLINE:
+            i += 1
+        if i < end and byte(data, i) != COMMA and byte(data, i) != NEWLINE:
+            valid = False
+            while i < end and byte(data, i) != COMMA and byte(data, i) != NEWLINE:
+                i += 1
+        return i, kind, valid
+    begin = i
+    while i < end and byte(data, i) != COMMA and byte(data, i) != NEWLINE:
+        if byte(data, i) >= 0x80:
+            size = _utf8(data, i)
+            valid = valid and size > 0
+            i += max(size, 1)
+        else:
+            i += 1
+    return i, (ABSENT if i == begin else kind), valid
+
+
+@lean_kernel
+def _scan_csv(
+    data: Bytes,
+    fields: Places,
+    line: Places,
+    start: Places,
+    end: Places,
+    good: Flags,
+    kind: npt.NDArray[np.uint8],
+    first: Places,
+    last: Places,
+) -> int:
+    size = len(data)
+    i = 0
+    row = 0
+    number = 0
+    while i < size:
+        begin = i
+        number_here = number
+        column = 0
+        fine = True
+        while True:
+            cell = i
+            i, found, valid = _csv_cell(data, i, size)
+            fine = fine and valid
+            stop = i
+            if (i >= size or byte(data, i) == NEWLINE) and stop > cell and byte(data, stop - 1) == RETURN:
+                stop -= 1
+                if stop == cell:
+                    found = ABSENT
+            if column < len(fields) and fields[column] >= 0:
+                quoted = 1 if found != ABSENT and byte(data, cell) == QUOTE else 0
+                kind[fields[column], row] = found
+                first[fields[column], row] = cell + quoted
+                last[fields[column], row] = stop - quoted
+            if byte(data, cell) == QUOTE:
+                for j in range(cell, stop):
+                    if byte(data, j) == NEWLINE:
+                        number += 1
+            column += 1
+            if i >= size or byte(data, i) == NEWLINE:
+                break
+            i += 1
+        blank = column == 1 and stop == begin
+        if not blank:
+            line[row] = number_here
+            start[row] = begin
+            end[row] = stop
+            good[row] = fine and column == len(fields)
+            row += 1
+        i += 1
+        number += 1
+    return row
+
+
+def scan_csv(data: bytes | memoryview, header: Sequence[str], names: Sequence[str], first_line: int) -> Cells:
+    """The records of whole CSV records (RFC 4180, no header line) and their cells in the columns ``names`` (distinct).
+
+    An empty cell is absent, a quoted empty one is an empty string. A record with another number of cells than the
+    header is odd, and so is one with text between a closing quote and the next comma.
+    """
+    columns = np.array([names.index(column) if column in names else -1 for column in header], np.int64)
+    cells = _cells(_writable(data), len(names))
+    rows = _scan_csv(
+        cells.data, columns, cells.line, cells.start, cells.end, cells.good, cells.kind, cells.first, cells.last
+    )
+    return _trim(cells, rows, first_line)
+
+
+@lean_kernel
+def _csv_borders(data: Bytes, progress: Places, least: int, borders: Places, lines: Places) -> int:
+    state = progress[0]
+    since = progress[1]
+    count = 0
+    number = 0
+    for i in range(len(data)):
+        c = byte(data, i)
+        since += 1
+        if c == NEWLINE:
+            number += 1
+        if state == 2:  # inside quotes
+            if c == QUOTE:
+                state = 3
+        elif state == 3 and c == QUOTE:  # a doubled quote
+            state = 2
+        elif c == NEWLINE:
+            state = 0
+            if since >= least:
+                borders[count] = i + 1
+                lines[count] = number
+                count += 1
+                since = 0
+        elif c == COMMA:
+            state = 0
+        elif c == QUOTE and state == 0:
+            state = 2
+        else:
+            state = 1
+    progress[0] = state
+    progress[1] = since
+    return count
+
+
+def csv_borders(data: bytes, progress: Places, least: int) -> tuple[Places, Places]:
+    """Borders between CSV records, each at least ``least`` bytes behind the one before.
+
+    Args:
+        data: bytes that follow those of the call before.
+        progress: int64[2], zeros before the first call: the scanner's state and the bytes since the last border.
+        least: at least so many bytes between two borders.
+
+    Returns:
+        The borders, as positions in ``data`` behind a newline, and the number of newlines in ``data`` before each.
+    """
+    block = np.frombuffer(bytearray(data), np.uint8)
+    most = len(block) // max(least, 1) + 2
+    borders, lines = np.empty(most, np.int64), np.empty(most, np.int64)
+    count = _csv_borders(block, progress, least, borders, lines)
+    return borders[:count], lines[:count]
+
+
+def prepare() -> None:
+    """Compile every kernel of this module."""
+    names = ["a", "b"]
+    scan_json(b'{"a": "x\\n", "b": [1.5, {"c": null}]}', names, 1)
+    scan_csv(b'"x""y",1\n', names, names, 1)
+    csv_borders(b"a,b\n", np.zeros(2, np.int64), 1)

@@ -1,0 +1,656 @@
+"""Cells to values: the numbers, timestamps, durations, strings, lists, points and regions that cells spell.
+
+Each function reads one field of all records. A record whose cell holds something else, or the right thing in an
+unusual form, is marked odd like those that :mod:`~.scan` marks. What is read is exact: numbers are rounded as
+Python's ``float`` does (products and quotients of exact doubles here, the rest by pyarrow), timestamps are those of
+``parse_time``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed
+from spatialstream.model.times import TIME_LIMIT
+from spatialstream.records.scan import (
+    ABSENT,
+    ARRAY,
+    BACKSLASH,
+    CLOSE_ARRAY,
+    COLON,
+    COMMA,
+    ESCAPED,
+    INTEGER,
+    MINUS,
+    NUMBER,
+    OBJECT,
+    OPEN_ARRAY,
+    OTHER,
+    PLUS,
+    POINT,
+    QUOTE,
+    SPACE,
+    STRING,
+    Bytes,
+    Cells,
+    Flags,
+    Places,
+    coded_names,
+    digits_end,
+    hexadecimal,
+    name_of,
+    number_end,
+    scalar_end,
+    scan_csv,
+    scan_json,
+    skip_space,
+    string_end,
+)
+
+__all__ = [
+    "gather",
+    "prepare",
+    "read_choices",
+    "read_counts",
+    "read_durations",
+    "read_lists",
+    "read_numbers",
+    "read_points",
+    "read_regions",
+    "read_strings",
+    "read_times",
+]
+
+
+@lean_kernel
+def _unescape(data: Bytes, start: int, end: int) -> int:
+    """Decode the escapes of a valid JSON string in place; returns its new end, -1 at half of a surrogate pair."""
+    i = start
+    out = start
+    while i < end:
+        c = byte(data, i)
+        i += 1
+        if c == BACKSLASH:
+            c = byte(data, i)
+            i += 1
+            if c == 0x75:  # \u
+                c = hexadecimal(data, i)
+                i += 4
+                if c >= 0xD800 and c < 0xE000:
+                    if c >= 0xDC00 or i + 6 > end or byte(data, i) != BACKSLASH or byte(data, i + 1) != 0x75:
+                        return -1
+                    low = hexadecimal(data, i + 2)
+                    if low < 0xDC00 or low >= 0xE000:
+                        return -1
+                    c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00)
+                    i += 6
+                if c >= 0x80:
+                    if c < 0x800:
+                        data[out] = 0xC0 | c >> 6
+                    else:
+                        if c < 0x10000:
+                            data[out] = 0xE0 | c >> 12
+                        else:
+                            data[out] = 0xF0 | c >> 18
+                            out += 1
+                            data[out] = 0x80 | c >> 12 & 0x3F
+                        out += 1
+                        data[out] = 0x80 | c >> 6 & 0x3F
+                    out += 1
+                    c = 0x80 | c & 0x3F
+            elif c == 0x62:
+                c = 0x08
+            elif c == 0x66:
+                c = 0x0C
+            elif c == 0x6E:
+                c = 0x0A
+            elif c == 0x72:
+                c = 0x0D
+            elif c == 0x74:
+                c = 0x09
+        data[out] = c
+        out += 1
+    return out
+
+
+@lean_kernel
+def _unquote(data: Bytes, start: int, end: int) -> int:
+    """Make doubled quotes of a CSV cell single ones, in place; returns its new end."""
+    i = start
+    out = start
+    while i < end:
+        data[out] = byte(data, i)
+        i += 2 if byte(data, i) == QUOTE else 1
+        out += 1
+    return out
+
+
+@lean_kernel
+def _strings(data: Bytes, csv: bool, kind: Bytes, first: Places, last: Places, good: Flags) -> None:
+    for r in range(len(kind)):
+        if not good[r] or kind[r] == ABSENT or kind[r] == STRING:
+            continue
+        end = -1
+        if kind[r] == ESCAPED:
+            end = _unquote(data, first[r], last[r]) if csv else _unescape(data, first[r], last[r])
+        if end < 0:
+            good[r] = False
+        else:
+            kind[r] = STRING
+            last[r] = end
+
+
+def read_strings(cells: Cells, field: int, csv: bool = False) -> None:
+    """Decode the escapes of a field of strings: its slices become its text. Rows with something else become odd."""
+    _strings(cells.data, csv, cells.kind[field], cells.first[field], cells.last[field], cells.good)
+
+
+@lean_kernel
+def _numbers(
+    data: Bytes,
+    kind: Bytes,
+    first: Places,
+    last: Places,
+    good: Flags,
+    powers: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+    later: Flags,
+) -> None:
+    for r in range(len(kind)):
+        found = signed(kind[r])
+        if not good[r] or found == ABSENT:
+            continue
+        i = first[r]
+        end = last[r]
+        if found == STRING:
+            stop, found = number_end(data, i)
+            if stop != end:
+                found = OTHER
+        if found != INTEGER and found != NUMBER:
+            good[r] = False
+            continue
+        negative = byte(data, i) == MINUS
+        if negative:
+            i += 1
+        mantissa = 0
+        digits = 0
+        scale = 0
+        fraction = 0
+        while i < end and (byte(data, i) | 0x20) != 0x65:
+            c = byte(data, i)
+            if c == POINT:
+                fraction = 1
+            else:
+                if digits < 18:
+                    mantissa = mantissa * 10 + (signed(c) - 0x30)
+                if mantissa > 0:
+                    digits += 1
+                scale -= fraction
+            i += 1
+        if i < end:
+            i += 1
+            sign = 1
+            if byte(data, i) == MINUS or byte(data, i) == PLUS:
+                sign = -1 if byte(data, i) == MINUS else 1
+                i += 1
+            exponent = 0
+            while i < end:
+                exponent = min(exponent * 10 + (byte(data, i) - 0x30), 10_000)
+                i += 1
+            scale += sign * exponent
+        if digits <= 18 and mantissa <= 9_007_199_254_740_992 and abs(scale) <= 22:
+            # a product or quotient of two exact doubles is rounded once, so correctly (Clinger, PLDI 1990)
+            value = np.float64(mantissa)
+            value = value * powers[scale] if scale >= 0 else value / powers[-scale]
+            values[r] = -value if negative and not (found == INTEGER and mantissa == 0) else value
+        elif abs(scale + digits) < 290:  # neither too great for a double nor too small for a normal one
+            later[r] = True
+        else:
+            good[r] = False
+
+
+_POWERS = np.power(10.0, np.arange(23), dtype=np.float64)
+
+
+def read_numbers(cells: Cells, field: int) -> npt.NDArray[np.float64]:
+    """A field's numbers, rounded correctly; 0 where absent. Rows with something else, or an extreme one, become odd.
+
+    A string counts as the number that it spells, which JSON has no use for: refuse strings before, where they are none.
+    """
+    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
+    values, later = np.zeros(len(cells)), np.zeros(len(cells), np.bool_)
+    _numbers(cells.data, kind, first, last, cells.good, _POWERS, values, later)
+    rest = np.flatnonzero(later)
+    if len(rest):
+        values[rest] = numpy_view(pc.cast(gather(cells.data, first[rest], last[rest]), pa.float64()))
+    return values
+
+
+@lean_kernel
+def _integer(data: Bytes, i: int, end: int) -> tuple[int, bool]:
+    """(value, whether it is one) of a decimal integer of at most 17 digits."""
+    negative = byte(data, i) == MINUS
+    if negative:
+        i += 1
+    if end - i > 17 or end == i:
+        return 0, False
+    value = 0
+    while i < end:
+        c = byte(data, i)
+        if c < 0x30 or c > 0x39:
+            return 0, False
+        value = value * 10 + c - 0x30
+        i += 1
+    return (-value if negative else value), True
+
+
+@lean_kernel
+def _fixed(data: Bytes, i: int, size: int) -> int:
+    """The value of exactly ``size`` digits at ``i``; a large negative number where there are none."""
+    value = 0
+    for j in range(i, i + size):
+        c = byte(data, j)
+        if c < 0x30 or c > 0x39:
+            return -1_000_000_000
+        value = value * 10 + c - 0x30
+    return value
+
+
+@lean_kernel
+def _iso(data: Bytes, i: int, end: int) -> tuple[int, bool]:
+    """(ms since 1970, whether it is one) of the common forms of ISO 8601.
+
+    ``YYYY-MM-DD``; or that, ``T`` or a space, and ``HH:MM[:SS[.mmm|.uuuuuu]][Z|+HH:MM|+HHMM]``.
+    """
+    size = end - i
+    if size < 10 or byte(data, i + 4) != MINUS or byte(data, i + 7) != MINUS:
+        return 0, False
+    year = _fixed(data, i, 4)
+    month = _fixed(data, i + 5, 2)
+    day = _fixed(data, i + 8, 2)
+    if year < 1 or month < 1 or month > 12 or day < 1:
+        return 0, False
+    leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    longest = 30 + (month + month // 8) % 2
+    if month == 2:
+        longest = 29 if leap else 28
+    if day > longest:
+        return 0, False
+    # days from 1970-01-01 in the proleptic Gregorian calendar, years counted from March
+    shifted = year - (1 if month <= 2 else 0)
+    since_march = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + since_march - 719_468
+    milliseconds = days * 86_400_000
+    if size == 10:
+        return milliseconds, True
+    if size < 16 or (byte(data, i + 10) != 0x54 and byte(data, i + 10) != SPACE) or byte(data, i + 13) != COLON:
+        return 0, False
+    hour = _fixed(data, i + 11, 2)
+    minute = _fixed(data, i + 14, 2)
+    second = 0
+    fraction = 0
+    i += 16
+    if i < end and byte(data, i) == COLON:
+        if end - i < 3:
+            return 0, False
+        second = _fixed(data, i + 1, 2)
+        i += 3
+        if i < end and byte(data, i) == POINT:
+            width = min(digits_end(data, i + 1), end) - i - 1
+            if width != 3 and width != 6:
+                return 0, False
+            fraction = _fixed(data, i + 1, 3)
+            i += 1 + width
+    if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
+        return 0, False
+    milliseconds += hour * 3_600_000 + minute * 60_000 + second * 1_000 + fraction
+    if i == end or (i + 1 == end and byte(data, i) == 0x5A):
+        return milliseconds, True
+    ahead = byte(data, i) == PLUS
+    if not ahead and byte(data, i) != MINUS:
+        return 0, False
+    colon = 1 if end - i == 6 and byte(data, i + 3) == COLON else 0
+    if end - i != 5 + colon:
+        return 0, False
+    hour = _fixed(data, i + 1, 2)
+    minute = _fixed(data, i + 3 + colon, 2)
+    if hour < 0 or hour > 23 or minute < 0 or minute > 59:
+        return 0, False
+    offset = hour * 3_600_000 + minute * 60_000
+    return milliseconds - (offset if ahead else -offset), True
+
+
+_TIMES, _DURATIONS, _COUNTS = 0, 1, 2
+
+
+@lean_kernel
+def _units(data: Bytes, i: int, end: int) -> tuple[int, bool]:
+    """(ms, whether it is one) of a duration such as ``30m``."""
+    digits = digits_end(data, i)
+    unit = 0
+    if end - digits == 1:
+        c = byte(data, digits)
+        if c == 0x73:
+            unit = 1_000
+        elif c == 0x6D:
+            unit = 60_000
+        elif c == 0x68:
+            unit = 3_600_000
+        elif c == 0x64:
+            unit = 86_400_000
+        elif c == 0x77:
+            unit = 604_800_000
+    elif end - digits == 2 and byte(data, digits) == 0x6D and byte(data, digits + 1) == 0x73:
+        unit = 1
+    value, fine = _integer(data, i, digits)
+    if unit == 0 or not fine or value > TIME_LIMIT // unit:
+        return 0, False
+    return value * unit, True
+
+
+@lean_kernel
+def _integers(
+    data: Bytes, what: int, text: bool, kind: Bytes, first: Places, last: Places, good: Flags, values: Places
+) -> None:
+    low = -TIME_LIMIT if what == _TIMES else 0
+    for r in range(len(kind)):
+        found = kind[r]
+        if not good[r] or found == ABSENT:
+            continue
+        value = 0
+        fine = False
+        if found == INTEGER or (found == STRING and text):
+            value, fine = _integer(data, first[r], last[r])
+        if found == STRING and not fine:
+            if what == _TIMES:
+                value, fine = _iso(data, first[r], last[r])
+            elif what == _DURATIONS:
+                value, fine = _units(data, first[r], last[r])
+        if fine and low <= value and value <= TIME_LIMIT:
+            values[r] = value
+        else:
+            good[r] = False
+
+
+def _read_integers(cells: Cells, field: int, what: int, text: bool, absent: int) -> npt.NDArray[np.int64]:
+    values = np.full(len(cells), absent, np.int64)
+    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
+    _integers(cells.data, what, text, kind, first, last, cells.good, values)
+    return values
+
+
+def read_times(cells: Cells, field: int, text: bool = False) -> npt.NDArray[np.int64]:
+    """A field's timestamps in ms; 0 where absent. Rows with another value or an unusual form become odd.
+
+    Args:
+        cells: the records.
+        field: the field.
+        text: whether a string of digits counts as milliseconds.
+    """
+    return _read_integers(cells, field, _TIMES, text, 0)
+
+
+def read_durations(cells: Cells, field: int, absent: int) -> npt.NDArray[np.int64]:
+    """A field's durations in ms, or ``absent``. Rows with another value or an unusual form become odd."""
+    return _read_integers(cells, field, _DURATIONS, False, absent)
+
+
+def read_counts(cells: Cells, field: int) -> npt.NDArray[np.int64]:
+    """A field's non-negative integers; 0 where absent. Rows with another value become odd."""
+    return _read_integers(cells, field, _COUNTS, False, 0)
+
+
+@lean_kernel
+def _list_length(data: Bytes, i: int, end: int) -> int:
+    """Number of strings of a valid JSON array; -1 where it holds something else."""
+    count = 0
+    i = skip_space(data, i)
+    while i < end:
+        if byte(data, i) != QUOTE:
+            return -1
+        i, _ = string_end(data, i + 1)
+        i = skip_space(data, skip_space(data, i + 1) + 1)
+        count += 1
+    return count
+
+
+@lean_kernel
+def _count_items(
+    data: Bytes, text: Bytes, listed: Bytes, first: Places, last: Places, good: Flags, groups: Places
+) -> None:
+    total = 0
+    for r in range(len(text)):
+        if good[r]:
+            if text[r] != ABSENT:
+                total += 1
+            elif listed[r] == ARRAY:
+                count = _list_length(data, first[r], last[r])
+                good[r] = count >= 0
+                total += max(count, 0)
+            elif listed[r] != ABSENT:
+                good[r] = False
+        groups[r + 1] = total
+
+
+@lean_kernel
+def _fill_items(
+    data: Bytes,
+    text: Bytes,
+    text_first: Places,
+    text_last: Places,
+    first: Places,
+    groups: Places,
+    good: Flags,
+    starts: Places,
+    ends: Places,
+) -> None:
+    for r in range(len(text)):
+        if groups[r + 1] == groups[r]:
+            continue
+        if text[r] != ABSENT:
+            starts[groups[r]] = text_first[r]
+            ends[groups[r]] = text_last[r]
+            continue
+        i = first[r]
+        for item in range(groups[r], groups[r + 1]):
+            i = skip_space(data, i) + 1
+            end, kind = string_end(data, i)
+            starts[item] = i
+            ends[item] = end
+            if kind == ESCAPED:
+                ends[item] = _unescape(data, i, end)
+                if ends[item] < 0:
+                    ends[item] = i
+                    good[r] = False
+            i = skip_space(data, end + 1) + 1
+
+
+def read_lists(cells: Cells, listed: int, text: int | None = None) -> tuple[Places, Places, Places]:
+    """Strings of each record: those of the array in field ``listed``, or that of field ``text`` (read before), or none.
+
+    Returns:
+        groups int64[n + 1], starts and ends of slices: record r has those from ``groups[r]`` to ``groups[r + 1]``. Rows
+        with another value become odd; an odd row's strings, if it has any, are still valid text.
+    """
+    data, kind, first, last, good = cells.data, cells.kind, cells.first, cells.last, cells.good
+    groups = np.zeros(len(cells) + 1, np.int64)
+    single = np.full(len(cells), ABSENT, np.uint8) if text is None else kind[text]
+    _count_items(data, single, kind[listed], first[listed], last[listed], good, groups)
+    starts, ends = np.empty(groups[-1], np.int64), np.empty(groups[-1], np.int64)
+    _fill_items(data, single, first[text or 0], last[text or 0], first[listed], groups, good, starts, ends)
+    return groups, starts, ends
+
+
+@lean_kernel
+def _number_list(
+    data: Bytes, i: int, wanted: int, row: int, kind: npt.NDArray[np.uint8], first: Places, last: Places
+) -> int:
+    """Note the cells of an array of ``wanted`` numbers at ``i``; the position behind it, -1 where it is none."""
+    if byte(data, i) != OPEN_ARRAY:
+        return -1
+    for j in range(wanted):
+        i = skip_space(data, i + 1)
+        end, found = scalar_end(data, i)
+        if end < 0 or (found != INTEGER and found != NUMBER):
+            return -1
+        kind[j, row] = found
+        first[j, row] = i
+        last[j, row] = end
+        i = skip_space(data, end)
+        if byte(data, i) != (CLOSE_ARRAY if j == wanted - 1 else COMMA):
+            return -1
+    return i + 1
+
+
+_BOX, _THREE = np.uint64(int.from_bytes(b"box", "little")), np.uint64((1 << 24) - 1)
+_CIRCLE, _SIX = np.uint64(int.from_bytes(b"circle", "little")), np.uint64((1 << 48) - 1)
+
+
+@lean_kernel
+def _regions(
+    data: Bytes,
+    given: Bytes,
+    begin: Places,
+    finish: Places,
+    good: Flags,
+    shapes: Bytes,
+    kind: npt.NDArray[np.uint8],
+    first: Places,
+    last: Places,
+) -> None:
+    for r in range(len(given)):
+        if not good[r] or given[r] == ABSENT:
+            continue
+        good[r] = False
+        if given[r] != OBJECT:
+            continue
+        i = skip_space(data, begin[r])
+        if byte(data, i) != QUOTE:
+            continue
+        end, _ = string_end(data, i + 1)
+        size = end - i - 1
+        shape = 0
+        if size == 3 and (load(data, i + 1) & _THREE) == _BOX:
+            shape = 1
+        elif size == 6 and (load(data, i + 1) & _SIX) == _CIRCLE:
+            shape = 2
+        if shape == 0:
+            continue
+        i = skip_space(data, skip_space(data, end + 1) + 1)
+        i = _number_list(data, i, 5 - shape, r, kind, first, last)
+        if i >= 0 and skip_space(data, i) == finish[r]:
+            good[r] = True
+            shapes[r] = shape
+
+
+def read_regions(cells: Cells, field: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+    """A field of regions as (kind uint8[n], shape float64[n, 4]), not checked; rows with another value become odd."""
+    n = len(cells)
+    shapes, kind = np.zeros(n, np.uint8), np.zeros((4, n), np.uint8)
+    first, last = np.zeros((4, n), np.int64), np.zeros((4, n), np.int64)
+    given, begin, finish = cells.kind[field], cells.first[field], cells.last[field]
+    _regions(cells.data, given, begin, finish, cells.good, shapes, kind, first, last)
+    numbers = Cells(cells.data, cells.line, cells.start, cells.end, cells.good, kind, first, last)
+    return shapes, np.stack([read_numbers(numbers, j) for j in range(4)], axis=1)
+
+
+@lean_kernel
+def _points(
+    data: Bytes,
+    given: Bytes,
+    begin: Places,
+    good: Flags,
+    kind: npt.NDArray[np.uint8],
+    first: Places,
+    last: Places,
+) -> None:
+    for r in range(len(given)):
+        if good[r] and given[r] != ABSENT:
+            good[r] = given[r] == ARRAY and _number_list(data, begin[r] - 1, 2, r, kind, first, last) >= 0
+
+
+def read_points(cells: Cells, field: int) -> npt.NDArray[np.float64]:
+    """A field of points as float64[n, 2]; 0 where absent. Rows with another value become odd."""
+    n = len(cells)
+    kind, first, last = np.zeros((2, n), np.uint8), np.zeros((2, n), np.int64), np.zeros((2, n), np.int64)
+    _points(cells.data, cells.kind[field], cells.first[field], cells.good, kind, first, last)
+    numbers = Cells(cells.data, cells.line, cells.start, cells.end, cells.good, kind, first, last)
+    return np.stack([read_numbers(numbers, 0), read_numbers(numbers, 1)], axis=1)
+
+
+@lean_kernel
+def _choices(
+    data: Bytes,
+    names: Bytes,
+    bounds: Places,
+    kind: Bytes,
+    first: Places,
+    last: Places,
+    good: Flags,
+    chosen: npt.NDArray[np.int8],
+) -> None:
+    for r in range(len(kind)):
+        if good[r]:
+            choice = name_of(data, first[r], last[r], names, bounds) if kind[r] == STRING else -1
+            good[r] = choice >= 0
+            chosen[r] = choice
+
+
+def read_choices(cells: Cells, field: int, names: Sequence[str]) -> npt.NDArray[np.int8]:
+    """Which of the names a field's string is, int8[n]; rows with another value, or none, become odd."""
+    chosen = np.zeros(len(cells), np.int8)
+    coded, bounds = coded_names(names)
+    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
+    _choices(cells.data, coded, bounds, kind, first, last, cells.good, chosen)
+    return chosen
+
+
+@lean_kernel
+def _sizes(starts: Places, ends: Places, offsets: npt.NDArray[np.int32]) -> int:
+    total = 0
+    for s in range(len(starts)):
+        total += ends[s] - starts[s]
+        offsets[s + 1] = total
+    return total
+
+
+@lean_kernel
+def _gather(data: Bytes, starts: Places, offsets: npt.NDArray[np.int32], out: Bytes) -> None:
+    for s in range(len(starts)):
+        shift = starts[s] - offsets[s]
+        for i in range(offsets[s], offsets[s + 1]):
+            out[i] = byte(data, shift + i)
+
+
+def gather(data: Bytes, starts: Places, ends: Places) -> pa.StringArray:
+    """The slices of ``data`` as an Arrow utf8 column."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    out = np.empty(_sizes(starts, ends, offsets), np.uint8)
+    _gather(data, starts, offsets, out)
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
+
+
+def prepare() -> None:
+    """Compile every kernel of this module."""
+    names = ["a", "b", "c", "d"]
+    line = (
+        b'{"a": "x\\n", "b": ["p", "q\\u00e9"], "c": {"box": [1, 2, 3, 4.25]}, "d": 1.2345678901234567891, "e": [{}]}'
+    )
+    cells = scan_json(line, names, 1)
+    read_strings(cells, 0)
+    read_lists(cells, 1)
+    read_regions(cells, 2)
+    read_numbers(cells, 3)
+    read_choices(cells, 0, names)
+    cells = scan_csv(b'"x""y",1s,2018-02-07T01:26Z,3\n', names, names, 1)
+    read_strings(cells, 0, csv=True)
+    read_durations(cells, 1, -1)
+    read_times(cells, 2, text=True)
+    read_counts(cells, 3)
+    read_points(scan_json(b'{"a": [1, 2]}', names, 1), 0)

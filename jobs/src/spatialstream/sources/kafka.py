@@ -1,0 +1,517 @@
+"""The broker: how to reach it, and the topics of a stream.
+
+Administration, announcements and the command line use confluent-kafka (librdkafka); the data goes through Spark's own
+connector (the Java client). Both are configured from one set of properties, in librdkafka's names. They are read from a
+file, never from the command line, and are not shown: a list of processes or a log has no secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
+
+from spatialstream.model.errors import SettingError, StateError, Unavailable
+
+__all__ = [
+    "INTERNAL",
+    "LARGEST_MESSAGE",
+    "NAMED",
+    "Announcements",
+    "Connection",
+    "Offsets",
+    "Topics",
+    "read_announcement",
+    "read_properties",
+    "read_topic",
+]
+
+LARGEST_MESSAGE = 16 << 20
+"""Bytes of the largest message that the topics take."""
+
+NAMED = ("objects", "queries", "results", "rejected")
+"""The topics that a stream shares with its users, who may give them other names."""
+
+INTERNAL = ("blocks", "epochs")
+"""The topics that are between the jobs."""
+
+_COMMITTED = IsolationLevel.READ_COMMITTED
+_TIMEOUT = 30.0
+_SILENT = 0  # the library's own log; what it cannot do comes as an exception
+_DAY = 24 * 3_600_000
+_BROKERS_DEFAULT = 1_000_000
+"""Bytes of a message that a topic takes whose settings nobody has made, about."""
+
+_JAVA_NAMES = {
+    "security.protocol": "security.protocol",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+}
+_LOGINS = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_KNOWN = {
+    *_JAVA_NAMES,
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
+
+    Raises:
+        SettingError: the file cannot be read, or a line is not one of the properties that are known.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
+    properties = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or name not in _KNOWN:
+            known = ", ".join(sorted(_KNOWN))
+            raise SettingError("kafka-security", f"{path} line {number} is not name=value with a name of: {known}")
+        properties[name] = value
+    return properties
+
+
+def read_topic(text: str) -> tuple[str, str]:
+    """The kind of a topic and its name, from ``KIND=NAME``.
+
+    Raises:
+        SettingError: it is not that.
+    """
+    kind, _, name = text.partition("=")
+    if kind not in NAMED or not _LEGAL.fullmatch(name):
+        kinds = ", ".join(NAMED)
+        raise SettingError("topic", f"{text!r} is not KIND=NAME with a kind of {kinds} and a name that Kafka takes")
+    return kind, name
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the broker.
+
+    Attributes:
+        bootstrap: ``host:port,...``.
+        security: properties in librdkafka's names; never shown.
+        names: names of topics that do not begin with their stream's name, by kind; see :data:`NAMED`.
+    """
+
+    bootstrap: str
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def topics(self, stream: str) -> Topics:
+        """The topics of a stream, as they are called on this broker."""
+        return Topics(stream, self.names)
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """The configuration of a librdkafka client."""
+        return {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, **self.security, **more}
+
+    def options(self) -> dict[str, str]:
+        """The options of Spark's connector.
+
+        Raises:
+            SettingError: a mechanism that is not known, or a file of keys that cannot be read.
+        """
+        options = {"kafka.bootstrap.servers": self.bootstrap}
+        for name, value in self.security.items():
+            if name in _JAVA_NAMES:
+                options[f"kafka.{_JAVA_NAMES[name]}"] = value
+        if "sasl.username" in self.security:
+            options["kafka.sasl.jaas.config"] = self._login()
+        if ca := self.security.get("ssl.ca.location"):
+            options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _text(ca)}
+        if key := self.security.get("ssl.key.location"):
+            options |= {
+                "kafka.ssl.keystore.type": "PEM",
+                "kafka.ssl.keystore.key": _text(key),
+                "kafka.ssl.keystore.certificate.chain": _text(self.security.get("ssl.certificate.location", "")),
+            }
+            if password := self.security.get("ssl.key.password"):
+                options["kafka.ssl.key.password"] = password
+        return options
+
+    def _login(self) -> str:
+        mechanism = self.security.get("sasl.mechanism", self.security.get("sasl.mechanisms", "PLAIN")).upper()
+        if mechanism not in _LOGINS:
+            raise SettingError("sasl.mechanism", f"{mechanism!r} is not one of {', '.join(_LOGINS)}")
+        user, password = (json.dumps(self.security.get(f"sasl.{name}", "")) for name in ("username", "password"))
+        return f"{_LOGINS[mechanism]} required username={user} password={password};"
+
+    def admin(self) -> AdminClient:
+        """A client for administration."""
+        return AdminClient(self.client())
+
+    def producer(self, **more: Any) -> Producer:
+        """A producer that waits for all replicas and does not repeat messages."""
+        return Producer(
+            self.client(**({"enable.idempotence": True, "message.max.bytes": LARGEST_MESSAGE, "linger.ms": 5} | more))
+        )
+
+    def consumer(self, group: str, **more: Any) -> Consumer:
+        """A consumer that commits only when told to."""
+        defaults = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": LARGEST_MESSAGE,
+            "fetch.wait.max.ms": 50,
+        }
+        return Consumer(self.client(**(defaults | more)))
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of a stream.
+
+    Attributes:
+        stream: its name, with which the topics' names begin,
+        names: unless this has another name for one of :data:`NAMED`.
+
+    Raises:
+        SettingError: two kinds would share a topic.
+    """
+
+    stream: str
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse two kinds that share a topic: each would read the other's records as its own."""
+        kinds: dict[str, str] = {}
+        for kind in (*NAMED, *INTERNAL):
+            topic = self._name(kind)
+            if topic in kinds:
+                raise SettingError("topic", f"{topic} is the topic of {kinds[topic]} and of {kind}; name another one")
+            kinds[topic] = kind
+
+    def _name(self, kind: str) -> str:
+        return self.names.get(kind, f"{self.stream}.{kind}")
+
+    @property
+    def objects(self) -> str:
+        """Objects, one or many to a message."""
+        return self._name("objects")
+
+    @property
+    def queries(self) -> str:
+        """Queries and cancellations."""
+        return self._name("queries")
+
+    @property
+    def results(self) -> str:
+        """Result rows; see :mod:`spatialstream.stages.delivery`."""
+        return self._name("results")
+
+    @property
+    def rejected(self) -> str:
+        """Dead letters."""
+        return self._name("rejected")
+
+    @property
+    def blocks(self) -> str:
+        """Blocks for the slots, one partition each."""
+        return self._name("blocks")
+
+    @property
+    def epochs(self) -> str:
+        """Announcements of epochs, one partition."""
+        return self._name("epochs")
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What the router reads: topic -> kind."""
+        return {self.objects: "objects", self.queries: "queries"}
+
+    def wanted(self, slots: int, objects: int, replicas: int) -> list[NewTopic]:
+        """The topics as they are created.
+
+        Args:
+            slots: worker slots.
+            objects: partitions of the objects.
+            replicas: copies of each partition.
+        """
+        large = {"max.message.bytes": str(LARGEST_MESSAGE)}
+        passing = large | {"retention.ms": str(_DAY)}
+        return [
+            NewTopic(self.objects, objects, replicas, config=large),
+            NewTopic(self.queries, 1, replicas, config=large),
+            NewTopic(self.results, 1, replicas, config=large),
+            NewTopic(self.rejected, 1, replicas, config=large),
+            NewTopic(self.blocks, slots, replicas, config=passing),
+            NewTopic(self.epochs, 1, replicas, config=passing),
+        ]
+
+    def ensure(
+        self, connection: Connection, slots: int, objects: int = 2, replicas: int = 1, *, create: bool = True
+    ) -> dict[str, int]:
+        """Create the topics that are missing, or wait for another job to do so, and check them.
+
+        Returns:
+            The number of partitions of each topic.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+            SettingError: a topic is not as the stream needs it.
+        """
+        admin = connection.admin()
+        try:
+            present: Mapping[str, TopicMetadata] = admin.list_topics(timeout=_TIMEOUT).topics
+            wanted = self.wanted(slots, objects, replicas) if create else []
+            missing = [topic for topic in wanted if topic.topic not in present]
+            for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
+                try:
+                    created.result(_TIMEOUT)
+                except KafkaException as error:
+                    if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
+                        raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
+            present = self._settled(admin)
+        except KafkaException as error:
+            raise Unavailable(f"the broker at {connection.bootstrap} cannot be reached: {_words(error)}") from None
+        counts = {topic.topic: len(present[topic.topic].partitions) for topic in self.wanted(slots, objects, replicas)}
+        for topic, count in ((self.blocks, slots), (self.epochs, 1)):
+            if counts[topic] != count:
+                raise SettingError(
+                    "topics", f"{topic} has {counts[topic]} partitions and needs {count}; remove it, it is made anew"
+                )
+        self._check_sizes(admin)
+        return counts
+
+    def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
+        """All topics, once the broker tells of those that were just created."""
+        names = [topic.topic for topic in self.wanted(1, 1, 1)]
+        ends = time.monotonic() + 2 * _TIMEOUT
+        while True:
+            present = admin.list_topics(timeout=_TIMEOUT).topics
+            if all(name in present and present[name].partitions for name in names):
+                return present
+            if time.monotonic() > ends:
+                raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
+            time.sleep(0.1)
+
+    def _check_sizes(self, admin: AdminClient) -> None:
+        for topic, least in (
+            (self.blocks, LARGEST_MESSAGE),
+            (self.results, LARGEST_MESSAGE),
+            (self.rejected, _BROKERS_DEFAULT),
+            (self.epochs, _BROKERS_DEFAULT),
+        ):
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+            size = int(settings["max.message.bytes"].value)
+            if size < least:
+                raise SettingError(
+                    "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
+                )
+
+    def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
+        """Delete topics of the stream.
+
+        Args:
+            connection: how to reach the broker.
+            kinds: which ones, such as :data:`INTERNAL`; all if there are none.
+
+        Returns:
+            The names of those that existed.
+
+        Raises:
+            Unavailable: the broker cannot be reached, or does not delete them.
+        """
+        wanted = {self._name(kind) for kind in kinds or (*NAMED, *INTERNAL)}
+        try:
+            admin = connection.admin()
+            names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
+            for deleted in admin.delete_topics(names).values() if names else ():
+                deleted.result(_TIMEOUT)
+        except KafkaException as error:
+            raise Unavailable(f"topics of {self.stream} cannot be removed: {_words(error)}") from None
+        return names
+
+
+class Offsets:
+    """Tells where the partitions of topics begin and end.
+
+    Args:
+        connection: how to reach the broker.
+        stopping: once it is set, nobody waits for a broker that does not answer.
+    """
+
+    def __init__(self, connection: Connection, stopping: threading.Event) -> None:
+        self._connection, self._stopping = connection, stopping
+        self._admin = connection.admin()
+
+    def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        """The offset after the last message of each partition; of a transaction that is open, before its first.
+
+        Args:
+            partitions: the topics, and how many partitions each has.
+
+        Raises:
+            Unavailable: the broker did not answer.
+        """
+        return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
+        """The offset of the first message of each partition; as :meth:`latest`."""
+        return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _ask(self, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[str, list[int]]:
+        asked = {TopicPartition(topic, i): spec for topic, count in partitions.items() for i in range(count)}
+        until = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                answers = self._admin.list_offsets(asked, isolation_level=_COMMITTED, request_timeout=5.0)
+                found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
+                return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
+            except KafkaException as error:
+                if time.monotonic() > until or self._stopping.wait(0.2):
+                    topics = ", ".join(partitions)
+                    raise Unavailable(f"the broker does not tell the offsets of {topics}: {_words(error)}") from None
+            # a client may hold on to what it knew of a broker that has been started again
+            self._admin = self._connection.admin()
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each topic has now, of those that are there.
+
+        Raises:
+            Unavailable: the broker did not answer.
+        """
+        try:
+            present = self._admin.list_topics(timeout=_TIMEOUT).topics
+        except KafkaException as error:
+            raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
+        return {topic: len(present[topic].partitions) for topic in topics if topic in present}
+
+
+class Announcements:
+    """The messages of a topic of one partition, in their order, read ahead in the background.
+
+    Args:
+        connection: how to reach the broker.
+        topic: such as :attr:`Topics.epochs`.
+        start: offset of the first one that is wanted; None for the oldest that is kept.
+
+    Attributes:
+        next: offset of the first one that has not been taken.
+        foreign: messages that were passed over, for they are no announcements.
+    """
+
+    def __init__(self, connection: Connection, topic: str, start: int | None) -> None:
+        self.next = start or 0
+        self.foreign = 0
+        options = {"enable.partition.eof": False, "auto.offset.reset": "earliest" if start is None else "error"}
+        self._consumer: Consumer = connection.consumer(topic, **options)
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
+
+    def take(self, most: int, patience: float) -> list[dict[str, Any]]:
+        """The next ones that have come.
+
+        Args:
+            most: of them, at most.
+            patience: seconds to wait for the first.
+
+        Raises:
+            StateError: the broker has removed what is next.
+            Unavailable: the broker says that it cannot give them.
+        """
+        first = self._consumer.poll(patience)
+        messages = [] if first is None else [first, *self._consumer.consume(most - 1, 0.0)]
+        taken = []
+        for message in messages:
+            error, value = message.error(), message.value()
+            if error is None:
+                announcement = read_announcement(value)
+                if announcement is None:
+                    self.foreign += 1
+                else:
+                    taken.append(announcement)
+                self.next = int(message.offset() or 0) + 1
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise StateError(f"{message.topic()} does not go back to offset {self.next} any more: {error.str()}")
+            else:
+                raise Unavailable(f"{message.topic()} cannot be read: {error.str()}")
+        return taken
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._consumer.close()
+
+
+def read_announcement(value: bytes | None) -> dict[str, Any] | None:
+    """An announcement from the value of its message; None if it is none, whatever bytes it is."""
+    try:
+        record: object = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not record.keys() >= _ANNOUNCED.keys():
+        return None
+    return record if all(fits(record[name]) for name, fits in _ANNOUNCED.items()) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Lists of as many values as there are tests of them; of any length for a single one."""
+
+    def check(value: object) -> bool:
+        if not isinstance(value, list):
+            return False
+        tests = fits * len(value) if len(fits) == 1 else fits
+        return len(value) == len(tests) and all(test(each) for test, each in zip(tests, value, strict=True))
+
+    return check
+
+
+_ANNOUNCED: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
+    "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
+    "controls": _is_list(_is_list(lambda value: isinstance(value, str), _is_number)),
+    "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
+    "ends": _is_list(_is_number),
+}
+"""What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""
+
+
+def _words(error: KafkaException) -> str:
+    return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)

@@ -1,0 +1,173 @@
+"""What the project has written into folders that its user has named, and so may delete. All else is somebody else's.
+
+Such a folder has a marker: ``run.json`` or ``stream.json`` in a checkpoint, and a file of its own beside results. In a
+folder with a marker the project's files are known by their names. Nothing is deleted before every file has been looked
+at; one that is not known refuses the whole, and is named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spatialstream.model.errors import SettingError
+from spatialstream.sources.storage import made
+
+__all__ = ["REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
+
+_LOST = "lost+found"
+"""What a file system puts into the folder where it is mounted; it is nobody's."""
+
+_ASIDE = re.compile(r"\.(.+)\.\d+")
+"""A file that was being written when its process died, see :func:`spatialstream.sources.storage.write_whole`."""
+
+_TAKE = r"(-take\d+)?"
+_STATE = rf"state/(slot-\d{{4}}|registry|merger)/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
+_SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
+_EPOCH = r"epoch-\d{9}[\d-]*\.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The files of one kind of folder.
+
+    Attributes:
+        what: the folder is called in errors.
+        marker: file that says that the folder is of this kind; the last that is deleted.
+        files: patterns of the paths in the folder, parts separated by ``/``.
+        names: files and folders in it that must not be there before there is a marker.
+        folders: other folders of the project in it.
+    """
+
+    what: str
+    marker: str
+    files: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def mark(self, folder: Path) -> None:
+        """Make the folder, and mark it."""
+        (made(folder) / self.marker).touch()
+
+    def foreign(self, folder: Path) -> Iterator[str]:
+        """Paths in a folder that are not the project's: files, symbolic links, and folders that are empty."""
+        for place, folders, files in os.walk(folder):
+            inside = Path(place).relative_to(folder)
+            if inside == Path() and _LOST in folders:
+                folders.remove(_LOST)
+            links = [name for name in folders if (Path(place) / name).is_symlink()]
+            for name in sorted([*files, *links]):
+                aside = _ASIDE.fullmatch(name)
+                path = (inside / (aside[1] if aside else name)).as_posix()
+                if name in links or not (path == self.marker or any(re.fullmatch(known, path) for known in self.files)):
+                    yield (inside / name).as_posix()
+            if not folders and not files and inside.parts and inside.parts[0] not in (*self.names, *self.folders):
+                yield inside.as_posix()
+
+    def check(self, folder: Path, setting: str) -> None:
+        """Make sure that all of a folder may be deleted; one that is not there, or is empty, may be.
+
+        Args:
+            folder: the folder.
+            setting: what has named it.
+
+        Raises:
+            SettingError: the folder has no marker, or holds a file that is not the project's; names it.
+        """
+        if not folder.exists() and not folder.is_symlink():
+            return
+        if not folder.is_dir():
+            raise SettingError(setting, f"{folder} is not a folder")
+        others = list(self.foreign(folder))
+        if others:
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            named = ", ".join(str(folder / each) for each in others[:3])
+            raise SettingError(
+                setting,
+                f"{named}{more} is not of {self.what}, so nothing has been deleted; move it, or name another folder",
+            )
+        rest = {path.name for path in folder.iterdir() if path.suffix != ".lock"} - {_LOST, *self.folders}
+        if rest and self.marker not in rest:
+            raise SettingError(
+                setting, f"{folder} holds no {self.marker}, so it is not of {self.what}, and nothing has been deleted"
+            )
+
+    def empty(self, folder: Path, keep: Sequence[Path] = ()) -> None:
+        """Delete what the project has written, which :meth:`check` has looked at. The folder stays, and so do locks.
+
+        Args:
+            folder: the folder.
+            keep: files in it that stay.
+
+        Raises:
+            OSError: something cannot be deleted.
+        """
+        if not folder.is_dir():
+            return
+        kept = {path.absolute() for path in keep}
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == self.marker):
+            if path.name == _LOST or path.suffix == ".lock":
+                continue
+            if not path.is_dir():
+                path.unlink()
+            elif any(path.absolute() in each.parents for each in kept):
+                for each in path.iterdir():
+                    if each.absolute() not in kept:
+                        each.unlink()
+            else:
+                shutil.rmtree(path)
+
+    def taken(self, folder: Path) -> str | None:
+        """The name in a folder without a marker that the project would use for itself; None if all is well."""
+        if (folder / self.marker).exists():
+            return None
+        return next((name for name in self.names if (folder / name).exists()), None)
+
+
+RESULTS = Owned("the results of a run", ".spatialstream", (_EPOCH,))
+"""``results/``."""
+
+REJECTED = Owned(
+    "the rejected records of a run", ".spatialstream", (_EPOCH, r"input-(objects|queries)-\d{6}-\d{6}\.jsonl")
+)
+"""``rejected/``."""
+
+RUN = Owned(
+    "the checkpoint of a run",
+    "run.json",
+    (
+        r"plan\.json|version-1\.arrays|run\.lock|error\.log",
+        r"input/(objects|queries)-\d{6}-\d{6}\.arrow",
+        r"frames/(objects|queries)(-\d{5})?-[0-9a-f]{16}\.jsonl",
+        r"frames/\.aside-[^/]+/.*",
+        _STATE,
+        _SPARK,
+    ),
+    ("input", "state", "spark", "plan.json", "version-1.arrays"),
+    ("frames",),
+)
+"""The checkpoint of :func:`spatialstream.spark.run.run`."""
+
+STREAM = Owned(
+    "the checkpoint of a stream",
+    "stream.json",
+    (
+        r"(router|worker|stream|claim)\.lock|(router|worker)\.secret",
+        r"queries\.(jsonl|json|new)|micro-batch\.json",
+        r"(epochs|rounds)/(done|\d{9}\.[a-z]+)",
+        r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
+        r"samples/\d{9}-[\w-]+\.arrow",
+        r"versions/\d{6}\.arrays",
+        r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
+        rf"output/(results|rejected)/({_EPOCH}|\.spatialstream)",
+        _STATE,
+        _SPARK,
+    ),
+    ("input", "epochs", "rounds", "samples", "versions", "transfers", "state", "spark"),
+    ("output",),
+)
+"""The checkpoint of a live stream, or of :func:`spatialstream.answer_stream`."""

@@ -1,0 +1,587 @@
+"""The same from a notebook: DataFrames in, a DataFrame out, once or as a stream.
+
+A stream of DataFrames is answered by one Structured Streaming query in the user's own Spark session; what it does with
+its micro-batches is decided by :class:`~spatialstream.stream.embedded.LocalStream`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, count, desc, first, regexp_replace
+from pyspark.sql.streaming import StreamingQuery
+
+from spatialstream.kernels import compile_kernels
+from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
+from spatialstream.model.times import duration_of, whole_number
+from spatialstream.records.decode import decode_objects
+from spatialstream.sources.owned import REJECTED, RESULTS
+from spatialstream.sources.storage import disk_errors, made, read_json, write_whole
+from spatialstream.spark.failures import explained
+from spatialstream.spark.frame_records import object_lines, query_lines
+from spatialstream.spark.pandas_records import object_records, query_records
+from spatialstream.spark.run import RunSettings, run
+from spatialstream.spark.session import INTERRUPTED, right_python, used_session
+from spatialstream.stages import messages
+from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.work import WorkSettings
+from spatialstream.stream.beginning import locked
+from spatialstream.stream.embedded import (
+    LocalStream,
+    MergeTask,
+    RouteTask,
+    WorkTask,
+    numbered,
+)
+from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.worker import RoundRecord
+
+__all__ = ["AnswerStream", "RejectedWarning", "answer", "answer_stream", "result_schema"]
+
+Queries = DataFrame | pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]
+"""Records in the JSON form of queries, or one of them, or a DataFrame with such columns."""
+
+_POLL_SECONDS = 0.05
+_HISTORY = 50_000
+_DAMAGED = "begin anew with another checkpoint"
+
+
+def result_schema(space: Space = WGS84) -> str:
+    """The Spark schema of results in a space: a row has one of ``objects``, ``object`` and ``terms``.
+
+    ``complete_after`` is null but for a snapshot query that reaches further back than the retention.
+    """
+    first, second = space.axes
+    placed = f"struct<id: string, t: bigint, {first}: double, {second}: double"
+    return (
+        f"query string, type string, t long, objects array<{placed}, {space.distance_field}: double>>, "
+        f"object {placed}>, terms array<struct<term: string, count: bigint>>, complete_after long"
+    )
+
+
+class RejectedWarning(UserWarning):
+    """Some records were unusable; they are in ``rejected`` of what :func:`answer` has given."""
+
+
+def answer(
+    objects: DataFrame | pd.DataFrame,
+    queries: Queries,
+    *,
+    spark: SparkSession | None = None,
+    output: Path | str | None = None,
+    **settings: Any,
+) -> DataFrame:
+    """Answer queries over objects, exactly as ``spatialstream run`` does over files.
+
+    Values are taken as what they mean, see :mod:`~spatialstream.spark.pandas_records`: whole numbers as ids, floats
+    that are whole as timestamps and counts, dates, times and time differences, NumPy's scalars and arrays; NaN is
+    absent. A time without a zone is UTC.
+
+    Args:
+        objects: columns ``id``, ``t`` (ms, or a time), ``lon``, ``lat`` (``x``, ``y`` in planar spaces) and ``text``,
+            or ``terms`` (a list of strings).
+        queries: records in the JSON form of queries, or one of them, or a DataFrame with such columns.
+        spark: the session to use; default: the active one, else a new one for this machine.
+        output: folder for results, rejected records and the checkpoint; default: a temporary one, until Python ends.
+            With equal data and settings, the same folder gives the same rows again, without doing the work again.
+        settings: as in :class:`~spatialstream.spark.run.RunSettings`, such as ``space``, ``slots``, ``leaves``.
+
+    Returns:
+        The result rows, see :func:`result_schema`; their order is that of the files. The frame has the attribute
+        ``rejected``: the records that were unusable, as rows of source (``objects`` or ``queries``; of a Spark
+        DataFrame with the number of its partition), line (of a pandas DataFrame: the row, from 1), reason and record.
+
+    Raises:
+        SettingError: a setting is unusable, or a column is missing, or of a type that cannot be meant.
+        StateError: the output folder belongs to other data or settings, or is damaged.
+        RunError: the run failed for another reason.
+
+    Warns:
+        RejectedWarning: records were unusable; how many, and the commonest reason.
+    """
+    if output is None:
+        with disk_errors("output"):
+            output = Path(tempfile.mkdtemp(prefix="spatialstream-"))
+        atexit.register(shutil.rmtree, output, ignore_errors=True)
+    setup = RunSettings((Path("objects"),), (), Path(output), **settings)
+    setup.validate()
+    lines = _object_lines(objects, setup.space), _query_lines(queries)
+    with used_session(spark, keep=True) as session:
+        with disk_errors("output"):
+            folder = setup.paths.frames
+            given, asked = (_keep(each, folder, name) for each, name in zip(lines, ("objects", "queries"), strict=True))
+        setup = replace(setup, objects=given, queries=asked)
+        summary = run(setup, session)
+    rows = session.read.schema(result_schema(setup.space)).json(setup.paths.results.as_uri())
+    rejected = _rejected(session, setup.paths.rejected, "source string, line long, reason string, record string")
+    rejected = rejected.withColumn("source", regexp_replace("source", _KEPT_NAME, "$1"))
+    if summary.rejected:
+        total = summary.objects + summary.queries + summary.rejected
+        warnings.warn(_told(rejected, summary.rejected, total), RejectedWarning, stacklevel=2)
+    rows.rejected = rejected  # type: ignore[attr-defined]  # a frame takes attributes; there is no other place for it
+    return rows
+
+
+_KEPT_NAME = r"^.*/((objects|queries)(-\d+)?)-[0-9a-f]{16}\.jsonl$"
+_VALUES = r"'[^']*'|\"[^\"]*\"|[-+]?\d[-+.\w]*"
+"""What differs between two reasons that say the same of different records."""
+
+
+def _rejected(session: SparkSession, folder: Path, schema: str) -> DataFrame:
+    return session.read.schema(schema).json(folder.as_uri())
+
+
+def _told(rejected: DataFrame, number: int, total: int) -> str:
+    """How many records were rejected, and why most of them were."""
+    alike = rejected.groupBy(regexp_replace("reason", _VALUES, "").alias("alike"))
+    commonest = alike.agg(count("*").alias("number"), first("reason").alias("reason")).orderBy(desc("number"), "alike")
+    row = commonest.head()
+    most = "" if row is None else f"; {row.number} of them such as: {row.reason}"
+    return f"{number} of {total} records were rejected{most} (all of them are in .rejected)"
+
+
+def _object_lines(objects: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+    if isinstance(objects, pd.DataFrame):
+        return object_records(objects, space)
+    if not isinstance(objects, DataFrame):
+        raise SettingError("objects", f"is of type {type(objects).__name__}; give a pandas or a Spark DataFrame")
+    return object_lines(_at_rest(objects, "objects"), space)
+
+
+def _query_lines(queries: Queries) -> DataFrame | Iterator[bytes]:
+    return query_lines(_at_rest(queries, "queries")) if isinstance(queries, DataFrame) else query_records(queries)
+
+
+def _at_rest(frame: DataFrame, setting: str) -> DataFrame:
+    if frame.isStreaming:
+        raise SettingError(setting, "is a streaming DataFrame; answer_stream() takes it, or give one that is all there")
+    return frame
+
+
+def _keep(lines: DataFrame | Iterator[bytes], folder: Path, name: str) -> tuple[Path, ...]:
+    """Lines as files, whose names are made of what they hold: equal data are the same files, and the same run."""
+    aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=made(folder)))
+    try:
+        if isinstance(lines, DataFrame):
+            parts = aside / "parts"
+            lines.select(lines.value.cast("string").alias("value")).write.text(parts.as_uri())
+            found = [(f"{name}-{number:05d}", path) for number, path in enumerate(sorted(parts.glob("part-*.txt")))]
+        else:
+            found = []
+        if not found:
+            found = [(name, _write(() if isinstance(lines, DataFrame) else lines, aside / "lines"))]
+        return tuple(_named(path, folder, part) for part, path in found)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _named(path: Path, folder: Path, name: str) -> Path:
+    kept = folder / f"{name}-{_digest(path)[:16]}.jsonl"
+    os.utime(path, (0, 0))  # a run knows its files by name, size and time
+    path.replace(kept)
+    return kept
+
+
+def _write(lines: Iterable[bytes], path: Path) -> Path:
+    with path.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
+    return path
+
+
+# -------------------------------------------------------------------------------------------------------------- streams
+
+
+def answer_stream(
+    objects: DataFrame,
+    queries: Queries,
+    *,
+    checkpoint: Path | str,
+    spark: SparkSession | None = None,
+    output: Path | str | None = None,
+    history: DataFrame | pd.DataFrame | None = None,
+    slots: int | None = None,
+    leaves: int = 64,
+    space: Space | str = WGS84,
+    interval: int | str | timedelta = 300_000,
+    retention: int | str | timedelta | None = None,
+    idle: int | str | timedelta = 500,
+    disorder: int | str | timedelta = 0,
+    epoch_records: int = 250_000,
+    rule: TermRule | None = None,
+) -> AnswerStream:
+    """Answer queries over a streaming DataFrame, for as long as it runs, in the session that it belongs to.
+
+    The order of the stream is that of its timestamps. Each source (objects; queries, if they are a stream too) gives
+    its records in time order from micro-batch to micro-batch; within one the order does not matter. Answers reach up
+    to where all sources are; a source that has been silent for ``idle`` ms is not waited for, and what comes from it
+    later with an earlier timestamp is late: it counts from when it comes.
+
+    Called again with the same checkpoint it goes on where it was stopped or killed: nothing is lost, and no row comes
+    twice, provided that the sources can be read again from where Spark's checkpoint says (files and Kafka can).
+
+    Args:
+        objects: a streaming DataFrame with the columns ``id``, ``t`` (ms, timestamp, or ISO 8601), ``lon``, ``lat``
+            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings). Values are taken as what
+            they mean, as in :func:`answer`.
+        queries: a streaming DataFrame with the fields of queries as columns; or queries that are there from the
+            start, as in :func:`answer`.
+        checkpoint: folder of the stream's state, on a disk that all of Spark's processes share.
+        spark: the session that does the work; default: that of ``objects``.
+        output: folder of ``results`` and ``rejected``, JSON Lines; default: ``output`` in the checkpoint.
+        history: objects like those to come, by which the space is divided; default: the first micro-batch.
+        slots: worker slots; default: one for each core, two at least. As ``space``, ``interval``, ``retention`` and
+            ``rule`` it must not change in the stream's life.
+        leaves: least number of leaves of the QT-tree (θ).
+        space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
+        interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as
+            ``"30m"``, or time differences.
+        retention: how far snapshot queries can look back; None keeps everything.
+        idle: time without input after which a source is left out.
+        disorder: time by which the records of a source may be out of order; all answers are later by it.
+        epoch_records: records an epoch, about; a larger micro-batch becomes several epochs.
+        rule: term extraction.
+
+    Returns:
+        The handle of the stream, which is running.
+
+    Raises:
+        SettingError: a setting or a column is unusable, or ``objects`` is no stream.
+        StateError: the checkpoint belongs to a stream with other settings or queries, or is damaged.
+        RunError: what was under way when the stream ended before cannot be finished.
+    """
+    space = Space.of(space)
+    settings = StreamSettings(
+        "frames",
+        slots=max(2, os.cpu_count() or 2) if slots is None else whole_number(slots, "slots"),
+        space=space,
+        interval=duration_of(interval, "interval"),
+        retention=None if retention is None else duration_of(retention, "retention"),
+        rule=rule or TermRule(),
+        idle=duration_of(idle, "idle"),
+        disorder=duration_of(disorder, "disorder"),
+        epoch_records=whole_number(epoch_records, "epoch_records"),
+    )
+    settings.validate()
+    if not 1 <= whole_number(leaves, "leaves") <= 65_536:
+        raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
+    folder = Path(checkpoint).absolute()
+    source = _source(objects, queries, space)
+    session = spark or objects.sparkSession
+    right_python(session)
+    before = None if history is None else _history_lines(history, space)
+    with ExitStack() as stack:
+        with disk_errors("checkpoint"):
+            stack.enter_context(locked(folder, "stream"))
+            settings.claim(folder)
+            asked = _keep_queries(queries, folder)
+        compile_kernels()
+        jobs = _SparkJobs(session, settings, folder, Path(output or folder / "output").absolute())
+        stream = LocalStream(
+            settings,
+            folder,
+            jobs,
+            leaves=leaves,
+            queries=asked,
+            history=None if before is None else lambda: _sampled(before, settings),
+            now=lambda: int(time.monotonic() * 1000),
+        )
+        return AnswerStream(source, stream, jobs, stack.pop_all())
+
+
+def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
+    """Both streams as one, as rows of (kind, value).
+
+    Raises:
+        SettingError: a column is unusable, or ``objects`` is no stream.
+    """
+    if not getattr(objects, "isStreaming", False):
+        problem = "is not a streaming DataFrame; use spark.readStream, or answer() for objects that are all there"
+        raise SettingError("objects", problem)
+    source = object_lines(objects, space)
+    if isinstance(queries, DataFrame):
+        asked = query_lines(queries)
+        source = source.union(asked) if queries.isStreaming else source
+    return source
+
+
+def _keep_queries(queries: Queries, checkpoint: Path) -> Path | None:
+    """The file of the queries that are there from the start; None if they are a stream.
+
+    Raises:
+        StateError: the stream was begun with other ones.
+    """
+    path, record = checkpoint / "queries.jsonl", checkpoint / "queries.json"
+    streaming = isinstance(queries, DataFrame) and queries.isStreaming
+    aside = path.with_suffix(".new")
+    digest = "stream" if streaming else _digest(_write_lines(queries, aside))
+    if record.exists() and read_json(record, _DAMAGED) != digest:
+        aside.unlink(missing_ok=True)
+        raise StateError(
+            f"{checkpoint} belongs to a stream with other queries; those that are there from the start must not change"
+        )
+    if not streaming:
+        aside.replace(path)
+    write_whole(record, json.dumps(digest).encode())
+    return None if streaming else path
+
+
+def _write_lines(queries: Queries, path: Path) -> Path:
+    if isinstance(queries, DataFrame):
+        return _write((bytes(row.value) for row in query_lines(queries).toLocalIterator()), path)
+    return _write(query_records(queries), path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _history_lines(history: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+    if isinstance(history, pd.DataFrame):
+        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history")
+    if not isinstance(history, DataFrame):
+        raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
+    if history.isStreaming:
+        raise SettingError("history", "is a streaming DataFrame; give one that is all there")
+    return object_lines(history, space, "history")
+
+
+def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:
+    """Some objects, evenly chosen; what is rejected is left out."""
+    if isinstance(lines, DataFrame):
+        share = min(1.0, 1.2 * _HISTORY / max(1, lines.count()))
+        lines = (bytes(row.value) for row in lines.sample(share, seed=1).limit(_HISTORY).collect())
+    return decode_objects(b"".join(line + b"\n" for line in lines), 1, settings.space, settings.rule).batch
+
+
+# --------------------------------------------------------------------------------------------------------- Spark's part
+
+
+@dataclass(frozen=True, slots=True)
+class IngestTask:
+    """Rows of (kind, value) to runs, as ``mapInArrow`` takes it: one row of JSON for each run.
+
+    Attributes:
+        ingest: what decodes them.
+    """
+
+    ingest: Ingest
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode one part of a micro-batch."""
+        context = TaskContext.get()
+        assert context is not None
+        return self.ingest(numbered(batches, context.partitionId()))
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkJobs:
+    """The work of a stream as jobs of Spark; on the driver there are records of epochs, never records of the stream."""
+
+    session: SparkSession
+    settings: StreamSettings
+    checkpoint: Path
+    output: Path
+
+    @staticmethod
+    def ingest(frame: DataFrame, ingest: Ingest) -> Sequence[Intake]:
+        """Decode a micro-batch."""
+        return [Intake.from_json(row.intake) for row in frame.mapInArrow(IngestTask(ingest), "intake string").collect()]
+
+    def round(self, epoch: int, record: RoundRecord) -> None:
+        """See :class:`~spatialstream.stream.embedded.LocalJobs`."""
+        settings, order = self.settings, record.round
+        work = WorkSettings(settings.space, settings.interval, settings.retention)
+        route = RouteTask(epoch, settings.partitions, self.checkpoint)
+        shares = self.session.range(0, settings.partitions, 1, settings.partitions)
+        blocks = shares.mapInArrow(route, messages.BLOCK_TYPE).repartitionById(settings.slots, col("slot"))
+        partials = blocks.mapInArrow(WorkTask(order, work, self.checkpoint), messages.BLOCK_TYPE).repartition(1)
+        partials.mapInArrow(MergeTask(order, work, self.checkpoint, self.output), "rows long").collect()
+
+
+class AnswerStream:
+    """A stream that is being answered; made by :func:`answer_stream`. As a context manager it stops at the end.
+
+    Attributes:
+        query: Spark's query, for its progress and status.
+        output: folder of ``results`` and ``rejected``, JSON Lines: whole files, one an epoch, that never change.
+    """
+
+    def __init__(self, source: DataFrame, stream: LocalStream, jobs: _SparkJobs, held: ExitStack) -> None:
+        self.output = jobs.output
+        self._stream, self._jobs, self._held = stream, jobs, held
+        self._begun, self._ending = threading.Event(), threading.Event()
+        self._failure: SpatialStreamError | None = None
+        try:
+            with disk_errors("output"):
+                RESULTS.mark(self.output / "results")
+                REJECTED.mark(self.output / "rejected")
+            with _explained():
+                stream.recover()
+            writer = source.writeStream.foreachBatch(self._batch)
+            place = (jobs.checkpoint / "spark").as_uri()
+            self.query: StreamingQuery = writer.option("checkpointLocation", place).start()
+            self._begun.set()
+        except BaseException:
+            held.close()
+            raise
+        self._follower = threading.Thread(target=self._follow, name="spatialstream", daemon=True)
+        self._follower.start()
+
+    # ----------------------------------------------------------------------------------------------------- for the user
+
+    def results(self) -> DataFrame:
+        """The rows that there are now, see :func:`result_schema`."""
+        schema = result_schema(self._jobs.settings.space)
+        return self._jobs.session.read.schema(schema).json((self.output / "results").as_uri())
+
+    def rejected(self) -> DataFrame:
+        """The records that were unusable, as there are now: rows of source, offset, line, reason and record."""
+        schema = "source string, offset long, line long, reason string, record string"
+        return _rejected(self._jobs.session, self.output / "rejected", schema)
+
+    def process_all_available(self) -> None:
+        """Wait until all that the sources have now is taken in. What lies ahead of a source that is behind waits on.
+
+        Raises:
+            RunError: the stream has failed.
+        """
+        self._check()
+        with _explained():
+            self.query.processAllAvailable()
+        self._check()
+
+    def flush(self) -> None:
+        """Take in all that the sources have, and answer all of it, as if it were the end of the input.
+
+        What comes later with a timestamp that is not later than the latest so far, of any object or query, is late.
+
+        Raises:
+            RunError: the stream has failed, or has been stopped.
+        """
+        self.process_all_available()
+        with _explained():
+            self._stream.finish()
+
+    def await_idle(self, timeout: float | None = None) -> bool:
+        """Wait until all sources have been silent for ``idle`` ms, and all that can be answered without more is.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Returns:
+            Whether it is so.
+
+        Raises:
+            RunError: the stream has failed.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        while not (self._waiting() and self._stream.quiet):
+            self._check()
+            if not self.query.isActive or (ends is not None and time.monotonic() > ends):
+                return False
+            self._ending.wait(_POLL_SECONDS)
+        return True
+
+    def stop(self) -> None:
+        """Finish the micro-batch under way and end; a stream of the same checkpoint goes on from there."""
+        self._stream.close()
+        self._ending.set()
+        self.query.stop()
+        self._follower.join()
+        self._held.close()
+
+    def exception(self) -> SpatialStreamError | None:
+        """Why the stream has ended by itself; None if it has not."""
+        if self._failure is None and not self._ending.is_set() and (error := self.query.exception()):
+            self._failure = _failure(error)
+        return self._failure
+
+    def __enter__(self) -> AnswerStream:
+        """The stream itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    # -------------------------------------------------------------------------------------------------------- for Spark
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        try:
+            taken = self._stream.micro_batch(number, lambda ingest: self._jobs.ingest(frame, ingest))
+        except (PySparkException, SpatialStreamError, OSError) as error:
+            if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
+                self._failure = _failure(error)
+            raise
+        if not taken:
+            # The query is about to be stopped, and must not commit the micro-batch. Its stop waits for this function,
+            # and takes nothing but an interruption for its own doing.
+            while self.query.isActive:
+                time.sleep(_POLL_SECONDS)
+            raise RunError(INTERRUPTED)
+
+    def _follow(self) -> None:
+        """Do the epochs that are due although nothing comes, while Spark sees no input."""
+        try:
+            while self.query.isActive and not self._ending.wait(_POLL_SECONDS):
+                if self._waiting():
+                    self._stream.advance()
+        except (PySparkException, SpatialStreamError, OSError) as error:
+            self._failure = _failure(error)
+            self.query.stop()
+        if not self._ending.is_set():
+            self._held.close()
+
+    def _waiting(self) -> bool:
+        """Whether Spark has looked and found no input."""
+        return str(self.query.status["message"]).startswith("Waiting for data")
+
+    def _check(self) -> None:
+        if error := self.exception():
+            raise error
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors of Spark as one of ours, in a few words."""
+    try:
+        yield
+    except (PySparkException, OSError) as error:
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> SpatialStreamError:
+    """What went wrong in a few words: the message of the Python process that failed, if it was one."""
+    if isinstance(error, SpatialStreamError):
+        return error
+    failure = explained(str(error) or repr(error)) if isinstance(error, PySparkException) else RunError(str(error))
+    if isinstance(failure, RunError):
+        failure = RunError(f"the stream has failed: {failure}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,166 @@
+"""Rows of DataFrames as records of the stream: lines of JSON, with timestamps in ms.
+
+The columns are those of the formats: for objects ``id``, ``t``, the two coordinates of the space, and ``text`` or
+``terms``; for queries ``id``, ``type``, ``t`` and whatever a query of that type needs. Columns that are missing or of a
+type that cannot be meant are refused before the stream starts; a row that is unusable becomes a dead letter later on.
+Whole numbers are ids too, and counts and timestamps may be held as floats, as pandas does where one is missing.
+
+Cost: Spark writes the JSON, in the JVM, as part of the job that decodes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import (
+    col,
+    concat,
+    expr,
+    lit,
+    struct,
+    to_json,
+    try_parse_json,
+    unix_date,
+    unix_millis,
+    when,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from spatialstream.model.errors import SettingError
+from spatialstream.model.space import Space
+from spatialstream.spark.pandas_records import check_columns
+
+__all__ = ["object_lines", "query_lines"]
+
+_DAY = 86_400_000
+_COUNTS = {"k", "duration", "window", "step"}
+_MICROS = "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', t)"
+
+
+def object_lines(objects: DataFrame, space: Space, setting: str = "objects") -> DataFrame:
+    """Objects as rows of (kind string, value binary), one line of JSON each.
+
+    Args:
+        objects: with the columns ``id`` (string or whole number), ``t`` (ms, timestamp, date, or ISO 8601), the two
+            coordinates (numbers), and ``text`` (string) or ``terms`` (array of strings); others are left out.
+        space: the space in which they lie.
+        setting: how errors call it.
+
+    Raises:
+        SettingError: a column is missing, there twice, or of a type that cannot be meant.
+    """
+    wanted = {"id": _is_id, "t": _is_time, **dict.fromkeys(space.axes, _is_number)}
+    words = {"text": _is_string, "terms": _are_strings}
+    check_columns(objects.columns, setting, tuple(wanted), tuple(words), str.casefold)
+    there = [name for name in words if name in objects.columns]
+    _check_types(objects, setting, wanted | {name: words[name] for name in there})
+    axes = [col(name).cast("double").alias(name) for name in space.axes]
+    return _lines(objects, "objects", [_id(objects), _millis(objects), *axes, *map(col, there)])
+
+
+def query_lines(queries: DataFrame, setting: str = "queries") -> DataFrame:
+    """Queries and cancellations as rows of (kind string, value binary), one line of JSON each.
+
+    Args:
+        queries: with the columns ``id``, ``type`` (a string) and ``t`` (``id`` and ``t`` as in :func:`object_lines`),
+            and those of the other fields of queries that are used, in the form of their JSON; nulls are fields that
+            are absent.
+        setting: how errors call it.
+
+    Raises:
+        SettingError: a column is missing, there twice, or of a type that cannot be meant.
+    """
+    wanted = {"id": _is_id, "type": _is_string, "t": _is_time}
+    check_columns(queries.columns, setting, tuple(wanted), (), str.casefold)
+    _check_types(queries, setting, wanted)
+    others = [
+        _whole(queries, name) if name in _COUNTS else col(f"`{name}`")
+        for name in queries.columns
+        if name not in ("id", "t")
+    ]
+    return _lines(queries, "queries", [_id(queries), _millis(queries), *others])
+
+
+def _lines(frame: DataFrame, kind: str, columns: list[Column]) -> DataFrame:
+    line = to_json(struct(*columns), {"ignoreNullFields": "true"})
+    return frame.select(lit(kind).alias("kind"), line.cast("binary").alias("value"))
+
+
+def _id(frame: DataFrame) -> Column:
+    """Column ``id``; a whole number is its decimal digits."""
+    if isinstance(frame.schema["id"].dataType, IntegralType):
+        return col("id").cast("string").alias("id")
+    return _whole(frame, "id", '"')
+
+
+def _millis(frame: DataFrame) -> Column:
+    """Column ``t`` in ms, rounded down; a timestamp without a zone is UTC."""
+    kind, t = frame.schema["t"].dataType, col("t")
+    if isinstance(kind, TimestampType):
+        t = unix_millis(t)
+    elif isinstance(kind, TimestampNTZType):
+        t = expr(f"({_MICROS} - pmod({_MICROS}, 1000)) div 1000")
+    elif isinstance(kind, DateType):
+        t = unix_date(t).cast("long") * _DAY
+    else:
+        t = _whole(frame, "t")
+    return t.alias("t")
+
+
+def _whole(frame: DataFrame, name: str, quote: str = "") -> Column:
+    """A column of whole numbers; where it holds floats or decimals, those that are whole, between quotes if asked.
+
+    NaN is absent, and another number is passed on as it is, so that the record is rejected with it.
+    """
+    column, kind = col(name), frame.schema[name].dataType
+    if not isinstance(kind, FractionalType):
+        return column
+    whole = column.try_cast("bigint")
+    number = when(whole == column, concat(lit(quote), whole.cast("string"), lit(quote)))
+    if not isinstance(kind, DecimalType):
+        number = number.when(column == float("nan"), None)
+    return try_parse_json(number.otherwise(column.cast("string"))).alias(name)
+
+
+# --------------------------------------------------------------------------------------------------------------- checks
+
+
+def _is_string(kind: DataType) -> str:
+    return "" if isinstance(kind, StringType) else "a string"
+
+
+def _is_id(kind: DataType) -> str:
+    return "" if isinstance(kind, StringType | NumericType) else "a string or a whole number"
+
+
+def _is_number(kind: DataType) -> str:
+    return "" if isinstance(kind, NumericType) else "a number"
+
+
+def _is_time(kind: DataType) -> str:
+    fits = isinstance(kind, NumericType | TimestampType | TimestampNTZType | DateType | StringType)
+    return "" if fits else "a timestamp, a whole number of ms, or a string in the form of ISO 8601"
+
+
+def _are_strings(kind: DataType) -> str:
+    fits = isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType)
+    return "" if fits else "an array of strings"
+
+
+def _check_types(frame: DataFrame, setting: str, wanted: Mapping[str, Callable[[DataType], str]]) -> None:
+    for name, problem_of in wanted.items():
+        kind = frame.schema[name].dataType
+        if right := problem_of(kind):
+            raise SettingError(setting, f"column {name!r} is of type {kind.simpleString()}; it has to be {right}")

@@ -1,0 +1,224 @@
+"""Values of pandas, NumPy and Python as records of the stream: lines of JSON, with timestamps in ms.
+
+What is meant is converted: whole numbers as ids, whole numbers that pandas holds as floats because one is missing,
+NumPy's scalars and arrays, dates, times and time differences; NaN, NaT and NA are fields that are absent. A time
+without a zone is UTC, everywhere and in whatever zone Python, Spark or the machine is. A value that means nothing is
+passed on in a form that is no JSON value of its field, so the record becomes a dead letter that shows it.
+
+Cost: some microseconds a record, on the driver, where the values are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Row
+
+from spatialstream.model.errors import SettingError
+from spatialstream.model.space import Space
+from spatialstream.records.decode import object_fields
+
+__all__ = ["check_columns", "object_records", "query_records"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_COUNTS = {"t", "k", "duration", "window", "step"}
+_DURATIONS = {"duration", "window", "step"}
+_LONGEST_BITS = 10_000
+_REQUIRED_OF_QUERIES = ("id", "type", "t")
+
+
+def object_records(objects: pd.DataFrame, space: Space, setting: str = "objects") -> Iterator[bytes]:
+    """Objects as lines of JSON, without their newlines; columns that are no fields of objects are left out.
+
+    Args:
+        objects: with the columns ``id``, ``t``, the two coordinates of the space, and ``text`` or ``terms``.
+        space: the space in which they lie.
+        setting: how errors call it.
+
+    Raises:
+        SettingError: a column is missing, or there twice.
+    """
+    fields = object_fields(space)
+    if _holds_something(objects):
+        check_columns(list(objects.columns), setting, fields[:4], ("text", "terms"))
+    return _frame_lines(objects, [name for name in fields if name in objects.columns])
+
+
+def query_records(queries: pd.DataFrame | Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Iterator[bytes]:
+    """Queries and cancellations likewise.
+
+    Args:
+        queries: one record or several, in the form of their JSON; or a frame with such columns, of which ``id``,
+            ``type`` and ``t`` are required.
+
+    Raises:
+        SettingError: it is something else; a column is missing, or there twice.
+    """
+    if isinstance(queries, pd.DataFrame):
+        if _holds_something(queries):
+            check_columns(list(queries.columns), "queries", _REQUIRED_OF_QUERIES)
+        return _frame_lines(queries, list(queries.columns))
+    if isinstance(queries, Mapping):
+        queries = [queries]
+    given: Any = queries
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise SettingError("queries", f"is of type {type(given).__name__}; give records, or a DataFrame")
+    return _query_lines(given)
+
+
+def check_columns(
+    columns: Sequence[Any],
+    setting: str,
+    required: Sequence[str],
+    one_of: Sequence[str] = (),
+    key: Callable[[Any], Any] = lambda name: name,
+) -> None:
+    """Refuse columns that cannot be records.
+
+    Args:
+        columns: names of the columns.
+        setting: how errors call what has them.
+        required: columns that have to be there.
+        one_of: columns of which one at least has to be there.
+        key: two columns are the same one if this is equal for their names.
+
+    Raises:
+        SettingError: names the column, and those that are there.
+    """
+    there = ", ".join(map(repr, columns))
+    for name in required:
+        if name not in columns:
+            raise SettingError(setting, f"has no column {name!r}; it has {there}")
+    if one_of and not any(name in columns for name in one_of):
+        names = " nor ".join(map(repr, one_of))
+        raise SettingError(setting, f"has neither a column {names}; it has {there}")
+    keys = [key(name) for name in columns]
+    for name in (*required, *one_of):
+        if keys.count(key(name)) > 1:
+            raise SettingError(setting, f"has the column {name!r} more than once; it has {there}")
+
+
+def _holds_something(frame: pd.DataFrame) -> bool:
+    """Whether a frame has rows or columns: a frame made of nothing lacks nothing."""
+    return len(frame) > 0 or len(frame.columns) > 0
+
+
+def _frame_lines(frame: pd.DataFrame, names: Sequence[Any]) -> Iterator[bytes]:
+    columns = [(str(name), _values(str(name), frame[name])) for name in names]
+    for row in range(len(frame)):
+        yield _line({name: values[row] for name, values in columns if values[row] is not None})
+
+
+def _values(field: str, column: pd.Series[Any]) -> list[Any]:
+    return [_meant(field, value) for value in column.tolist()]
+
+
+def _query_lines(queries: Iterable[Any]) -> Iterator[bytes]:
+    for number, record in enumerate(queries, 1):
+        if isinstance(record, Row):
+            record = record.asDict()
+        if not isinstance(record, Mapping):
+            raise SettingError("queries", f"record {number} is of type {type(record).__name__}; give a dict")
+        meant = {str(field): _meant(str(field), value) for field, value in record.items()}
+        yield _line({field: value for field, value in meant.items() if value is not None})
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    # half of a surrogate pair is no text, which is found where the line is decoded
+    return json.dumps(record, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+
+
+def _meant(field: str, value: Any) -> Any:
+    """A field's value in the form of JSON; None where it is absent."""
+    if field == "t" and isinstance(value, date | np.datetime64):
+        return _time(value)
+    if field in _DURATIONS and isinstance(value, timedelta | np.timedelta64):
+        return _duration(value)
+    plain = _plain(value)
+    if isinstance(plain, float) and plain.is_integer() and (field in _COUNTS or field == "id"):
+        plain = int(plain)
+    if field == "id" and isinstance(plain, int) and not isinstance(plain, bool):
+        return str(plain)
+    return str(plain) if isinstance(plain, UUID) else plain
+
+
+def _time(value: Any) -> Any:
+    """Milliseconds since 1970, rounded down; a time without a zone is UTC."""
+    if pd.isna(value):
+        return None
+    try:
+        if isinstance(value, np.datetime64):
+            return int(value.astype("datetime64[ms]").astype(np.int64))
+        if not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        return (moment - _EPOCH) // _MILLISECOND
+    except (ValueError, OverflowError, ArithmeticError):
+        return _nothing_meant(value)
+
+
+def _duration(value: Any) -> Any:
+    """ms, rounded down."""
+    if pd.isna(value):
+        return None
+    if isinstance(value, np.timedelta64):
+        return int(value.astype("timedelta64[ms]").astype(np.int64))
+    return value // _MILLISECOND
+
+
+def _plain(value: Any) -> Any:
+    """A value in the form of JSON (or a UUID, which only an id can be); None where it is absent."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return None if np.isnat(value) else _nothing_meant(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enumeration too
+    if isinstance(value, int):
+        return value if value.bit_length() <= _LONGEST_BITS else _nothing_meant(math.inf)
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(value)
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, Row):
+        value = value.asDict()
+    if isinstance(value, Mapping):
+        items = {str(name): _inner(each) for name, each in value.items()}
+        return {name: each for name, each in items.items() if each is not None}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_inner, value), key=repr)
+    if isinstance(value, list | tuple | np.ndarray | pd.Series | pd.Index):
+        return [_inner(each) for each in value]
+    return value if isinstance(value, UUID) else _nothing_meant(value)
+
+
+def _number(value: Decimal) -> int | float | None:
+    if value.is_nan():
+        return None
+    if abs(value) < 2**63 and value == value.to_integral_value():
+        return int(value)
+    return float(value)
+
+
+def _inner(value: Any) -> Any:
+    plain = _plain(value)
+    return _nothing_meant(plain) if isinstance(plain, UUID) else plain
+
+
+def _nothing_meant(value: Any) -> dict[str, str]:
+    """What stands for a value that has no form in JSON; no field of a record takes it."""
+    return {type(value).__name__: str(value)}

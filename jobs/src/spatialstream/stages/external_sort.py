@@ -1,0 +1,191 @@
+"""Sorted runs of rows that are merged without being in memory: an external merge sort whose last pass is by cuts.
+
+A *run* is what one producer gives, block after block, in the order of a key; there are few runs (a slot's matches, the
+changes of CKQs) and any number of blocks. Each block's first key is remembered; the blocks themselves are kept in
+memory while they are small together, and go to an unlinked temporary file beyond that. Blocks are then taken in the
+order of their first keys: every row whose key is below the first key of the next block can be given out, because no
+block that is still to come has an earlier one. So what is held is about one block a run, whatever the number of rows.
+
+Nothing relies on that: blocks that overlap more are merged as correctly, and held longer.
+
+Cost: each row is written and read at most once, and sorted once, among the rows between two cuts. Files are compressed
+(LZ4), and vanish with the process.
+
+Source: D. E. Knuth, "The Art of Computer Programming", vol. 3, 5.4 (merging of runs; the next block to be read is the
+one whose keys end first, "forecasting").
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.stages.messages import numbers, pack, unpack
+
+__all__ = ["Spool"]
+
+_BLOCK_BYTES = 1 << 20
+_BYTES_IN_MEMORY = 32 << 20
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A sorted block that waits: its first key, its size, and itself or where it is in the file."""
+
+    first: tuple[int, int]
+    rows: int
+    content: pa.RecordBatch | None
+    place: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A block that has been taken up, and how far it has been given out."""
+
+    number: int
+    keys: tuple[Ints, Ints]
+    content: pa.RecordBatch
+    at: int = 0
+
+    def below(self, key: tuple[int, int], number: int, whole: bool) -> int:
+        """How many rows come before the first one of another block, which has this key."""
+        major, minor = self.keys
+        low = int(np.searchsorted(major, key[0], "left"))
+        if whole:
+            return low
+        high = int(np.searchsorted(major, key[0], "right"))
+        return low + int(np.searchsorted(minor[low:high], key[1], "right" if self.number < number else "left"))
+
+
+class Spool:
+    """Takes rows in runs, gives all of them in the order of a key; equal keys in the order in which they came.
+
+    Args:
+        major: name of the int64 column that is the key.
+        minor: a second one, by which rows of equal ``major`` are ordered. Without it these are given together, however
+            many they are, and the rows of a table are in the order of their blocks.
+        block_bytes: size of the pieces that are kept, about.
+        bytes_in_memory: size up to which no file is made.
+
+    Attributes:
+        rows: how many have been taken.
+        most_held: the most rows that had been taken up at once while they were given out.
+    """
+
+    def __init__(
+        self,
+        major: str,
+        minor: str | None = None,
+        *,
+        block_bytes: int = _BLOCK_BYTES,
+        bytes_in_memory: int = _BYTES_IN_MEMORY,
+    ) -> None:
+        self._major, self._minor = major, minor
+        self._block_bytes, self._room = block_bytes, bytes_in_memory
+        self._blocks: list[_Block] = []
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self.rows = 0
+        self.most_held = 0
+
+    def add(self, content: pa.RecordBatch) -> None:
+        """Take some rows, in any order, at best in that of the key, and the next ones of the same run after them."""
+        if not content.num_rows:
+            return
+        major, minor = self._keys(content)
+        same = major[1:] == major[:-1]
+        if not ((major[1:] > major[:-1]) | (same & (minor[1:] >= minor[:-1]))).all():
+            content = content.take(pa.array(np.lexsort((minor, major))))
+        pieces = -(-content.nbytes // self._block_bytes)
+        for piece in np.array_split(np.arange(content.num_rows), min(pieces, content.num_rows)):
+            self._keep(content.slice(int(piece[0]), len(piece)))
+
+    def _keys(self, content: pa.RecordBatch) -> tuple[Ints, Ints]:
+        major = numbers(content, self._major)
+        return major, np.zeros(len(major), np.int64) if self._minor is None else numbers(content, self._minor)
+
+    def _keep(self, content: pa.RecordBatch) -> None:
+        major, minor = self._keys(content)
+        first, rows = (int(major[0]), int(minor[0])), content.num_rows
+        self.rows += rows
+        if self._file is None and content.nbytes <= self._room:
+            self._room -= content.nbytes
+            self._blocks.append(_Block(first, rows, content))
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=_local_folder())  # noqa: SIM115 -- it is open as long as this is
+            waiting, self._blocks = self._blocks, []
+            for block in waiting:
+                assert block.content is not None
+                self._blocks.append(self._write(block.first, block.content))
+        self._blocks.append(self._write(first, content))
+
+    def _write(self, first: tuple[int, int], content: pa.RecordBatch) -> _Block:
+        assert self._file is not None
+        data = pack(content, "lz4")
+        self._file.write(data)
+        place = self._end, data.size
+        self._end += data.size
+        return _Block(first, content.num_rows, None, place)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """All rows in order, in tables of about a block each; nothing is kept of what has been given."""
+        file, blocks = self._file, self._blocks
+        self._file, self._blocks = None, []
+        if file is None:
+            yield from self._merged(blocks, None)
+        else:
+            with file:
+                file.flush()
+                yield from self._merged(blocks, file)
+
+    def _merged(self, blocks: list[_Block], file: IO[bytes] | None) -> Iterator[pa.Table]:
+        order = sorted(range(len(blocks)), key=lambda i: (blocks[i].first, i))
+        held: list[_Held] = []
+        for position, number in enumerate(order):
+            content = _read(blocks[number], file)
+            blocks[number] = _Block(blocks[number].first, 0, None)
+            held.append(_Held(number, self._keys(content), content))
+            self.most_held = max(self.most_held, sum(len(each.keys[0]) for each in held))
+            following = order[position + 1] if position + 1 < len(order) else None
+            parts = []
+            for each in sorted(held, key=lambda each: each.number):
+                end = len(each.keys[0])
+                if following is not None:
+                    end = each.below(blocks[following].first, following, self._minor is None)
+                if end > each.at:
+                    parts.append(each.content.slice(each.at, end - each.at))
+                    each.at = end
+            held = [each for each in held if each.at < len(each.keys[0])]
+            if parts:
+                yield self._sorted(parts)
+
+    def _sorted(self, parts: list[pa.RecordBatch]) -> pa.Table:
+        table = pa.Table.from_batches(parts)
+        if len(parts) == 1 or self._minor is None:
+            return table
+        major, minor = (np.concatenate(column) for column in zip(*map(self._keys, parts), strict=True))
+        order = np.lexsort((minor, major))
+        return table if (np.diff(order) == 1).all() else table.take(pa.array(order))
+
+
+def _read(block: _Block, file: IO[bytes] | None) -> pa.RecordBatch:
+    if block.content is not None:
+        return block.content
+    assert file is not None
+    start, size = block.place
+    return unpack(os.pread(file.fileno(), size, start))
+
+
+def _local_folder() -> str | None:
+    """Where Spark keeps what it spills; None outside of Spark: where the system keeps temporary files."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -1,0 +1,481 @@
+"""Messages of a broker become runs: decoded, sorted by time, written where ROUTE finds them.
+
+A message holds one record or many (JSON Lines). A message with the key ``clock`` is a mark (``{"clock": t}``): nothing
+earlier than t follows in its partition. A record or mark that cannot be used becomes a dead letter that names topic
+partition, offset, and line within the message; a line that is too long likewise, because a block with it might not fit
+into a message downstream.
+
+Whatever bytes a topic holds, the stage gives an intake. A line on which decoding itself fails, which it should never
+do, is found by halves and *left out*: it becomes a dead letter too, is counted by itself, and everything else is as it
+would be without it. The intake is the decision: once it is in the epoch's record, nobody decodes these messages again.
+What fails for want of memory or disk, or without any line, is no line's fault, and fails the epoch.
+
+Everything is named after epoch, topic partition and block, so a task that is tried twice overwrites equal files. An
+epoch that is tried twice may read other messages the second time, for more have come, while a task of the first time is
+still at work: so each try has a name of its own, which its files bear.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.errors import RecordError
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.model.times import TIME_LIMIT
+from spatialstream.records.decode import (
+    LONGEST_ECHO,
+    Decoded,
+    decode_objects,
+    decode_queries,
+    json_value,
+    rejected_line,
+)
+from spatialstream.records.reasons import reason_class
+from spatialstream.sources.storage import write_whole
+from spatialstream.stages.leaving import AMBIENT
+from spatialstream.stages.plan import Run, pack_place, unpack_place
+from spatialstream.stages.rows import quoted
+from spatialstream.stages.runs import write_run
+
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "mark"]
+
+CLOCK = b"clock"
+"""Key of the messages that are marks."""
+
+_BLOCK_BYTES = 64 << 20
+_BLOCK_LINES = 1 << 18
+"""Lines that are decoded at once: what a rejected line takes in memory is a hundred times what it takes in a
+message."""
+
+_ECHOED_TERMS = 50
+_LETTERS_PER_MESSAGE = 1_000
+"""Dead letters of a message; a last one counts the rest, for a message may hold millions of lines."""
+
+_LONGEST_MARK = 1_000
+
+_BYTES_PER_TERM = 8
+
+LARGEST_ID = 4 << 20
+"""Bytes of an id as JSON, at most: a row of results may have two, and has to fit into a message."""
+
+LARGEST_RECORD = 8 << 20
+"""Bytes of a record's id and terms, at most, with what a block needs besides for each term."""
+
+_SURELY_SHORT = 256 << 10
+"""Bytes of a message up to which no record in it can be as long as that. (No character has a case-folded NFKC of more
+than eleven times its bytes.)"""
+
+_Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
+
+
+def mark(t: int) -> bytes:
+    """The value of a mark: nothing earlier than t follows in its partition."""
+    return json.dumps({"clock": t}).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What one block of one topic partition has given: all that the driver sees of it.
+
+    Attributes:
+        partition: such as ``"objects/0"``.
+        clock: the largest timestamp or mark; None if there is none.
+        run: the run, if any record was accepted.
+        rejected: name of the file of dead letters, if there are any.
+        records: records accepted.
+        refused: records and marks rejected.
+        last: offset of the last message.
+        left: those of ``refused`` on which decoding failed.
+        reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
+    """
+
+    partition: str
+    clock: int | None
+    run: Run | None
+    rejected: str
+    records: int
+    refused: int
+    last: int
+    left: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As a line of JSON."""
+        run = None if self.run is None else self.run.to_json()
+        numbers = self.records, self.refused, self.last, self.left
+        return json.dumps([self.partition, self.clock, run, self.rejected, *numbers, self.reasons])
+
+    @classmethod
+    def from_json(cls, text: str) -> Intake:
+        """What :meth:`to_json` gave."""
+        partition, clock, run, rejected, *rest = json.loads(text)
+        return cls(partition, clock, None if run is None else Run.from_json(run), rejected, *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Batches of messages (topic, partition, offset, key, value) to intakes, as ``mapInArrow`` takes it.
+
+    Attributes:
+        epoch: number of the epoch.
+        folder: where runs go.
+        kinds: topic -> ``"objects"`` or ``"queries"``.
+        space: of the stream.
+        rule: which terms count.
+        longest: bytes of a record beyond which it is rejected.
+        floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
+        ceiling: records and marks of later times are from the future; None: none are.
+        attempt: which try of the epoch this is; "" where tries always read the same messages.
+    """
+
+    epoch: int
+    folder: Path
+    kinds: dict[str, str]
+    space: Space
+    rule: TermRule = field(default_factory=TermRule)
+    longest: int = 1 << 20
+    floor: int | None = None
+    ceiling: int | None = None
+    attempt: str = ""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row of JSON per block."""
+        for intake in self.intakes(batches):
+            yield pa.RecordBatch.from_pydict({"intake": pa.array([intake.to_json()])})
+
+    def intakes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Intake]:
+        """Decode all messages; those of one topic partition are in the order of their offsets."""
+        blocks: dict[str, int] = {}
+        for batch in batches:
+            for piece in _pieces(batch):
+                topic, number = piece.column("topic")[0].as_py(), piece.column("partition")[0].as_py()
+                kind = self.kinds[topic]
+                partition = f"{kind}/{number}"
+                block = blocks[partition] = blocks.get(partition, -1) + 1
+                name = f"{self.epoch:09d}-{kind}-{number:04d}-{block:04d}"
+                yield self._decode(piece, kind, partition, f"{name}-{self.attempt}" if self.attempt else name)
+
+    def _decode(self, piece: pa.RecordBatch, kind: str, partition: str, name: str) -> Intake:
+        is_mark = pc.fill_null(pc.equal(piece.column("key"), CLOCK), False)
+        has_value = pc.is_valid(piece.column("value"))
+        letters = _Letters(partition)
+        clock = self._clock(piece.filter(pc.and_(is_mark, has_value)), letters)
+        records = piece.filter(pc.and_(pc.invert(is_mark), has_value))
+        run = None
+        if records.num_rows:
+            offsets = numpy_view(records.column("offset"))
+            data, starts, cuts = self._lines(records.column("value"), offsets, letters)
+            batch, places = self._records(data, cuts, kind, _Places(starts, offsets), letters)
+            batch, places = self._short(batch, places, records.column("value"), letters)
+            if len(batch):
+                times = write_run(self.folder / f"{name}.arrow", batch, places)
+                run = Run(f"{name}.arrow", kind, len(batch), partition, times, letters.count, packed=True)
+                clock = run.last if clock is None else max(clock, run.last)
+        if letters.count:
+            write_whole(self.folder / f"{name}.rejected", letters.text())
+        last = int(piece.column("offset")[piece.num_rows - 1].as_py())
+        rows, file = 0 if run is None else run.rows, f"{name}.rejected" if letters.count else ""
+        return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
+
+    def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
+        """The largest time of some marks."""
+        times = []
+        for offset, value in zip(marks.column("offset").to_pylist(), marks.column("value").to_pylist(), strict=True):
+            try:
+                t = _mark_time(value)
+                if self.ceiling is not None and t > self.ceiling:
+                    raise RecordError("clock", _in_the_future(t, self.ceiling))
+                times.append(t)
+            except RecordError as error:
+                letters.add(offset, 1, str(error), _echo_of(value))
+        return max(times, default=None)
+
+    def _records(
+        self, data: pa.Buffer, cuts: list[int], kind: str, places: _Places, letters: _Letters
+    ) -> tuple[Any, npt.NDArray[np.int64]]:
+        """The records of a block that can be used, and their places."""
+        found: list[tuple[Any, npt.NDArray[np.int64]]] = []
+        decode = decode_objects if kind == "objects" else decode_queries
+
+        def decoded(text: pa.Buffer, first: int) -> Decoded[Any]:
+            return decode(text, first + 2, self.space, self.rule)  # that of line 1 would be without its byte order mark
+
+        line = 0
+        for start, end in pairwise(cuts):
+            text = data.slice(start, end - start)
+            for part, first in _decoded(decoded, text, line):
+                if isinstance(part, Decoded):
+                    refused = places.of(numpy_view(part.rejected.column("line")) - 2).tolist()
+                    for place, row in zip(refused, part.rejected.to_pylist(), strict=True):
+                        letters.add(*unpack_place(place), row["reason"], row["record"])
+                    found.append(self._in_time(part.batch, places.of(part.line - 2), letters))
+                else:
+                    (place,) = places.of(np.array([first]))
+                    letters.add(*unpack_place(int(place)), part[0], part[1])
+                    letters.left += 1
+            line += _newlines(text)
+        if len(found) == 1:
+            return found[0]
+        batch: Any = ObjectBatch if kind == "objects" else QueryBatch
+        whole = batch.concat([part for part, _ in found] or [batch.of([])])
+        return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
+
+    def _short(
+        self,
+        batch: _Batch,
+        places: npt.NDArray[np.int64],
+        values: pa.BinaryArray,
+        letters: _Letters,
+    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+        """Without the records that no message could carry on: their terms may be longer than their texts."""
+        if pc.max(pc.binary_length(values)).as_py() <= _SURELY_SHORT:
+            return batch, places
+        name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
+        size = name + _bytes_of_terms(batch)
+        long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
+        for row in np.flatnonzero(long).tolist():
+            reason = (
+                f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
+                if name[row] > LARGEST_ID
+                else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            )
+            letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
+        kept = np.flatnonzero(~long)
+        return (batch, places) if len(kept) == len(batch) else (batch.take(kept), places[kept])
+
+    def _in_time(
+        self, batch: _Batch, places: npt.NDArray[np.int64], letters: _Letters
+    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+        """Without the records that are too old or from the future."""
+        late = np.zeros(len(batch), np.bool_)
+        if self.floor is not None and isinstance(batch, ObjectBatch):
+            late = batch.t <= self.floor
+        future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
+        refused = np.flatnonzero(late | future)
+        if not len(refused):
+            return batch, places
+        for row in refused.tolist():
+            t = int(batch.t[row])
+            reason = (
+                f"t: {t} is too old; retention has passed everything up to {self.floor}"
+                if late[row]
+                else f"t: {_in_the_future(t, self.ceiling)}"
+            )
+            letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
+        kept = np.flatnonzero(~(late | future))
+        return batch.take(kept), places[kept]
+
+    def _echo(self, record: SpatialObject | Query | Cancellation) -> str:
+        """A record as it was understood, of an object the first terms."""
+        if isinstance(record, SpatialObject):
+            x, y = self.space.axes
+            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.terms[:_ECHOED_TERMS]}
+            return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(record.to_record(), ensure_ascii=False)
+
+    def _lines(
+        self, values: pa.BinaryArray, offsets: npt.NDArray[np.int64], letters: _Letters
+    ) -> tuple[pa.Buffer, npt.NDArray[np.int64], list[int]]:
+        """All lines one after the other, blank where they are too long.
+
+        With the first line of each message, from 0, and where to cut so that no part has too many lines.
+        """
+        long = np.flatnonzero(pc.greater(pc.binary_length(values), self.longest).to_numpy(zero_copy_only=False))
+        if len(long):
+            replaced = values.to_pylist()
+            for i in long.tolist():
+                replaced[i] = self._without_long_lines(replaced[i], int(offsets[i]), letters)
+            values = pa.array(replaced, pa.binary())
+        nothing, newline = pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary())
+        joined = pc.binary_join_element_wise(values.cast(pa.large_binary()), nothing, newline)
+        _, bounds, data = joined.buffers()
+        bounds = np.frombuffer(bounds, np.int64, len(joined) + 1, joined.offset * 8)
+        text = data.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+        ends_line = np.frombuffer(text, np.uint8) == ord("\n")
+        lines = np.add.reduceat(
+            ends_line, bounds[:-1] - bounds[0], dtype=np.int64
+        )  # no message is empty: each ends one
+        return text, np.cumsum(lines) - lines, _cuts(ends_line)
+
+    def _without_long_lines(self, value: bytes, offset: int, letters: _Letters) -> bytes:
+        """A message with nothing where its lines are too long."""
+        ends = np.append(np.flatnonzero(np.frombuffer(value, np.uint8) == ord("\n")), len(value))
+        starts = np.append(0, ends[:-1] + 1)
+        kept, last = [], 0
+        for i in np.flatnonzero(ends - starts > self.longest).tolist():
+            start, end = int(starts[i]), int(ends[i])
+            reason = f"record: {end - start} bytes are too many; the most is {self.longest}"
+            letters.add(offset, i + 1, reason, _echo_of(value[start:end]))
+            kept.append(value[last:start])
+            last = end
+        return b"".join([*kept, value[last:]])
+
+
+def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> npt.NDArray[np.int64]:
+    """What the terms of each record take in a block of its own."""
+    terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
+    each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
+    ends: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
+    return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
+
+
+class _Letters:
+    """The dead letters of a block.
+
+    Attributes:
+        count: records and marks that are rejected; there may be fewer letters.
+        left: those of them on which decoding has failed.
+        reasons: all of them, by class.
+    """
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        self._lines: list[str] = []
+        self._of_message: dict[int, tuple[int, int]] = {}
+        self.count = self.left = 0
+        self.reasons: dict[str, int] = {}
+
+    def add(self, offset: int, line: int, reason: str, record: str) -> None:
+        """One for a line of a message."""
+        self.count += 1
+        name = reason_class(reason)
+        self.reasons[name] = self.reasons.get(name, 0) + 1
+        known, first = self._of_message.get(offset, (0, line))
+        if known < _LETTERS_PER_MESSAGE:
+            self._lines.append(rejected_line(self._partition, line, reason, record, offset))
+        self._of_message[offset] = known + 1, line if known == _LETTERS_PER_MESSAGE else first
+
+    def text(self) -> bytes:
+        """All letters, a line each."""
+        for offset, (known, line) in self._of_message.items():
+            if known > _LETTERS_PER_MESSAGE:
+                more = known - _LETTERS_PER_MESSAGE
+                reason = f"record: {more} more records of this message cannot be used, of which this is the first"
+                self._lines.append(rejected_line(self._partition, line, reason, "null", offset))
+        return "".join(f"{line}\n" for line in self._lines).encode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Where the lines of a block stood.
+
+    Attributes:
+        starts: int64[n], the first line of each message, from 0.
+        offsets: int64[n], of the messages.
+    """
+
+    starts: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+
+    def of(self, line: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Places of lines (from 0)."""
+        message = np.searchsorted(self.starts, line, side="right") - 1
+        return pack_place(self.offsets[message], line - self.starts[message] + 1)
+
+
+def _decoded(
+    decode: Callable[[pa.Buffer, int], Decoded[Any]], text: pa.Buffer, first: int
+) -> Iterator[tuple[Decoded[Any] | tuple[str, str], int]]:
+    """Parts of a text with their first lines: decoded, or of a line that cannot be, what happened, and its echo.
+
+    Costs a few times as much as decoding, and more by the logarithm of the lines for each that is found.
+
+    Raises:
+        Exception: decoding fails with no line at all, or for want of something else.
+    """
+    try:
+        yield decode(text, first), first
+        return
+    except AMBIENT:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in a dead letter, or raised
+        decode(text.slice(0, 0), first)
+        if _newlines(text) < 2:
+            line = text.to_pybytes().rstrip(b"\n")
+            yield (f"record: cannot be read ({type(error).__name__}: {error})"[:LONGEST_ECHO], _echo_of(line)), first
+            return
+    cut = _middle(text)
+    head = text.slice(0, cut)
+    yield from _decoded(decode, head, first)
+    yield from _decoded(decode, text.slice(cut), first + _newlines(head))
+
+
+def _newlines(text: pa.Buffer) -> int:
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+
+
+def _middle(text: pa.Buffer) -> int:
+    """After which byte to cut lines into halves."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    return int(ends[(len(ends) - 1) // 2]) + 1
+
+
+def _cuts(ends_line: npt.NDArray[np.bool_]) -> list[int]:
+    """Bounds of parts of whole lines, of at most about :data:`_BLOCK_LINES` lines each; the first and last included."""
+    cuts, lines = [0], 0
+    for first in range(0, len(ends_line), _BLOCK_LINES):
+        more = int(np.count_nonzero(ends_line[first : first + _BLOCK_LINES]))
+        if lines and lines + more > _BLOCK_LINES:
+            cuts.append(cuts[-1] + int(np.flatnonzero(ends_line[cuts[-1] : first])[-1]) + 1)
+            lines = 0
+        lines += more
+    return [*cuts, len(ends_line)]
+
+
+def _echo_of(value: bytes) -> str:
+    """What is echoed of a line, as JSON."""
+    return json_value(value[: 4 * LONGEST_ECHO])[2]
+
+
+def _in_the_future(t: int, ceiling: int | None) -> str:
+    return f"{t} is in the future; the latest that is taken now is {ceiling}"
+
+
+def _mark_time(value: bytes) -> int:
+    """The time of a mark.
+
+    Raises:
+        RecordError: it is none.
+    """
+    if len(value) > _LONGEST_MARK:
+        raise RecordError("clock", f"a mark of {len(value)} bytes; the most is {_LONGEST_MARK}")
+    record, error, _ = json_value(value)
+    if error is not None:
+        raise error
+    t = record.get("clock") if isinstance(record, dict) else None
+    if not isinstance(t, int) or isinstance(t, bool):
+        raise RecordError("clock", 'a mark is {"clock": t} with t in integer milliseconds')
+    if abs(t) > TIME_LIMIT:
+        raise RecordError("clock", f"{t} is out of range; milliseconds may be at most {TIME_LIMIT}")
+    return t
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts of one topic partition each, of bounded size."""
+    if not batch.num_rows:
+        return
+    topic, partition = batch.column("topic"), numpy_view(batch.column("partition"))
+    codes = topic.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    changes = np.flatnonzero((partition[1:] != partition[:-1]) | (codes[1:] != codes[:-1])) + 1
+    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy(zero_copy_only=False))
+    first = 0
+    for last in [*changes.tolist(), batch.num_rows]:
+        while first < last:
+            before = size[first - 1] if first else 0
+            stop = min(last, max(first + 1, int(np.searchsorted(size, before + _BLOCK_BYTES, side="right"))))
+            yield batch.slice(first, stop - first)
+            first = stop

@@ -1,0 +1,412 @@
+"""MERGE: partials of all slots become result rows: of an epoch, or in live mode of a round.
+
+All slots answer within it, so a snapshot query is complete when the partials are in; but for SKQs whose first phase
+shows that more slots matter (:mod:`spatialstream.stages.two_phase`). The only state is the answers of the live CKQs.
+
+Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
+and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
+the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
+
+Partials and rows of an epoch may be many times the memory there is. What grows with rows comes in blocks, waits in a
+:class:`~spatialstream.stages.external_sort.Spool`, and is merged and given out block by block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.ctq import merge_steps
+from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.model.hashing import distinct
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.space import Space
+from spatialstream.sources.storage import StateFolder, whole_file, write_whole
+from spatialstream.stages import messages
+from spatialstream.stages.external_sort import Spool
+from spatialstream.stages.messages import numbers
+from spatialstream.stages.route import Row
+from spatialstream.stages.routing import Routing
+from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
+from spatialstream.stages.two_phase import Second, second_phase
+from spatialstream.stages.work import Round, steps_from_arrow
+
+__all__ = ["EpochResults", "counts_after", "forget", "merge", "merge_second", "publish"]
+
+_SPOOLED = {
+    messages.ARRIVALS: "t",
+    messages.SNAPSHOT_LISTS: "number",
+    messages.SNAPSHOT_TERMS: "number",
+    messages.STEPS: "now",
+}
+"""Partials that wait in a spool: kind -> the key by which they are put together."""
+
+_MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
+"""Classes of rows at one timestamp, in the order in which they are written."""
+
+
+@dataclass(slots=True)
+class EpochResults:
+    """What one epoch or round gives.
+
+    Attributes:
+        epoch: its number.
+        rows: number of result lines.
+        lines: result lines in order, some thousands at a time; they can be gone through once.
+        rejected: dead letters.
+        counts: the stream's rows by query type, up to and with it.
+        loads: load statistics of each slot.
+        second: the SKQs that need a second phase; their lines are not among ``lines``.
+        foreign: messages among the blocks that were passed over, for they are not the router's.
+    """
+
+    epoch: int
+    rows: int
+    lines: Iterable[pa.LargeStringArray]
+    rejected: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    loads: dict[int, dict[str, Any]] = field(default_factory=dict)
+    second: Second | None = None
+    foreign: int = 0
+
+
+_Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
+_kept: dict[str, _Kept] = {}
+"""What this process has in memory: checkpoint -> (epoch and take that it is the state after, CKQ answers, counts of
+rows)."""
+
+
+def merge(
+    rows: Iterable[Row],
+    space: Space,
+    checkpoint: Path,
+    order: Round | None = None,
+    routing: Routing | None = None,
+    limits: RowLimits | None = None,
+) -> EpochResults:
+    """Merge one epoch's partials; the merger's state is then that of the epoch.
+
+    Args:
+        rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
+        space: the stream's space.
+        checkpoint: folder of the state.
+        order: the round, where epochs come through a broker.
+        routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
+        limits: how long rows may be; None: any length.
+    """
+    lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
+    kept: list[Row] = []
+    for slot, kind, content in rows:
+        if kind == messages.LINES:
+            lines.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
+        elif kind in spools:
+            spools[kind].add(content)
+        else:
+            kept.append((slot, kind, content))
+    by_kind = _by_kind(kept)
+    marker = by_kind[messages.MARKER][0]
+    epoch, upto = marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()
+    take, before = (0, 0) if order is None else (order.take, order.before)
+    state = StateFolder(checkpoint, "merger", epoch, take, before)
+    nearest, counts = _restore(space, state, _kept.pop(str(checkpoint), None), (epoch - 1, before))
+
+    _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, upto, space, lines, limits)
+    second = None if routing is None else second_phase(kept, routing, space)
+    _merge_snapshots(by_kind, spools, space, lines, None if second is None else second.numbers, limits)
+    _merge_steps(spools[messages.STEPS], lines, limits)
+
+    rejected = [line for content in by_kind.get(messages.REJECTED, []) for line in content.column("line").to_pylist()]
+    later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
+    for more in (lines.counts, later, {"rejected": len(rejected)}):
+        for kind, rows_of_kind in more.items():
+            counts[kind] = counts.get(kind, 0) + rows_of_kind
+    state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
+    _kept[str(checkpoint)] = (epoch, take), nearest, dict(counts)
+    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
+    foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
+    return EpochResults(epoch, lines.rows, lines, rejected, counts, loads, second, foreign)
+
+
+def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
+    """The lines of SKQs after their second phase, some thousands at a time.
+
+    Args:
+        rows: what :class:`~spatialstream.stages.two_phase.Second` kept of the first phase, and all slots' answers in
+            the second.
+        space: the stream's space.
+        limits: how long rows may be; None: any length.
+    """
+    lines = _Lines()
+    _merge_snapshots(_by_kind(rows), {}, space, lines, None, limits)
+    return lines
+
+
+def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
+    by_kind: dict[str, list[pa.RecordBatch]] = {}
+    for _, kind, content in rows:
+        by_kind.setdefault(kind, []).append(content)
+    return by_kind
+
+
+def _restore(
+    space: Space, state: StateFolder, kept: _Kept | None, before: tuple[int, int]
+) -> tuple[NearestMerger, dict[str, int]]:
+    if kept is not None and kept[0] == before:
+        return kept[1], kept[2]
+    manifest = state.previous()
+    if manifest is None:
+        return NearestMerger(space), {}
+    return NearestMerger.restore(space, manifest["nearest"], state.read), manifest["counts"]
+
+
+def counts_after(checkpoint: Path, epoch: int) -> dict[str, int]:
+    """Rows written up to and with an epoch, by query type, and ``rejected`` for queries that were not admitted."""
+    manifest = StateFolder(checkpoint, "merger", epoch + 1).previous()
+    return {} if manifest is None else dict(manifest["counts"])
+
+
+def forget(checkpoint: Path | None = None) -> None:
+    """Drop what this process has in memory, as if it had died; of one checkpoint, or of all."""
+    for key in [each for each in _kept if checkpoint is None or each == str(checkpoint)]:
+        del _kept[key]
+
+
+class _Lines:
+    """Takes lines with their keys (t, class, rank), and gives them in order."""
+
+    def __init__(self) -> None:
+        self._spool = Spool("key", "rank")
+        self.counts: dict[str, int] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._spool.rows
+
+    def add(
+        self,
+        kind: QueryType,
+        t: npt.NDArray[np.int64],
+        row_class: int,
+        rank: npt.NDArray[np.int64],
+        lines: pa.StringArray | pa.LargeStringArray,
+        row: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Lines of one class; equal (t, rank) keep the order in which they are given.
+
+        Args:
+            kind: type of the queries.
+            t: the time of each row.
+            row_class: one of the four.
+            rank: of each row.
+            lines: its text.
+            row: the row of each line, where rows have several; None: one each.
+        """
+        if len(lines):
+            # |t| is below 2**53, so one integer holds (t, class); 64-bit offsets, because chunks are put together
+            key, texts = t * 8 + row_class, pc.cast(lines, pa.large_string())
+            if row is not None:
+                key, rank = key[row], rank[row]
+            self._spool.add(messages.columns(key=key, rank=rank, line=texts))
+            self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
+
+    def __iter__(self) -> Iterator[pa.LargeStringArray]:
+        """All lines in order, for once."""
+        for table in self._spool:
+            yield table.column("line").combine_chunks()
+
+
+def _merge_nearest(
+    by_kind: dict[str, list[pa.RecordBatch]],
+    arrivals: Spool,
+    nearest: NearestMerger,
+    upto: int,
+    space: Space,
+    lines: _Lines,
+    limits: RowLimits | None,
+) -> None:
+    for content in by_kind.get(messages.REGISTERED, []):
+        queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
+        nearest.register(numbers(content, "number"), queries.ids, queries, queries.t, queries.t + queries.duration)
+    for content in by_kind.get(messages.ENDED, []):
+        nearest.end_at(numbers(content, "number"), numbers(content, "t"))
+    rank = 0
+    for changes in _changes(arrivals, nearest, upto):
+        items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
+        texts, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
+        lines.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(rank, rank + len(changes)), texts, row)
+        rank += len(changes)
+
+
+def _changes(arrivals: Spool, nearest: NearestMerger, upto: int) -> Iterator[Changes]:
+    """The changes of CKQs up to ``upto``, in order."""
+    waiting = Arrivals.concat([])
+    for table in arrivals:
+        if len(waiting):
+            yield from nearest.changes(waiting, int(waiting.t.max()))
+        waiting = Arrivals.concat([_arrivals(content) for content in table.to_batches()])
+    yield from nearest.changes(waiting, upto)
+
+
+def _arrivals(content: pa.RecordBatch) -> Arrivals:
+    places = (numbers(content, name) for name in ("t", "x", "y", "distance"))
+    return Arrivals(numbers(content, "number"), content.column("id"), *places)
+
+
+def _merge_snapshots(
+    by_kind: dict[str, list[pa.RecordBatch]],
+    spools: Mapping[str, Spool],
+    space: Space,
+    lines: _Lines,
+    later: npt.NDArray[np.int64] | None,
+    limits: RowLimits | None,
+) -> None:
+    """Rows of snapshot queries, but for those whose numbers are in ``later``."""
+    heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
+    if not heads:
+        return
+    head = pa.concat_batches(heads)
+    _, first = np.unique(numbers(head, "number"), return_index=True)
+    head = head.take(pa.array(first))
+    if later is not None:
+        head = head.filter(pa.array(~np.isin(numbers(head, "number"), later)))
+    code = numbers(head, "code")
+    for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
+        asked = head.filter(pa.array(code == TYPES.index(kind)))
+        if not asked.num_rows:
+            continue
+        if kind is QueryType.SKQ:
+            groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []))])
+        else:
+            spooled = messages.SNAPSHOT_LISTS if kind is QueryType.SRQ else messages.SNAPSHOT_TERMS
+            groups = _answered(asked, spools[spooled])
+        for some, parts in groups:
+            _add_snapshots(kind, some, parts, space, lines, limits)
+
+
+def _answered(asked: pa.RecordBatch, found: Spool) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
+    """Queries in the order of their numbers, some at a time, with what the slots have found for them."""
+    number, first = numbers(asked, "number"), 0
+    for table in found:
+        end = int(np.searchsorted(number, pc.max(table.column("number")).as_py(), "right"))
+        yield asked.slice(first, end - first), table.to_batches()
+        first = end
+    if first < len(number):
+        yield asked.slice(first), []
+
+
+def _add_snapshots(
+    kind: QueryType,
+    asked: pa.RecordBatch,
+    parts: list[pa.RecordBatch],
+    space: Space,
+    lines: _Lines,
+    limits: RowLimits | None,
+) -> None:
+    """A row for each of some queries of one type, made of the slots' parts."""
+    is_terms = kind is QueryType.STQ
+    offsets, items = _no_lists(asked)
+    if parts:
+        offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
+    t = numbers(asked, "t")
+    after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
+    field = "terms" if is_terms else "objects"
+    texts, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
+    lines.add(kind, t, _SNAPSHOT, numbers(asked, "number"), texts, row)
+
+
+_Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
+"""The lists of n rows: (offsets int32[n + 1], items)."""
+
+
+def _no_lists(asked: pa.RecordBatch) -> _Lists:
+    return np.zeros(asked.num_rows + 1, np.int32), pa.array([], pa.string())
+
+
+def _first_of_each(
+    asked: pa.RecordBatch, owners: npt.NDArray[np.int64], limit: npt.NDArray[np.int64] | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows a query."""
+    number = numbers(asked, "number")
+    low, high = np.searchsorted(owners, number, "left"), np.searchsorted(owners, number, "right")
+    length = high - low if limit is None else np.minimum(high - low, limit)
+    offsets = np.zeros(len(number) + 1, np.int32)
+    np.cumsum(length, out=offsets[1:])
+    rows = np.repeat(low - offsets[:-1], length) + np.arange(offsets[-1])
+    return offsets, rows
+
+
+def _objects(asked: pa.RecordBatch, parts: list[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
+    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
+    found = pa.concat_batches(parts)
+    found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
+    nearest = kind is QueryType.SKQ
+    order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
+    rank = pc.negate(found.column("t")) if nearest else found.column("t")
+    ranked = pa.Table.from_batches([found.append_column("rank", rank)])
+    table = ranked.take(pc.sort_indices(ranked, [(name, "ascending") for name in order])).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64) if nearest else None)
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    t, x, y = (numbers(batch, name) for name in ("t", "x", "y"))
+    distance = numbers(batch, "distance") if nearest else None
+    return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
+
+
+def _summed(parts: pa.RecordBatch) -> pa.Table:
+    """The sum of the counts of each query and term; by codes, because Arrow's hash of texts has no key."""
+    codes, firsts = distinct(parts.column("term"))
+    coded = pa.table([parts.column("number"), pa.array(codes), parts.column("count")], ["number", "code", "count"])
+    summed = coded.group_by(["number", "code"]).aggregate([("count", "sum")])
+    terms = parts.column("term").take(pa.array(firsts))
+    return summed.append_column("term", terms.take(summed.column("code").combine_chunks()))
+
+
+def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
+    """Counts of a term summed over slots, then the k first by (count descending, term)."""
+    summed = _summed(pa.concat_batches(parts))
+    order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
+    table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64))
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
+
+
+def _merge_steps(partials: Spool, lines: _Lines, limits: RowLimits | None) -> None:
+    for table in partials:
+        steps = merge_steps([steps_from_arrow(content) for content in table.to_batches()])
+        items = term_texts(steps.terms, steps.counts)
+        texts, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
+        lines.add(QueryType.CTQ, steps.t, _STEP, steps.number, texts, row)
+
+
+def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) -> None:
+    """Make an epoch's results and dead letters visible: each a whole file, under a name that a replay overwrites."""
+    name = f"epoch-{results.epoch:09d}.jsonl"
+    if results.rejected:
+        write_whole(rejected_folder / name, "".join(line + "\n" for line in results.rejected).encode())
+    if results.rows:
+        newline, nothing = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
+        with whole_file(results_folder / name) as file:
+            for lines in results.lines:
+                file.write(_text(pc.binary_join_element_wise(lines, newline, nothing)))
+
+
+def _text(lines: pa.LargeStringArray) -> memoryview:
+    """The bytes of all strings of an array, one after the other."""
+    _, offsets, data = lines.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(lines) + 1, lines.offset * 8)
+    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

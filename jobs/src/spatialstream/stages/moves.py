@@ -1,0 +1,217 @@
+"""How continuous queries move between slots when a new routing version is adopted (SSTD, sections 5.2 and 5.3).
+
+Objects never move. A query moves when a slot will become responsible for a part of its region that other slots have
+now. In terms of the control records of epochs:
+
+1. *prepare N*: of all slots that have a query now, the lowest writes it down for each slot that will need it and does
+   not have it. From this epoch on the router sends new queries to the slots of both versions, and every slot remembers
+   the cancellations that come.
+2. *load N*, once all slots have done so: the receivers register what was written for them, and apply the remembered
+   cancellations.
+3. *activate N*: the version is active from this epoch on, once all slots have done so. A slot then drops the range
+   queries that do not concern it any more. A terms query is kept as long as its windows reach back to objects that the
+   slot holds; until then its counts are the sum over the old and the new slots, of different objects.
+4. *abort N* takes 1 and 2 back: what was registered stays, unused, until the next change of version; no object of its
+   region comes to the slot.
+
+Nearest queries are on all slots anyway. Every step may be repeated: files are named after version and slots, and a
+query that is known is not registered again.
+
+Cost: routing the slot's queries under both versions, about 1 us each, once a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.state import Manifest
+from spatialstream.model.queries import QueryBatch
+from spatialstream.sources.storage import write_whole
+from spatialstream.stages.messages import numbers
+from spatialstream.stages.route import queries_with_numbers
+
+__all__ = [
+    "ABORT",
+    "ACTIVATE",
+    "LOAD",
+    "PREPARE",
+    "Control",
+    "Moves",
+    "drop_faded",
+    "export_queries",
+    "release_queries",
+    "transferred",
+]
+
+PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
+
+Control = tuple[str, int]
+"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
+
+Standing = tuple[npt.NDArray[np.int64], QueryBatch]
+"""Numbers and queries."""
+
+
+@dataclass(slots=True)
+class Moves:
+    """What a slot remembers of changes of version.
+
+    Attributes:
+        version: number of the version under which the slot's queries are; None before the first epoch.
+        pending: number of the version that is being prepared.
+        ended: (number, t) of the cancellations since ``prepare``.
+        fading: number of a terms query that is not this slot's any more -> time from which its windows hold none of
+            the slot's objects.
+    """
+
+    version: int | None = None
+    pending: int | None = None
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    fading: dict[int, int] = field(default_factory=dict)
+
+    def remember(self, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
+        """Cancellations have come."""
+        if self.pending is not None:
+            self.ended.extend(zip(number.tolist(), t.tolist(), strict=True))
+
+    def forget(self) -> None:
+        """No version is being prepared any more."""
+        self.pending = None
+        self.ended.clear()
+
+    def checkpoint(self) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        fading = sorted(self.fading.items())
+        return {"version": self.version, "pending": self.pending, "ended": self.ended, "fading": fading}
+
+    @classmethod
+    def restore(cls, manifest: Manifest) -> Moves:
+        """See :mod:`spatialstream.local.state`."""
+        ended = [(number, t) for number, t in manifest["ended"]]
+        fading = dict(manifest["fading"])
+        return cls(manifest["version"], manifest["pending"], ended, fading)
+
+
+def _path(folder: Path, version: int, source: int, target: int) -> Path:
+    return folder / f"{version:06d}" / f"from-{source:04d}-to-{target:04d}.arrow"
+
+
+def export_queries(
+    slot: int, standing: Sequence[Standing], active: RoutingVersion, coming: RoutingVersion, folder: Path
+) -> int:
+    """Write down what other slots will need of this slot's queries; returns how many queries that are.
+
+    Args:
+        slot: this slot.
+        standing: its range queries, its terms queries.
+        active: the version under which they are here.
+        coming: the version that is being prepared.
+        folder: where transfers are kept, shared by all slots.
+    """
+    leaving: dict[int, list[Standing]] = {}
+    for number, queries in standing:
+        for target, rows in _targets(slot, queries, active, coming).items():
+            leaving.setdefault(target, []).append((number[rows], queries.take(rows)))
+    for target in range(coming.slots):
+        path = _path(folder, coming.number, slot, target)
+        if target in leaving:
+            numbers = np.concatenate([number for number, _ in leaving[target]])
+            _write(path, numbers, QueryBatch.concat([queries for _, queries in leaving[target]]))
+        else:
+            path.unlink(missing_ok=True)
+    return sum(len(number) for parts in leaving.values() for number, _ in parts)
+
+
+def _targets(
+    slot: int, queries: QueryBatch, active: RoutingVersion, coming: RoutingVersion
+) -> dict[int, npt.NDArray[np.int64]]:
+    """The slots that need queries of this slot, and which: rows of ``queries``, ascending."""
+    if not len(queries):
+        return {}
+    row, source = active.route_queries(queries)
+    row, first = np.unique(row, return_index=True)
+    lowest = np.minimum.reduceat(source, first)
+    mine = row[lowest == slot].astype(np.int64)  # the lowest of the slots that have a query speaks for it
+    chosen = queries.take(mine)
+    needed = np.setdiff1d(_keys(coming, chosen), _keys(active, chosen))
+    target = needed % coming.slots
+    return {int(each): mine[needed[target == each] // coming.slots] for each in np.unique(target)}
+
+
+def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]:
+    """(row, slot) of each slot of each query, as one number."""
+    row, slot = version.route_queries(queries)
+    return row.astype(np.int64) * version.slots + slot
+
+
+def _write(path: Path, number: npt.NDArray[np.int64], queries: QueryBatch) -> None:
+    record = queries_with_numbers(queries, number)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, record.schema) as writer:
+        writer.write_batch(record)
+    write_whole(path, sink.getvalue())
+
+
+def transferred(slot: int, version: int, slots: int, folder: Path) -> Iterator[Standing]:
+    """What other slots have written down for this one."""
+    for source in range(slots):
+        path = _path(folder, version, source, slot)
+        if path.exists():
+            record = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+            yield numbers(record, "number"), QueryBatch.from_arrow(record.drop_columns(["number"]))
+
+
+def release_queries(
+    slot: int,
+    upto: int,
+    moves: Moves,
+    coming: RoutingVersion,
+    ranges: ContinuousRangeIndex,
+    terms: ContinuousTermsIndex,
+) -> None:
+    """After a change of version: drop the queries that do not concern this slot any more, or let them fade.
+
+    Args:
+        slot: this slot.
+        upto: the time up to which objects may have come to it under the old version.
+        moves: what the slot remembers; its ``fading`` is written.
+        coming: the version that is active now.
+        ranges: the slot's range queries.
+        terms: its terms queries.
+    """
+    number, queries = ranges.standing(upto)
+    ranges.drop(number[_foreign(slot, queries, coming)])
+    number, queries = terms.standing(upto)
+    foreign = _foreign(slot, queries, coming)
+    kept = set(number[~foreign].tolist())
+    moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}
+    until = upto + queries.window[foreign]
+    for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
+        moves.fading.setdefault(each, deadline)
+
+
+def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:
+    """Which queries do not concern a slot."""
+    foreign = np.ones(len(queries), np.bool_)
+    if len(queries):
+        row, slots = version.route_queries(queries)
+        foreign[row[slots == slot]] = False
+    return foreign
+
+
+def drop_faded(moves: Moves, terms: ContinuousTermsIndex, upto: int) -> None:
+    """Drop the terms queries whose windows have left the slot's objects behind."""
+    faded = [number for number, until in moves.fading.items() if until <= upto]
+    if faded:
+        terms.drop(np.array(sorted(faded), np.int64))
+        for number in faded:
+            del moves.fading[number]

@@ -1,0 +1,131 @@
+"""ROUTE: objects and queries of an epoch become blocks, one per slot and router partition.
+
+Objects go to the slot of their leaf. Queries are first admitted by the registry (is the id free? does the cancelled
+query exist?), numbered, and then go to every slot that has a leaf which their region meets: by space only (paper,
+section 4.2). Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen
+everything.
+
+Router partition 0 alone handles queries, because admission is sequential; objects are divided between all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.registry import QueryRegistry
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.records.decode import rejected_line
+from spatialstream.sources.storage import StateFolder
+from spatialstream.stages import messages
+from spatialstream.stages.plan import unpack_place
+from spatialstream.stages.routing import Routing
+from spatialstream.stages.runs import QueryShare
+
+__all__ = ["Share", "queries_with_numbers", "query_number_base", "route"]
+
+NUMBERS_PER_EPOCH = 2**32
+"""Query numbers of epoch e start at e times this."""
+
+SEQUENCE_PER_EPOCH = 2**40
+"""Object sequence numbers of epoch e start at e times this; those of router partition p at p * 2**32 above."""
+
+Row = tuple[int, str, pa.RecordBatch]
+"""One block: (slot, kind, content)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one router partition has to route in one epoch."""
+
+    epoch: int
+    upto: int
+    partition: int
+    partitions: int
+    objects: ObjectBatch | None
+    queries: QueryShare | None
+
+
+def query_number_base(epoch: int) -> int:
+    """The number of the first query of an epoch."""
+    return epoch * NUMBERS_PER_EPOCH
+
+
+def route(share: Share, routing: Routing, state: StateFolder | None) -> Iterator[Row]:
+    """Route one share.
+
+    Args:
+        share: objects and (partition 0 only) queries, each in stream order.
+        routing: what the epoch is routed by.
+        state: the registry's state folder at this epoch; partition 0 only.
+    """
+    if state is not None:
+        yield from _route_queries(share, routing, state)
+    if share.objects is not None and len(share.objects):
+        yield from _route_objects(share, routing)
+    for slot in range(routing.slots):
+        yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
+
+
+def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
+    objects = share.objects
+    assert objects is not None
+    leaves = routing.active.index.route_objects(objects)
+    slots = routing.active.mapping[leaves]
+    base = share.epoch * SEQUENCE_PER_EPOCH + share.partition * 2**32
+    for slot in np.unique(slots).tolist():
+        rows = np.flatnonzero(slots == slot)
+        mine = objects if len(rows) == len(objects) else objects.take(rows)
+        block = ObjectBatch(mine.ids, mine.t, mine.x, mine.y, mine.terms.compact()).to_arrow()
+        block = block.append_column("seq", pa.array(base + rows)).append_column("leaf", pa.array(leaves[rows]))
+        yield slot, messages.OBJECTS, block
+
+
+def _route_queries(share: Share, routing: Routing, state: StateFolder) -> Iterator[Row]:
+    manifest = state.previous()
+    registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, state.read)
+    if share.queries is not None:
+        queries = share.queries.queries
+        admission = registry.admit(queries, query_number_base(share.epoch))
+        if admission.reasons:
+            yield 0, messages.REJECTED, _rejections(share.queries, admission.reasons)
+        ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
+        if len(ended):
+            content = messages.columns(number=admission.number[ended], t=queries.t[ended])
+            for slot in range(routing.slots):
+                yield slot, messages.ENDED, content
+        rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
+        if len(rows):
+            yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
+    state.commit(registry.checkpoint(state.write))
+
+
+def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:
+    row, slot = routing.route_queries(queries)
+    for each in np.unique(slot).tolist():
+        mine = np.sort(row[slot == each])
+        yield each, messages.REGISTERED, queries_with_numbers(queries.take(mine), number[mine])
+
+
+def queries_with_numbers(queries: QueryBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The content of a :data:`~spatialstream.stages.messages.REGISTERED` block."""
+    return replace(queries, keywords=queries.keywords.compact()).to_arrow().append_column("number", pa.array(number))
+
+
+def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:
+    """Dead letters of queries that were not admitted; the record is echoed as it was understood."""
+    rows = sorted(reasons)
+    lines = []
+    for row in rows:
+        place, offset = int(share.line[row]), None
+        if share.packed:
+            offset, place = unpack_place(place)
+        record = json.dumps(share.queries[row].to_record(), ensure_ascii=False)
+        lines.append(rejected_line(share.sources[int(share.source[row])], place, reasons[row], record, offset))
+    return messages.columns(t=share.queries.t[rows], line=pa.array(lines))

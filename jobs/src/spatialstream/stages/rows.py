@@ -1,0 +1,223 @@
+"""Result rows as JSON text, encoded column-wise: a stream of matches is mostly the writing of its results.
+
+A row that holds a list may be of any length. A broker takes messages up to a size, so in a live stream a long list
+leaves in *parts*: rows that say which one of how many they are, and that a consumer puts together again
+(:class:`~spatialstream.stages.delivery.Assembler`). Files hold whole rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.space import Space
+
+__all__ = ["RowLimits", "match_lines", "object_texts", "quoted", "row_lines", "term_texts"]
+
+_ESCAPED = r'["\\\x00-\x1f\x7f]'
+_MOST_ESCAPED = 6
+"""Bytes that a byte of a string takes in JSON, at most."""
+
+_ROOM = 2**31 - 1
+"""Bytes of an array of strings with 32-bit offsets, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """How long rows with a list may be, in bytes.
+
+    Attributes:
+        longest: of a whole row; a longer one says so in place of its list.
+        part: of a list; a longer one is cut between its items.
+    """
+
+    longest: int = 64 << 20
+    part: int = 4 << 20
+
+
+def _joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
+    """Arrays and texts put together row by row; with 64-bit offsets where 32 bits may not do."""
+    arrays = [part for part in parts if isinstance(part, pa.Array)]
+    size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
+    large = size > _ROOM or any(pa.types.is_large_string(each.type) for each in arrays)
+    kind = pa.large_string() if large else pa.string()
+    typed = [part.cast(kind) if isinstance(part, pa.Array) else pa.scalar(part, kind) for part in parts]
+    return pc.binary_join_element_wise(*typed, pa.scalar("", kind))
+
+
+def quoted(strings: pa.StringArray | pa.LargeStringArray) -> pa.StringArray | pa.LargeStringArray:
+    """Each string as a JSON string."""
+    special = pc.match_substring_regex(strings, _ESCAPED)
+    if not pc.any(special).as_py():
+        return _joined('"', strings, '"')
+    if strings.nbytes * _MOST_ESCAPED > _ROOM:
+        strings = strings.cast(pa.large_string())
+    result = _joined('"', strings, '"')
+    escaped = [json.dumps(text, ensure_ascii=False) for text in pc.filter(strings, special).to_pylist()]
+    return pc.replace_with_mask(result, special, pa.array(escaped, result.type))
+
+
+def object_texts(
+    space: Space,
+    ids: pa.StringArray,
+    t: npt.NDArray[np.int64],
+    x: npt.NDArray[np.float64],
+    y: npt.NDArray[np.float64],
+    distance: npt.NDArray[np.float64] | None = None,
+) -> pa.StringArray | pa.LargeStringArray:
+    """Each object as the JSON object that results show: id, t, place, and the distance where one is given."""
+    first, second = space.axes
+    parts = [
+        '{"id": ',
+        quoted(ids),
+        ', "t": ',
+        pc.cast(pa.array(t), pa.string()),
+        f', "{first}": ',
+        pc.cast(pa.array(x), pa.string()),
+        f', "{second}": ',
+        pc.cast(pa.array(y), pa.string()),
+    ]
+    if distance is not None:
+        parts += [f', "{space.distance_field}": ', pc.cast(pa.array(distance), pa.string())]
+    return _joined(*parts, "}")
+
+
+def match_lines(
+    queries: pa.StringArray,
+    t: npt.NDArray[np.int64],
+    objects: pa.StringArray | pa.LargeStringArray,
+    which: npt.NDArray[np.int32],
+) -> pa.StringArray | pa.LargeStringArray:
+    """CRQ result lines, one a match.
+
+    Args:
+        queries: the query id of each match.
+        t: the timestamp of each *object*.
+        objects: each object's :func:`object_texts`.
+        which: the object of each match, a position in the two above.
+    """
+    used, positions = np.unique(which, return_inverse=True)
+    times = pc.cast(pa.array(t[used]), pa.string())
+    tails = _joined(', "type": "CRQ", "t": ', times, ', "object": ', objects.take(pa.array(used)), "}")
+    if tails.nbytes // max(1, len(used)) * len(which) > _ROOM:
+        tails = tails.cast(pa.large_string())
+    return _joined('{"query": ', quoted(queries), tails.take(pa.array(positions)))
+
+
+def row_lines(
+    kind: str,
+    queries: pa.StringArray,
+    t: npt.NDArray[np.int64],
+    field: str,
+    offsets: npt.NDArray[np.int32],
+    items: pa.StringArray | pa.LargeStringArray,
+    complete_after: pa.Int64Array | None = None,
+    limits: RowLimits | None = None,
+) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
+    """Result lines that hold a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
+
+    Args:
+        kind: the type of query.
+        queries: the query id of each of n rows.
+        t: int64[n].
+        field: ``"objects"`` or ``"terms"``.
+        offsets: int32[n + 1], from 0 on; the list of row i is ``items[offsets[i]:offsets[i + 1]]``.
+        items: JSON already.
+        complete_after: where it is not null, objects of that time and before are not kept any more, and the row says
+            so.
+        limits: how long rows may be; None: all rows are whole.
+
+    Returns:
+        m lines, and int64[m], the row that each belongs to. The lines are in the order of the rows, and the parts of a
+        row in theirs.
+    """
+    head = ['{"query": ', quoted(queries), f', "type": "{kind}", "t": ', pc.cast(pa.array(t), pa.string())]
+    if complete_after is not None and complete_after.null_count < len(complete_after):
+        notes = pc.binary_join_element_wise(', "complete_after": ', pc.cast(complete_after, pa.string()), "")
+        head.append(pc.fill_null(notes, ""))
+    heads, items = _joined(*head).cast(pa.large_string()), items.cast(pa.large_string())
+    before, after = f', "{field}": [', "]}"
+    row = np.arange(len(t))
+    if limits is not None:
+        ends = np.concatenate([[0], np.cumsum(pc.binary_length(items).to_numpy() + len(", "))])
+        listed = np.maximum(0, ends[offsets[1:]] - ends[offsets[:-1]] - len(", "))
+        whole = pc.binary_length(heads).to_numpy() + len(before) + listed + len(after)
+        lost = whole > limits.longest
+        if lost.any() or (listed > limits.part).any():
+            kept = np.where(lost, 0, np.diff(offsets))
+            items = items.filter(pa.array(~np.repeat(lost, np.diff(offsets))))
+            offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
+            offsets, parts = _cut(offsets, items, limits.part)
+            row = np.repeat(row, parts)
+            heads = heads.take(pa.array(row))
+            number = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+            lists = _lists(offsets, items)
+            tails = _tails(whole, lost, row, number, parts, before, limits)
+            ends_of = pc.if_else(pa.array(lost[row]), "", after)
+            return _joined(heads, tails, lists, ends_of), row
+    return _joined(heads, before, _lists(offsets, items), after), row
+
+
+def _lists(offsets: npt.NDArray[np.int32], items: pa.LargeStringArray) -> pa.LargeStringArray:
+    """The items of each list, with commas between them."""
+    comma = pa.scalar(", ", pa.large_string())
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), comma)
+
+
+def _cut(
+    offsets: npt.NDArray[np.int32], items: pa.LargeStringArray, most: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Lists of more than ``most`` bytes cut between their items: (offsets of all parts, parts of each list).
+
+    A part has as many items as fit, and one at least.
+    """
+    ends = np.concatenate([[0], np.cumsum(pc.binary_length(items).to_numpy() + len(", "))])
+    parts = np.ones(len(offsets) - 1, np.int64)
+    pieces = []
+    for i in np.flatnonzero(ends[offsets[1:]] - ends[offsets[:-1]] - len(", ") > most).tolist():
+        first, last = int(offsets[i]), int(offsets[i + 1])
+        bounds = []
+        while first < last:
+            fitting = int(np.searchsorted(ends, ends[first] + most + len(", "), side="right")) - 1
+            first = min(last, max(first + 1, fitting))
+            bounds.append(first)
+        parts[i] = len(bounds)
+        pieces.append((i, bounds))
+    stops = np.repeat(offsets[1:], parts)
+    starts = np.cumsum(parts) - parts
+    for i, bounds in pieces:
+        stops[starts[i] : starts[i] + parts[i]] = bounds
+    return np.concatenate([offsets[:1], stops]), parts
+
+
+def _tails(
+    whole: npt.NDArray[np.int64],
+    lost: npt.NDArray[np.bool_],
+    row: npt.NDArray[np.int64],
+    number: npt.NDArray[np.int64],
+    parts: npt.NDArray[np.int64],
+    before: str,
+    limits: RowLimits,
+) -> pa.LargeStringArray:
+    """What comes between a line's head and its list: which part it is, or in place of a list why there is none."""
+    texts = []
+    for each, part in zip(row.tolist(), number.tolist(), strict=True):
+        if lost[each]:
+            reason = f"the row would have {whole[each]} bytes, and the most is {limits.longest}; ask for less of it"
+            texts.append(f', "error": "{reason}"}}')
+        elif parts[each] > 1:
+            texts.append(f', "part": {part}, "parts": {parts[each]}{before}')
+        else:
+            texts.append(before)
+    return pa.array(texts, pa.large_string())
+
+
+def term_texts(terms: pa.StringArray, counts: npt.NDArray[np.int64]) -> pa.StringArray | pa.LargeStringArray:
+    """Each term and its count as the JSON object that results show."""
+    return _joined('{"term": ', quoted(terms), ', "count": ', pc.cast(pa.array(counts), pa.string()), "}")

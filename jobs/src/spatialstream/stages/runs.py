@@ -1,0 +1,237 @@
+"""ORDER: input files, in any order, become a plan of epochs in time order.
+
+Every chunk of the input is decoded once, in parallel, into *runs*: Arrow files sorted by time. A plan cuts time into
+epochs of about the same number of records; an epoch then reads its share of every run that reaches into it,
+memory-mapped, and sorts just that. So ordering costs one pass, and memory is bounded by the size of an epoch, whatever
+the size of the input.
+
+An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver
+sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.model.arrays import numpy_view
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.records.decode import Decoded, rejected_line
+from spatialstream.records.files import Chunk, Kind, decode_chunk
+from spatialstream.sources.storage import write_whole
+from spatialstream.stages.plan import Run
+
+__all__ = [
+    "Epochs",
+    "QueryShare",
+    "order_chunk",
+    "queries_of_epoch",
+    "read_records",
+    "route_share",
+    "rows_of_share",
+    "write_run",
+]
+
+_TIMES_PER_RUN = 128
+"""Timestamps of a run that the driver sees."""
+
+
+class Epochs(Protocol):
+    """Which records belong to which epoch: a plan of files, or what a live stream has decided so far."""
+
+    def runs_of(self, epoch: int, kind: str) -> list[Run]:
+        """The runs that reach into an epoch, in input order."""
+
+    def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
+        """The part of a run that belongs to an epoch: timestamps in (after, upto]."""
+
+    def left_of(self, run: Run) -> Sequence[int]:
+        """The rows of a run that the epoch leaves out."""
+
+
+def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
+    """Write a run, sorted by time (stable); returns the thinned-out timestamps.
+
+    A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
+    """
+    if np.any(batch.t[1:] < batch.t[:-1]):
+        order = np.argsort(batch.t, kind="stable")
+        batch, line = batch.take(order), line[order]
+    record = batch.to_arrow()
+    if isinstance(batch, QueryBatch):
+        record = record.append_column("line", pa.array(line))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, record.schema) as writer:
+        writer.write_batch(record)
+    write_whole(path, sink.getvalue())
+    picks = np.unique(np.linspace(0, len(batch) - 1, _TIMES_PER_RUN).astype(np.int64))
+    return tuple(batch.t[picks].tolist())
+
+
+def _read_run(path: Path) -> pa.RecordBatch:
+    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+
+
+def read_records(path: Path, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Some records of a run."""
+    return _read_run(path).take(pa.array(rows))
+
+
+def order_chunk(
+    number: int,
+    chunk: Chunk,
+    kind: Kind,
+    space: Space,
+    rule: TermRule,
+    columns: Mapping[str, str],
+    folder: Path,
+    rejected_folder: Path,
+) -> Iterator[Run]:
+    """Decode one chunk of the input into runs under ``folder`` and dead letters under ``rejected_folder``.
+
+    Everything is named after the chunk's number, so doing it again overwrites the same files.
+    """
+    blocks: Iterator[Decoded[Any]] = decode_chunk(chunk, kind, space, rule, columns)
+    for block, decoded in enumerate(blocks):
+        name = f"{kind}-{number:06d}-{block:06d}"
+        rejected = len(decoded.rejected)
+        if rejected:
+            lines = (
+                rejected_line(chunk.source, *row)
+                for row in zip(*(column.to_pylist() for column in decoded.rejected.columns), strict=True)
+            )
+            write_whole(rejected_folder / f"input-{name}.jsonl", "".join(line + "\n" for line in lines).encode())
+        if len(decoded.batch):
+            times = write_run(folder / f"{name}.arrow", decoded.batch, decoded.line)
+            yield Run(f"{name}.arrow", kind, len(decoded.batch), chunk.source, times, rejected)
+        elif rejected:
+            yield Run("", kind, 0, chunk.source, (), rejected)
+
+
+_Slice = tuple[Run, int, pa.RecordBatch]
+"""A part of a run: the run, its first row, its rows."""
+
+
+def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[_Slice]:
+    """The part of every run that belongs to an epoch, in input order, without a copy."""
+    slices = []
+    for run in epochs.runs_of(epoch, kind):
+        record = _read_run(folder / run.name)
+        bounds = epochs.bounds_of(epoch, run)
+        low, high = np.searchsorted(numpy_view(record.column("t")), bounds, side="right")
+        if high > low:
+            slices.append((run, int(low), record.slice(int(low), int(high - low))))
+    return slices
+
+
+def _used(epochs: Epochs, part: _Slice) -> pa.RecordBatch:
+    """The rows of a part of a run that the epoch does not leave out."""
+    run, first, record = part
+    left = np.array(epochs.left_of(run), np.int64) - first
+    return record.take(pa.array(np.setdiff1d(np.arange(record.num_rows), left))) if len(left) else record
+
+
+@dataclass(frozen=True, slots=True)
+class QueryShare:
+    """An epoch's queries in stream order (by t, ties in input order), and where each was read.
+
+    Attributes:
+        queries: n queries and cancellations.
+        source: int64[n]: position in ``sources``.
+        line: int64[n].
+        sources: names of the input files or topic partitions.
+        packed: whether ``line`` is a place in a topic partition, see :func:`spatialstream.stages.plan.unpack_place`.
+    """
+
+    queries: QueryBatch
+    source: npt.NDArray[np.int64]
+    line: npt.NDArray[np.int64]
+    sources: tuple[str, ...]
+    packed: bool = False
+
+
+def queries_of_epoch(epochs: Epochs, epoch: int, folder: Path) -> QueryShare | None:
+    """An epoch's queries; None when there are none."""
+    slices = [(part[0], _used(epochs, part)) for part in _slices(epochs, epoch, "queries", folder)]
+    slices = [(run, part) for run, part in slices if part.num_rows]
+    if not slices:
+        return None
+    queries = QueryBatch.concat([QueryBatch.from_arrow(part.drop_columns(["line"])) for _, part in slices])
+    order = np.argsort(queries.t, kind="stable")
+    source = np.repeat(np.arange(len(slices)), [part.num_rows for _, part in slices])
+    line = np.concatenate([numpy_view(part.column("line")) for _, part in slices])
+    sources = tuple(run.source for run, _ in slices)
+    return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
+
+
+def route_share(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
+    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
+
+    Partitions divide the epoch by time, so the partitions' shares follow one another in order.
+    """
+    pieces = [_used(epochs, part) for part in _share_slices(epochs, epoch, folder, partition, partitions)]
+    parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
+    return in_order(ObjectBatch.concat(parts)) if parts else None
+
+
+def rows_of_share(
+    epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int
+) -> list[tuple[Run, int, pa.RecordBatch]]:
+    """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
+    queries = [] if partition else _slices(epochs, epoch, "queries", folder)
+    return [*queries, *_share_slices(epochs, epoch, folder, partition, partitions)]
+
+
+def _share_slices(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> list[_Slice]:
+    """The objects of a router partition; which ones does not depend on those that are left out."""
+    slices = _slices(epochs, epoch, "objects", folder)
+    if not slices:
+        return []
+    times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))
+    edges = [times[len(times) * p // partitions] for p in range(1, partitions)]
+    low = edges[partition - 1] if partition else None
+    high = edges[partition] if partition < partitions - 1 else None
+    parts = []
+    for run, first, part in slices:
+        t = numpy_view(part.column("t"))
+        start = 0 if low is None else int(np.searchsorted(t, low))
+        stop = len(t) if high is None else int(np.searchsorted(t, high))
+        if stop > start:
+            parts.append((run, first + start, part.slice(start, stop - start)))
+    return parts
+
+
+def in_order(objects: ObjectBatch) -> ObjectBatch:
+    """Objects in (t, id, x, y) order: by time first; only where timestamps are equal are ids looked at."""
+    t = objects.t
+    order: npt.NDArray[np.int64] | None = None
+    if np.any(t[1:] < t[:-1]):
+        order = np.argsort(t, kind="stable")
+        t = t[order]
+    equal = t[1:] == t[:-1]
+    if equal.any():
+        tied = np.append(equal, False) | np.append(False, equal)
+        places = np.flatnonzero(tied)
+        rows = places if order is None else order[places]
+        table = pa.table(
+            [
+                pa.array(t[places]),
+                objects.ids.take(pa.array(rows)),
+                pa.array(objects.x[rows]),
+                pa.array(objects.y[rows]),
+            ],
+            names=["t", "id", "x", "y"],
+        )
+        ranks = pa.compute.sort_indices(table, [(name, "ascending") for name in ("t", "id", "x", "y")])
+        order = np.arange(len(t)) if order is None else order
+        order[places] = rows[ranks.to_numpy()]
+    return objects if order is None else objects.take(order)

@@ -1,0 +1,148 @@
+"""SKQs in two phases: first the slot nearest to ρ, then the slots within the radius that it gives (SSTD, section 6.2).
+
+In the paper the radius goes back to the router, which sends the query out again. Here the second phase belongs to the
+same round: the slots are still in the state of that round, so both phases see the same objects by construction, and no
+way through router and broker is added. Few questions MERGE asks itself, of the slots' files; many are a second job,
+with a task for each slot. The slots are found as the router would, from the same routing versions.
+
+An SKQ needs no second phase if no other slot has a leaf within its radius. If the first slot has fewer than k objects,
+the radius is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.segments import SegmentStore
+from spatialstream.model.queries import Nearest, Query, QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.sources.storage import write_whole
+from spatialstream.stages import messages
+from spatialstream.stages.messages import numbers
+from spatialstream.stages.route import Row
+from spatialstream.stages.routing import Routing
+from spatialstream.stages.work import found_columns, stack
+
+__all__ = ["Second", "answer_second", "second_phase"]
+
+_SLACK = 1e-9
+"""Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
+off."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Second:
+    """What is kept of the first phase.
+
+    Attributes:
+        numbers: int64[n], of the queries, ascending.
+        rows: their heads, the objects found so far, and the queries with the slots still to be asked.
+        slots: the slots that take part, ascending.
+        questions: how many they are asked, each by one query.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    rows: tuple[Row, ...]
+    slots: tuple[int, ...]
+    questions: int
+
+    def save(self, path: Path) -> None:
+        """Write the rows to a file."""
+        table = pa.Table.from_batches([each for row in self.rows for each in messages.messages(*row)])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        write_whole(path, sink.getvalue())
+
+    @staticmethod
+    def load(path: Path) -> list[Row]:
+        """The rows in a file of :meth:`save`."""
+        with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+            return [row for i in range(reader.num_record_batches) for row in messages.blocks(reader.get_batch(i))]
+
+
+def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:
+    """Which SKQs need a second phase, and what of the first one it needs; None if none does."""
+    asked = [(slot, content) for slot, kind, content in rows if kind == messages.ASKED]
+    if not asked:
+        return None
+    slot = np.concatenate([np.full(content.num_rows, each) for each, content in asked])
+    record = pa.concat_batches([content for _, content in asked])
+    number, since = numbers(record, "number"), numbers(record, "since")
+    queries = QueryBatch.from_arrow(record.drop_columns(["number", "since"]))
+    found = pa.concat_batches([content for _, kind, content in rows if kind == messages.SNAPSHOT_OBJECTS])
+    radius = _radius(number, queries.k, found)
+    wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
+    row, target = routing.slots_within(queries.at, wide, since, queries.t)
+    others = target != slot[row]
+    row, target = row[others], target[others]
+    if not len(row):
+        return None
+    open_rows = np.unique(row)
+    later = np.sort(number[open_rows])
+    lengths = np.bincount(row, minlength=len(number))[open_rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    requests = record.take(pa.array(open_rows)).append_column(
+        "slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(target))
+    )
+    heads = [content for _, kind, content in rows if kind == messages.SNAPSHOT_QUERIES]
+    kept = [
+        (0, messages.ASKED, requests),
+        (0, messages.SNAPSHOT_QUERIES, _only(pa.concat_batches(heads), later)),
+        (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
+    ]
+    return Second(later, tuple(kept), tuple(np.unique(target).tolist()), len(target))
+
+
+def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    return record.filter(pc.is_in(record.column("number"), pa.array(number)))
+
+
+def _radius(
+    number: npt.NDArray[np.int64], k: npt.NDArray[np.integer], found: pa.RecordBatch
+) -> npt.NDArray[np.float64]:
+    """The distance of the k-th of the objects found for each query; infinite where there are fewer."""
+    owner, distance = numbers(found, "number"), numbers(found, "distance")
+    order = np.lexsort((distance, owner))
+    owner, distance = owner[order], distance[order]
+    first, last = np.searchsorted(owner, number, "left"), np.searchsorted(owner, number, "right")
+    full = last - first >= k
+    radius = np.full(len(number), np.inf)
+    radius[full] = distance[first[full] + k[full] - 1]
+    return radius
+
+
+def answer_second(slot: int, rows: Sequence[Row], objects: SegmentStore) -> Iterator[Row]:
+    """A slot's part in the second phase.
+
+    Args:
+        slot: which one.
+        rows: what :class:`Second` kept.
+        objects: the slot's objects after the round.
+    """
+    parts = []
+    for _, kind, record in rows:
+        if kind != messages.ASKED:
+            continue
+        asked = record.column("slots")
+        owners = np.repeat(np.arange(record.num_rows), np.diff(asked.offsets.to_numpy()))
+        mine = np.unique(owners[asked.values.to_numpy() == slot])
+        number, since = numbers(record, "number"), numbers(record, "since")
+        queries = QueryBatch.from_arrow(record.drop_columns(["number", "since", "slots"]))
+        for i in mine.tolist():
+            query = queries[i]
+            assert isinstance(query, Query)
+            assert isinstance(query.selection, Nearest)
+            x, y, k = query.selection.x, query.selection.y, query.selection.k
+            keywords = list(query.predicate.keywords)
+            found = objects.nearest(x, y, k, keywords, int(since[i]), query.t)
+            parts.append(found_columns(int(number[i]), found))
+    if parts:
+        yield slot, messages.SNAPSHOT_OBJECTS, stack(parts)

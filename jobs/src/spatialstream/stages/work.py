@@ -1,0 +1,709 @@
+"""WORK: what one slot does with the blocks of one epoch.
+
+Timestamps alone decide what counts for which query, so within an epoch there is no need to interleave: all
+registrations and cancellations take effect first, then all objects are matched (each continuous query knows its
+lifetime), inserted, and then snapshot queries are answered (each looks no further than its own t), and at last the
+steps of CTQs up to the epoch's end. The order of the design, control records, query changes, objects, snapshots, ticks,
+is thus kept by construction.
+
+A slot's state is restored from the manifest of the epoch before, unless this very process did that epoch: then the
+structures are still in memory.
+
+What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
+
+Where epochs come through a broker (:mod:`spatialstream.stream.worker`), a slot takes all epochs that have arrived in
+one go, a *round*: by the above it makes no difference. Then "epoch" below means the round.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.balance.attribution import Spent
+from spatialstream.index.version import RoutingVersion
+from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.crq import ContinuousRangeIndex, Matches
+from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
+from spatialstream.local.rows import ObjectRows
+from spatialstream.local.segments import SegmentStore, phase_of
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.errors import StateError
+from spatialstream.model.objects import ObjectBatch, terms_from_arrow
+from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
+from spatialstream.model.space import Space
+from spatialstream.sources.storage import StateFolder
+from spatialstream.stages import messages
+from spatialstream.stages.archive import write_archive
+from spatialstream.stages.leaving import Left
+from spatialstream.stages.messages import columns, numbers
+from spatialstream.stages.moves import (
+    ABORT,
+    LOAD,
+    PREPARE,
+    Control,
+    Moves,
+    drop_faded,
+    export_queries,
+    release_queries,
+    transferred,
+)
+from spatialstream.stages.route import Row, queries_with_numbers
+from spatialstream.stages.rows import match_lines, object_texts
+
+__all__ = [
+    "Round",
+    "SlotIndexes",
+    "WorkSettings",
+    "forget",
+    "found_columns",
+    "load_version",
+    "slot_objects",
+    "stack",
+    "steps_from_arrow",
+    "steps_to_arrow",
+    "version_path",
+    "work",
+]
+
+_BLOCK_BYTES = 4 << 20
+"""Size of a block of partials, about."""
+
+_LINE_BYTES = 80
+"""Of a line of a CRQ, besides the object's and the query's own."""
+
+T = TypeVar("T")
+
+_CODE = {kind: TYPES.index(kind) for kind in QueryType}
+_SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+_REGIONAL = [_CODE[kind] for kind in (QueryType.SRQ, QueryType.STQ, QueryType.CRQ, QueryType.CTQ)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSettings:
+    """What a slot has to know.
+
+    Attributes:
+        space: of the stream.
+        interval: Δ in ms: objects are dropped in units of it.
+        retention: ms that snapshot queries can look back; None: for ever.
+        archive: folder for the objects that retention drops; None: they are gone.
+    """
+
+    space: Space
+    interval: int
+    retention: int | None
+    archive: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What the slots do in one go when epochs come through a broker.
+
+    Attributes:
+        number: of the round; rounds count from 0 without a gap.
+        epochs: those that it holds, ascending.
+        upto: everything with a timestamp up to here has come.
+        version: the routing version of the last epoch.
+        controls: what the router says about versions to come, in order.
+        past: (version, first, last timestamp of its objects) of the versions before.
+        census: whether the slots count their standing queries by leaf.
+        takes: for each epoch, the take of it that counts; all 0 if there are none.
+        left: the records that the round leaves out, see :mod:`~spatialstream.stages.leaving`.
+        before: the take of the round before by which that was done.
+    """
+
+    number: int
+    epochs: tuple[int, ...]
+    upto: int
+    version: int
+    controls: tuple[Control, ...] = ()
+    past: tuple[tuple[int, int, int], ...] = ()
+    census: bool = False
+    takes: tuple[int, ...] = ()
+    left: tuple[Left, ...] = ()
+    before: int = 0
+
+    @property
+    def take(self) -> int:
+        """How often it was decided to leave records out."""
+        return len(self.left)
+
+    @property
+    def last(self) -> int:
+        """The last epoch."""
+        return self.epochs[-1]
+
+
+def version_path(checkpoint: Path, number: int) -> Path:
+    """Where a routing version is, for the stages."""
+    return checkpoint / "versions" / f"{number:06d}.arrays"
+
+
+@lru_cache(maxsize=8)
+def load_version(path: Path) -> RoutingVersion:
+    """A routing version; its file never changes."""
+    return RoutingVersion.load(path)
+
+
+class SlotIndexes:
+    """All structures of one slot."""
+
+    def __init__(self, settings: WorkSettings, slot: int) -> None:
+        space = settings.space
+        self.settings = settings
+        interval = None if settings.retention is None else settings.interval
+        self.objects = SegmentStore(space, interval, phase=phase_of(slot))
+        self.range = ContinuousRangeIndex(space)
+        self.nearest = ContinuousNearestIndex(space)
+        self.terms = ContinuousTermsIndex(space)
+        self.moves = Moves()
+        self.upto: int | None = None
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        return {
+            "objects": self.objects.checkpoint(write),
+            "range": self.range.checkpoint(write),
+            "nearest": self.nearest.checkpoint(write),
+            "terms": self.terms.checkpoint(write),
+            "moves": self.moves.checkpoint(),
+            "upto": self.upto,
+        }
+
+    @classmethod
+    def restore(cls, settings: WorkSettings, manifest: Manifest, read: ReadFile) -> SlotIndexes:
+        """See :mod:`spatialstream.local.state`."""
+        self = cls.__new__(cls)
+        self.settings = settings
+        self.objects = SegmentStore.restore(settings.space, manifest["objects"], read)
+        self.range = ContinuousRangeIndex.restore(settings.space, manifest["range"], read)
+        self.nearest = ContinuousNearestIndex.restore(settings.space, manifest["nearest"], read)
+        self.terms = ContinuousTermsIndex.restore(settings.space, manifest["terms"], read)
+        self.moves = Moves.restore(manifest["moves"])
+        self.upto = manifest["upto"]
+        return self
+
+
+_kept: dict[tuple[str, int], tuple[tuple[int, int], SlotIndexes]] = {}
+"""Structures that this process has in memory: (checkpoint, slot) -> (epoch and take of it that they are the state
+after, structures)."""
+
+
+def work(
+    slot: int, rows: Sequence[Row], settings: WorkSettings, checkpoint: Path, order: Round | None = None
+) -> Iterator[Row]:
+    """Apply one epoch's blocks to one slot and give its partials; the slot's state is then that of the epoch.
+
+    Args:
+        slot: which one.
+        rows: all blocks for the slot.
+        settings: of the stream.
+        checkpoint: folder of the state.
+        order: the round, where epochs come through a broker.
+
+    Raises:
+        StateError: a router partition's marker is missing, or the state of the epoch before is.
+    """
+    began = time.perf_counter()
+    epoch, upto = _end_of_epoch(slot, rows) if order is None else _end_of_round(slot, rows, order)
+    takes = (0, 0) if order is None else (order.take, order.before)
+    state, indexes = _indexes_before(slot, epoch, settings, checkpoint, *takes)
+    load = Load()
+    changed = order is not None and indexes.moves.version not in (None, order.version)
+    if order is not None:
+        _take_over(slot, indexes, order, checkpoint)
+    _drop(indexes, f"slot-{slot:04d}-{epoch:09d}")
+    yield from _apply(slot, rows, indexes, upto, load)
+    if order is not None:
+        _hand_over(slot, indexes, order, checkpoint)
+    if changed:
+        load.leaf = None  # leaves of two versions are mixed
+    indexes.upto = upto
+    state.commit(indexes.checkpoint(state.write))
+    _kept[str(checkpoint), slot] = (epoch, takes[0]), indexes
+    if order is not None:
+        record = _load_record(slot, indexes, order, load, checkpoint)
+        record["seconds"] = time.perf_counter() - began
+        yield slot, messages.LOAD, columns(load=pa.array([json.dumps(record)]))
+    yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
+
+
+def _indexes_before(
+    slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int, before: int
+) -> tuple[StateFolder, SlotIndexes]:
+    """The slot's structures after the epoch before."""
+    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch, take, before)
+    known, indexes = _kept.pop((str(checkpoint), slot), (None, None))
+    if indexes is None or known != (epoch - 1, before):
+        manifest = state.previous()
+        indexes = (
+            SlotIndexes(settings, slot) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
+        )
+    return state, indexes
+
+
+def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int = 0) -> SegmentStore:
+    """A slot's objects after an epoch, to be looked at only."""
+    known, indexes = _kept.get((str(checkpoint), slot), (None, None))
+    if indexes is not None and known == (epoch, take):
+        return indexes.objects
+    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch + 1, before=take)
+    manifest = state.previous()
+    assert manifest is not None
+    return SegmentStore.restore(settings.space, manifest["objects"], state.read)
+
+
+# ------------------------------------------------------------------------------------------------- changes of version
+
+
+def _take_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+    """Register the queries that other slots have written down for this one, if the time has come."""
+    for control, number in order.controls:
+        if control != LOAD or indexes.moves.pending != number:
+            continue
+        coming = load_version(version_path(checkpoint, number))
+        for numbers_, queries in transferred(slot, number, coming.slots, checkpoint / "transfers"):
+            for each in numbers_.tolist():
+                indexes.moves.fading.pop(each, None)
+            unknown = np.flatnonzero(~(indexes.range.known(numbers_) | indexes.terms.known(numbers_)))
+            _register(indexes, queries.take(unknown), numbers_[unknown])
+        ended = np.array(indexes.moves.ended, np.int64).reshape(-1, 2)
+        if len(ended):
+            _end(indexes, ended[:, 0].copy(), ended[:, 1].copy())
+
+
+def _hand_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+    """Write down what other slots will need; let go of what is not this slot's any more."""
+    moves = indexes.moves
+    if moves.version is None:
+        moves.version = order.version
+    if moves.version != order.version:
+        coming = load_version(version_path(checkpoint, order.version))
+        release_queries(slot, order.upto, moves, coming, indexes.range, indexes.terms)
+        moves.version = order.version
+        moves.forget()
+    for control, number in order.controls:
+        if control == PREPARE:
+            active, coming = (load_version(version_path(checkpoint, each)) for each in (order.version, number))
+            standing = (indexes.range.standing(order.upto), indexes.terms.standing(order.upto))
+            export_queries(slot, standing, active, coming, checkpoint / "transfers")
+            moves.forget()
+            moves.pending = number
+        elif control == ABORT:
+            moves.forget()
+    drop_faded(moves, indexes.terms, order.upto)
+
+
+# --------------------------------------------------------------------------------------------------------------- load
+
+
+@dataclass(slots=True)
+class Load:
+    """What a slot does in an epoch.
+
+    Attributes:
+        objects: n, how many come.
+        leaf: int32[n], the leaf of each; None if none come, or if not all leaves are of one version.
+        checked: int32[n], candidates of CRQs that are checked for each.
+        matched: int64[n], matches of CRQs of each.
+        queries: those that come, of all types.
+        spent: the time that this takes.
+    """
+
+    objects: int = 0
+    leaf: npt.NDArray[np.int32] | None = None
+    checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    matched: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    queries: list[QueryBatch] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+
+    @contextmanager
+    def spending(self, part: Literal["match", "results", "objects", "queries"]) -> Iterator[None]:
+        """Add the time within to a part of ``spent``."""
+        began = time.perf_counter()
+        yield
+        setattr(self.spent, part, getattr(self.spent, part) + time.perf_counter() - began)
+
+    def each(self, part: Literal["match", "results", "objects", "queries"], items: Iterator[T]) -> Iterator[T]:
+        """The items, the time that making them takes added to a part of ``spent``."""
+        while True:
+            with self.spending(part):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+
+
+def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path) -> dict[str, Any]:
+    """The load statistics of a slot as JSON values, bounded by the number of its leaves.
+
+    ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
+    to. ``leaf_queries`` are queries that came, and in a census ``leaf_standing`` those that stand, by type and leaf.
+    """
+    record: dict[str, Any] = {
+        "objects": load.objects,
+        "matches": int(load.matched.sum()),
+        "held": len(indexes.objects),
+        "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
+        "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
+        "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
+    }
+    if load.leaf is not None:
+        record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
+    if load.queries or order.census:
+        version = load_version(version_path(checkpoint, order.version))
+        code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
+        record["queries"] = {kind.value: int(np.count_nonzero(code == _CODE[kind])) for kind in QueryType}
+        record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
+        if order.census:
+            standing = [index.standing(order.upto)[1] for index in (indexes.range, indexes.terms)]
+            record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
+    return record
+
+
+def _objects_by_leaf(
+    leaf: npt.NDArray[np.int32], checked: npt.NDArray[np.int32], matched: npt.NDArray[np.int64]
+) -> dict[str, list[int]]:
+    leaves, position = np.unique(leaf, return_inverse=True)
+    return {
+        "leaves": leaves.tolist(),
+        "leaf_objects": np.bincount(position).tolist(),
+        "leaf_checked": np.bincount(position, checked).astype(np.int64).tolist(),
+        "leaf_matches": np.bincount(position, matched).astype(np.int64).tolist(),
+    }
+
+
+def _queries_by_leaf(
+    slot: int, batches: Sequence[QueryBatch], version: RoutingVersion
+) -> dict[str, tuple[list[int], list[int]]]:
+    """How many queries concern each leaf of the slot: type -> (leaves, counts), as far as there are any.
+
+    A query concerns the leaves that its region meets; an SKQ the one nearest to it, which is asked first. A CKQ
+    concerns the whole space and is on every slot whatever its leaves, so it is counted for none.
+    """
+    n = len(version.index.leaves)
+    keys = [np.empty(0, np.int64)]
+    for queries in filter(len, batches):
+        nearest = queries.at[queries.code == _CODE[QueryType.SKQ]]
+        keys.append(_CODE[QueryType.SKQ] * n + version.index.nearest_leaves(nearest).astype(np.int64))
+        regional = np.flatnonzero(np.isin(queries.code, _REGIONAL))
+        row, leaf = version.index.route_regions(queries.regions.take(regional))
+        keys.append(queries.code[regional[row]].astype(np.int64) * n + leaf)
+    key, count = np.unique(np.concatenate(keys), return_counts=True)
+    code, leaf = np.divmod(key, n)
+    mine = version.mapping[leaf] == slot
+    found = ((TYPES[each], mine & (code == each)) for each in np.unique(code[mine]).tolist())
+    return {kind.value: (leaf[here].tolist(), count[here].tolist()) for kind, here in found}
+
+
+# ----------------------------------------------------------------------------------------------------------- an epoch
+
+
+def forget(checkpoint: Path | None = None) -> None:
+    """Drop what this process has in memory, as if it had died: the next epoch restores from disk.
+
+    Args:
+        checkpoint: of this one only; None: of all.
+    """
+    for key in [each for each in _kept if checkpoint is None or each[0] == str(checkpoint)]:
+        del _kept[key]
+
+
+def _end_of_epoch(slot: int, rows: Sequence[Row]) -> tuple[int, int]:
+    markers = [content for _, kind, content in rows if kind == messages.MARKER]
+    if not markers or len(markers) != markers[0].column("partitions")[0].as_py():
+        raise StateError(f"slot {slot} has {len(markers)} end-of-epoch markers: blocks of the epoch are missing")
+    ends = {(marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()) for marker in markers}
+    if len(ends) != 1:
+        raise StateError(f"slot {slot} has blocks of several epochs at once: {sorted(ends)}")
+    return ends.pop()
+
+
+def _end_of_round(slot: int, rows: Sequence[Row], order: Round) -> tuple[int, int]:
+    """Check that all epochs of a round are there; the round's number and end."""
+    found: dict[int, list[int]] = {}
+    for _, kind, content in rows:
+        if kind == messages.MARKER:
+            found.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
+    for epoch in order.epochs:
+        markers = found.get(epoch, [])
+        if not markers or len(markers) != markers[0]:
+            raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
+    return order.number, order.upto
+
+
+def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load: Load) -> Iterator[Row]:
+    by_kind: dict[str, list[pa.RecordBatch]] = {}
+    for _, kind, content in rows:
+        by_kind.setdefault(kind, []).append(content)
+    for content in by_kind.get(messages.REJECTED, []):
+        yield slot, messages.REJECTED, content
+    snapshots: list[tuple[QueryBatch, npt.NDArray[np.int64]]] = []
+    for content in by_kind.get(messages.REGISTERED, []):
+        number = numbers(content, "number")
+        queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
+        _register(indexes, queries, number)
+        load.queries.append(queries)
+        snapshots.append(_of_types(queries, number, *_SNAPSHOT))
+        if slot == 0:  # every slot knows every CKQ; one of them tells the merger
+            yield from _forward(slot, queries, number)
+    for content in by_kind.get(messages.ENDED, []):
+        number, t = numbers(content, "number"), numbers(content, "t")
+        _end(indexes, number, t)
+        indexes.moves.remember(number, t)
+        if slot == 0:
+            yield slot, messages.ENDED, content
+    parts = sorted(by_kind.get(messages.OBJECTS, []), key=lambda content: content.column("seq")[0].as_py())
+    if parts:
+        with load.spending("objects"):
+            seq = np.concatenate([numbers(part, "seq") for part in parts])
+            objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
+            load.leaf = np.concatenate([numbers(part, "leaf") for part in parts])
+            order = np.lexsort((seq, objects.t))
+            if (np.diff(order) != 1).any():  # in a round late objects come after later ones
+                objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
+        load.objects = len(objects)
+        yield from _match(slot, indexes, objects, seq, load)
+    for queries, number in snapshots:
+        yield from load.each("queries", _answer(slot, indexes, queries, number))
+    yield from _step(slot, indexes, upto)
+    _expire(indexes, upto)
+
+
+def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
+    for index in (indexes.range, indexes.nearest, indexes.terms):
+        index.end_at(number, t)
+
+
+def _of_types(
+    queries: QueryBatch, number: npt.NDArray[np.int64], *types: QueryType
+) -> tuple[QueryBatch, npt.NDArray[np.int64]]:
+    rows = np.flatnonzero(np.isin(queries.code, [_CODE[kind] for kind in types]))
+    return queries.take(rows), number[rows]
+
+
+def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
+    crq, crq_number = _of_types(queries, number, QueryType.CRQ)
+    if len(crq):
+        end = crq.t + crq.duration
+        indexes.range.register(crq_number, crq.ids, crq.regions, crq.keywords.compact(), crq.t, end)
+    ckq, ckq_number = _of_types(queries, number, QueryType.CKQ)
+    if len(ckq):
+        indexes.nearest.register(ckq_number, ckq, ckq.t, ckq.t + ckq.duration)
+    ctq, ctq_number = _of_types(queries, number, QueryType.CTQ)
+    if len(ctq):
+        indexes.terms.register(ctq_number, ctq.ids, ctq, ctq.t, ctq.t + ctq.duration)
+
+
+def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
+    ckq, ckq_number = _of_types(queries, number, QueryType.CKQ)
+    if len(ckq):
+        yield slot, messages.REGISTERED, ckq.to_arrow().append_column("number", pa.array(ckq_number))
+
+
+def _match(
+    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], load: Load
+) -> Iterator[Row]:
+    with load.spending("objects"):
+        indexes.range.observe(objects)
+    load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
+    for first, matches in load.each("match", indexes.range.match_parts(objects)):
+        part = slice(first, first + len(matches.checked))
+        load.checked[part] = matches.checked
+        if not len(matches):
+            continue
+        load.matched[part] = np.bincount(matches.object, minlength=len(matches.checked))
+        some = objects.slice(part.start, part.stop)
+        for content in load.each("results", _lines(indexes, some, seq[part], matches)):
+            yield slot, messages.LINES, content
+    for arrivals in load.each("objects", indexes.nearest.updates(objects)):
+        for content in load.each("objects", _arrivals(objects, arrivals)):
+            yield slot, messages.ARRIVALS, content
+    with load.spending("objects"):
+        indexes.terms.update(objects)
+        indexes.objects.append(objects)
+
+
+def _lines(
+    indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
+) -> Iterator[pa.RecordBatch]:
+    """The rows of matches, block by block."""
+    texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
+    sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
+    for first, last in _cut(sizes, _BLOCK_BYTES):
+        block = matches.slice(first, last)
+        lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
+        yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines)
+
+
+def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
+    """What may be in answers to CKQs, block by block."""
+    sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
+    for first, last in _cut(sizes, _BLOCK_BYTES):
+        rows = arrivals.position[first:last]
+        yield columns(
+            number=arrivals.number[first:last],
+            id=objects.ids.take(pa.array(rows)),
+            t=objects.t[rows],
+            x=objects.x[rows],
+            y=objects.y[rows],
+            distance=arrivals.distance[first:last],
+        )
+
+
+def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
+    """Cuts (first, last, exclusive) of rows of these sizes: as many as have ``most`` together, one at least."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    first, given = 0, 0
+    while first < len(ends):
+        last = max(first + 1, int(np.searchsorted(ends, given + most, "right")))
+        yield first, last
+        first, given = last, int(ends[last - 1])
+
+
+def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
+    """This slot's partials of snapshot queries; a slot without a match still says that it was asked."""
+    if not len(queries):
+        return
+    since, whole = _reach(indexes, queries)
+    heads = columns(
+        number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k, since=since, whole=whole
+    )
+    yield slot, messages.SNAPSHOT_QUERIES, heads
+    nearest, nearest_number = _of_types(queries, number, QueryType.SKQ)
+    if len(nearest):
+        content = queries_with_numbers(nearest, nearest_number)
+        asked_since = since[queries.code == _CODE[QueryType.SKQ]]
+        yield slot, messages.ASKED, content.append_column("since", pa.array(asked_since))
+    gathered: dict[str, list[dict[str, Any]]] = {}
+    sizes: dict[str, int] = {}
+    for i in range(len(queries)):
+        query = queries[i]
+        assert isinstance(query, Query)
+        first = int(since[i])
+        region, keywords = query.predicate.region, list(query.predicate.keywords)
+        match query.selection:
+            case TopTerms():
+                kind = messages.SNAPSHOT_TERMS
+                terms, counts = indexes.objects.term_counts(region, keywords, first, query.t)
+                part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
+            case Nearest(x, y, k):
+                kind = messages.SNAPSHOT_OBJECTS
+                part = found_columns(int(number[i]), indexes.objects.nearest(x, y, k, keywords, first, query.t))
+            case _:
+                kind = messages.SNAPSHOT_LISTS
+                found = indexes.objects.range_query(region, keywords, first, query.t)
+                part = found_columns(int(number[i]), found)
+        gathered.setdefault(kind, []).append(part)
+        sizes[kind] = sizes.get(kind, 0) + sum(column.nbytes for column in part.values())
+        if sizes[kind] >= _BLOCK_BYTES:
+            yield from ((slot, kind, piece) for piece in _pieces(stack(gathered.pop(kind))))
+            sizes[kind] = 0
+    for kind, parts in gathered.items():
+        yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
+
+
+def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A block cut into ones of about the size that blocks should have."""
+    rows = max(1, content.num_rows * _BLOCK_BYTES // max(1, content.nbytes))
+    for first in range(0, max(1, content.num_rows), rows):
+        yield content.slice(first, rows)
+
+
+def _reach(indexes: SlotIndexes, queries: QueryBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """From when on objects are looked at, (since, t], and whether that is all that the query asks for."""
+    asked: npt.NDArray[np.int64] = queries.t - queries.duration
+    retention = indexes.settings.retention
+    if retention is None:
+        return asked, np.ones(len(queries), np.bool_)
+    # a query that comes late finds what is kept now, not what was kept at its time
+    floor = queries.t if indexes.upto is None else np.maximum(queries.t, indexes.upto)
+    since = np.maximum(asked, floor - retention)
+    return since, since == asked
+
+
+def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
+    """Objects that a query has found, as the columns of a :data:`~spatialstream.stages.messages.SNAPSHOT_OBJECTS`."""
+    return {
+        "number": np.full(len(found), number),
+        "id": found.ids,
+        "t": found.t,
+        "x": found.x,
+        "y": found.y,
+        "distance": np.zeros(len(found)) if found.distance is None else found.distance,
+    }
+
+
+def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Parts with the same columns, one below the other."""
+    stacked = {}
+    for name in parts[0]:
+        pieces = [part[name] for part in parts]
+        is_arrow = isinstance(pieces[0], pa.Array)
+        stacked[name] = pa.concat_arrays(pieces) if is_arrow else np.concatenate(pieces)
+    return columns(**stacked)
+
+
+def _step(slot: int, indexes: SlotIndexes, upto: int) -> Iterator[Row]:
+    for partials in indexes.terms.steps(upto):
+        yield slot, messages.STEPS, steps_to_arrow(partials)
+
+
+def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
+    """The content of a :data:`~spatialstream.stages.messages.STEPS` block."""
+    terms = partials.terms.compact()
+    coded = pa.DictionaryArray.from_arrays(pa.array(terms.codes), terms.vocabulary)
+    offsets = pa.array(terms.offsets)
+    return columns(
+        number=partials.number,
+        query=partials.query,
+        now=partials.now,
+        k=partials.k,
+        terms=pa.ListArray.from_arrays(offsets, coded),
+        counts=pa.ListArray.from_arrays(offsets, pa.array(partials.counts)),
+    )
+
+
+def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
+    """What :func:`steps_to_arrow` packed."""
+    return StepPartials(
+        numbers(content, "number"),
+        content.column("query"),
+        numbers(content, "now"),
+        numbers(content, "k"),
+        terms_from_arrow(content.column("terms")),
+        numpy_view(content.column("counts").flatten()),
+    )
+
+
+def _expire(indexes: SlotIndexes, upto: int) -> None:
+    indexes.range.expire(upto)
+    indexes.nearest.expire(upto)
+    indexes.terms.expire(upto)
+
+
+def _drop(indexes: SlotIndexes, name: str) -> None:
+    """Drop, and archive, the objects that no query later than the epoch before may see.
+
+    This is done at the beginning of an epoch and not at the end of the one before: its queries may have a second phase.
+    """
+    settings = indexes.settings
+    if settings.retention is None or indexes.upto is None:
+        return
+    floor = indexes.upto - settings.retention + 1
+    if settings.archive is not None:
+        for part, objects in enumerate(indexes.objects.leaving(floor)):
+            write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")
+    indexes.objects.drop_before(floor)

@@ -1,0 +1,1 @@
+"""What decides: epochs and rounds, clocks, adoption of routing versions, load reports."""

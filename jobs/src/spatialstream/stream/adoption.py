@@ -1,0 +1,74 @@
+"""How the router adopts a new routing version: a state machine, advanced once an epoch.
+
+::
+
+    idle ──pending N appears──> preparing ──all slots have exported──> loading ──all slots have loaded──> active
+      ^                            │                                     │
+      └────────────── N is withdrawn, or another is active ──────────────┘
+
+The step to *active* is a transaction in the routing store (:class:`spatialstream.store.base.RoutingStore`): either the
+version becomes active from this epoch on, or it was withdrawn before. Where the machine is, is written down with each
+epoch, so a replayed epoch says the same. While the store cannot be reached nothing changes, and the stream goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spatialstream.stages.moves import ABORT, LOAD, PREPARE, Control
+from spatialstream.store.state import RoutingState
+
+__all__ = ["Adoption"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """The state after an epoch.
+
+    Attributes:
+        active: number of the version of the epoch.
+        pending: number of the version that is being prepared.
+        proposal: of the pending version.
+        stage: the last control that was given for it: PREPARE or LOAD.
+    """
+
+    active: int
+    pending: int | None = None
+    proposal: str = ""
+    stage: str = ""
+
+    def next(self, view: RoutingState | None, activate: Callable[[int], bool]) -> tuple[Adoption, tuple[Control, ...]]:
+        """The state after one more epoch, and what the slots are to be told in it.
+
+        Args:
+            view: the store as last seen; None while it cannot be reached.
+            activate: makes a version active from this epoch on; whether that was done.
+        """
+        if view is None:
+            return self, ()
+        coming = view.pending
+        if self.pending is not None and (coming is None or coming.proposal != self.proposal):
+            if view.active.number == self.pending:
+                return Adoption(self.pending), ()  # activated before a crash, and not written down then
+            return Adoption(self.active), ((ABORT, self.pending),)
+        if coming is None:
+            return self, ()
+        if self.pending is None:
+            if coming.base != self.active:
+                return self, ()
+            return Adoption(self.active, coming.number, coming.proposal, PREPARE), ((PREPARE, coming.number),)
+        if self.stage == PREPARE and view.confirmed("exported"):
+            return Adoption(self.active, self.pending, self.proposal, LOAD), ((LOAD, self.pending),)
+        if self.stage == LOAD and view.confirmed("loaded") and activate(self.pending):
+            return Adoption(self.pending), ()
+        return self, ()
+
+    def wants(self, view: RoutingState | None) -> bool:
+        """Whether one more epoch would change something."""
+        return self.next(view, lambda number: True)[0] != self
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {"active": self.active, "pending": self.pending, "proposal": self.proposal, "stage": self.stage}

@@ -1,0 +1,174 @@
+"""What has to be there before a live stream's jobs can run: the checkpoint for this process alone, a first version."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.records.files import decode_chunk, plan
+from spatialstream.stages.work import version_path
+from spatialstream.store.base import RoutingState, RoutingStore
+from spatialstream.stream.router import StreamSettings
+
+__all__ = ["check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
+
+_SAMPLE = 50_000
+_Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
+
+
+@contextmanager
+def locked(checkpoint: Path, job: str) -> Iterator[None]:
+    """Hold a job's part of the checkpoint for this process.
+
+    Raises:
+        SettingError: another process has it.
+        OSError: the folder cannot be written.
+    """
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with (checkpoint / f"{job}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingError("checkpoint", f"another {job} is running on {checkpoint}") from None
+        yield
+
+
+def ensure_first_version(
+    store: RoutingStore,
+    checkpoint: Path,
+    settings: StreamSettings,
+    leaves: int,
+    objects: Path | None,
+    queries: Path | None,
+    patience: float = 60.0,
+    life: str = "",
+) -> None:
+    """Create the stream in the routing store, unless it is there.
+
+    A router that has run before needs no store to go on, so it does not wait for one.
+
+    Args:
+        store: the routing store.
+        checkpoint: folder of the stream's state.
+        settings: of the stream.
+        leaves: of the QT-tree.
+        objects: file of objects like those to come.
+        queries: file of queries like those to come.
+        patience: seconds to wait for the store.
+        life: id of the stream's life.
+
+    Raises:
+        Unavailable: the store cannot be reached.
+        StateError: the stream in the store has another number of slots, or is of another life.
+    """
+    if any((checkpoint / "epochs").glob("*.json")):
+        return check_life(store, checkpoint, settings.name, life)
+    ends = time.monotonic() + patience
+    while True:
+        try:
+            return _ensure(store, checkpoint, settings, leaves, objects, queries, life)
+        except Unavailable:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.5)
+
+
+def check_life(store: RoutingStore, checkpoint: Path, stream: str, life: str, *, new: bool = False) -> None:
+    """Make sure that a routing store and a checkpoint are of one life of the stream; a store that is away is let pass.
+
+    Args:
+        store: the routing store.
+        checkpoint: folder of the stream's state.
+        stream: its name.
+        life: the checkpoint's.
+        new: whether the stream need not be in the store yet.
+
+    Raises:
+        StateError: they are not.
+    """
+    try:
+        if store.versions():
+            return _same_life(store.state(), checkpoint, stream, life)
+    except Unavailable:
+        return
+    if not new:
+        raise StateError(
+            f"{checkpoint} is the state of {stream}, of which the routing store knows nothing: what it knew has been "
+            f"removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
+        )
+
+
+def _same_life(state: RoutingState, checkpoint: Path, stream: str, life: str) -> None:
+    if state.life != life:
+        raise StateError(
+            f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {checkpoint} "
+            f"({life or 'without an id'}). Give the job the checkpoint of that life; or remove the stream with "
+            f"spatialstream remove --checkpoint, and it begins anew"
+        )
+
+
+def _ensure(
+    store: RoutingStore,
+    checkpoint: Path,
+    settings: StreamSettings,
+    leaves: int,
+    objects: Path | None,
+    queries: Path | None,
+    life: str,
+) -> None:
+    if store.versions():
+        state = store.state()
+        _same_life(state, checkpoint, settings.name, life)
+        if state.slots != settings.slots:
+            raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
+        version = store.load(state.active.number)
+    else:
+        known = ObjectBatch.of([]) if objects is None else read_objects(objects, settings)
+        asked = QueryBatch.of([]) if queries is None else read_queries(queries, settings)
+        asked = asked.take(np.flatnonzero(asked.code != CANCEL))
+        version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
+        store.create(version, life)
+    _keep(version, checkpoint)
+
+
+def _keep(version: RoutingVersion, checkpoint: Path) -> None:
+    path = version_path(checkpoint, version.number)
+    if not path.exists():
+        version.save(path)
+
+
+def _sample(batch: _Batch) -> _Batch:
+    stride = max(1, -(-len(batch) // _SAMPLE))
+    return batch if stride == 1 else batch.take(np.arange(0, len(batch), stride))
+
+
+def read_objects(path: Path, settings: StreamSettings) -> ObjectBatch:
+    """A whole file of objects in memory, in the order of time; what is rejected is left out."""
+    chunks = plan((path,), None, "objects", space=settings.space)
+    parts = [
+        decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "objects", settings.space, settings.rule)
+    ]
+    return _sorted(ObjectBatch.concat([part for part in parts if len(part)] or [ObjectBatch.of([])]))
+
+
+def read_queries(path: Path, settings: StreamSettings) -> QueryBatch:
+    """A whole file of queries and cancellations, likewise."""
+    chunks = plan((path,), None, "queries")
+    parts = [
+        decoded.batch for chunk in chunks for decoded in decode_chunk(chunk, "queries", settings.space, settings.rule)
+    ]
+    return _sorted(QueryBatch.concat([part for part in parts if len(part)] or [QueryBatch.of([])]))
+
+
+def _sorted(batch: _Batch) -> _Batch:
+    return batch.take(np.argsort(batch.t, kind="stable"))

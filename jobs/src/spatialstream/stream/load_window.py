@@ -1,0 +1,202 @@
+"""What the leaves of the active version have had lately: the slots' load records of the last minutes, added up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.balance.attribution import Spent, object_seconds, spread
+from spatialstream.balance.loads import LeafCounts
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.queries import QueryType
+from spatialstream.stream.clocks import NEVER
+
+__all__ = ["SNAPSHOT", "STANDING", "Lately", "LoadWindow"]
+
+SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+"""Queries that are answered once."""
+
+STANDING = (QueryType.CRQ, QueryType.CTQ)
+"""Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
+
+_Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A round. There may be thousands in a window, so columns are as narrow as what they hold."""
+
+    upto: int
+    objects: npt.NDArray[np.int32]
+    checked: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float32]
+    queries: dict[QueryType, list[_Cells]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lately:
+    """What a window held at one moment, for those who look at it while the next rounds come.
+
+    Attributes:
+        version: the active one, with n leaves.
+        counts: what :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come.
+        checked: float64[n], see :attr:`LoadWindow.checked`.
+        seconds: float64[n], see :attr:`LoadWindow.seconds`.
+        standing: float64[n] for each of :data:`STANDING`.
+        queries: float64[n] for each of :data:`SNAPSHOT`, see :meth:`LoadWindow.queries`.
+        upto: the latest timestamp that was counted up to, ms.
+    """
+
+    version: RoutingVersion
+    counts: LeafCounts | None
+    checked: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+    standing: Mapping[QueryType, npt.NDArray[np.float64]]
+    queries: Mapping[QueryType, npt.NDArray[np.float64]]
+    upto: int
+
+
+class LoadWindow:
+    """Counts by leaf of the active version, over the last minutes of the stream.
+
+    Args:
+        span: ms of the stream that are looked at.
+        retention: ms for which objects are held; None: for ever.
+
+    Attributes:
+        version: the active one; None before :meth:`use`.
+        standing: continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
+        first: the first timestamp that was ever counted up to, ms; None before.
+        began: the timestamp up to which the leaves had been counted when they began anew, ms; None: not known.
+        upto: the latest timestamp that was counted up to, ms.
+    """
+
+    def __init__(self, span: int, retention: int | None) -> None:
+        self._span = span
+        self._retention = retention
+        self._samples: deque[_Sample] = deque()
+        self.version: RoutingVersion | None = None
+        self.standing: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.first: int | None = None
+        self.began: int | None = None
+        self.upto = NEVER
+
+    def use(self, version: RoutingVersion, upto: int) -> None:
+        """Another version is active: its leaves are counted from now on."""
+        if self.version is None or self.version.number != version.number:
+            self.version = version
+            self._samples.clear()
+            self.standing = {kind: np.zeros(self.leaves) for kind in STANDING}
+            self.began = upto if upto > NEVER else None
+
+    @property
+    def leaves(self) -> int:
+        """n, how many leaves the active version has; 0 if none is known."""
+        return 0 if self.version is None else len(self.version.index.leaves)
+
+    def take(self, upto: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
+        """The slots' load records of a round have come."""
+        n = self.leaves
+        sample = _Sample(upto, np.zeros(n, np.int32), np.zeros(n), np.zeros(n, np.float32))
+        for slot, load in loads.items():
+            self._objects(load, sample)
+            self._queries(load, sample)
+            self._standing(slot, load)
+        self._samples.append(sample)
+        while self._samples and self._samples[0].upto <= upto - self._span:
+            self._samples.popleft()
+        if upto > NEVER:  # an epoch before anything was heard of some partition ends before all time
+            self.first = upto if self.first is None else min(self.first, upto)
+            self.began = upto if self.began is None else self.began
+        self.upto = max(self.upto, upto)
+
+    @staticmethod
+    def _objects(load: Mapping[str, Any], sample: _Sample) -> None:
+        leaves = np.array(load.get("leaves", ()), np.int64)
+        nothing = [0] * len(leaves)  # what records of an earlier release do not have
+        columns = (load.get(f"leaf_{name}", nothing) for name in ("objects", "checked", "matches"))
+        objects, checked, matches = (np.array(column, np.int64) for column in columns)
+        sample.objects[leaves] += objects.astype(np.int32)
+        sample.checked[leaves] += checked
+        spent = Spent.of(load.get("spent", {}))
+        sample.seconds[leaves] += object_seconds(spent, objects, checked, matches).astype(np.float32)
+
+    @staticmethod
+    def _queries(load: Mapping[str, Any], sample: _Sample) -> None:
+        found = [(kind, cells) for kind in SNAPSHOT if (cells := _cells(load, "leaf_queries", kind)) is not None]
+        for kind, cells in found:
+            sample.queries.setdefault(kind, []).append(cells)
+        if found:
+            leaves, counts = (np.concatenate(columns) for columns in zip(*(cells for _, cells in found), strict=True))
+            np.add.at(sample.seconds, leaves, spread(Spent.of(load.get("spent", {})).queries, counts))
+
+    def _standing(self, slot: int, load: Mapping[str, Any]) -> None:
+        """Registrations add to what stands; a census says what stands, without what has ended meanwhile."""
+        assert self.version is not None
+        census = "leaf_standing" in load
+        for kind, standing in self.standing.items():
+            if census:
+                standing[self.version.mapping == slot] = 0.0
+            cells = _cells(load, "leaf_standing" if census else "leaf_queries", kind)
+            if cells is not None:
+                standing[cells[0]] += cells[1]
+
+    @property
+    def checked(self) -> npt.NDArray[np.float64]:
+        """Candidates checked in each leaf in the window."""
+        return self._sum(sample.checked for sample in self._samples)
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """The slots' time for each leaf in the window, see :mod:`spatialstream.balance.attribution`."""
+        return self._sum(sample.seconds for sample in self._samples)
+
+    def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
+        """How many queries of one of the types :data:`SNAPSHOT` came for each leaf in the window."""
+        cells = [cells for sample in self._samples for cells in sample.queries.get(kind, ())]
+        if not cells:
+            return np.zeros(self.leaves)
+        leaves, counts = (np.concatenate(columns) for columns in zip(*cells, strict=True))
+        return np.bincount(leaves, counts, self.leaves).astype(np.float64)
+
+    def lately(self) -> Lately:
+        """What the window holds now; there is a version."""
+        assert self.version is not None
+        return Lately(
+            self.version,
+            self.counts(),
+            self.checked,
+            self.seconds,
+            {kind: standing.copy() for kind, standing in self.standing.items()},
+            {kind: self.queries(kind) for kind in SNAPSHOT},
+            self.upto,
+        )
+
+    def counts(self) -> LeafCounts | None:
+        """What :func:`spatialstream.balance.loads.leaf_loads` wants to know; None before anything has come."""
+        if self.version is None or not self._samples or self.began is None or self.first is None:
+            return None
+        arrivals = self._sum(sample.objects for sample in self._samples)
+        began = max(self.began, self.upto - self._span)
+        span = float(max(1, self.upto - began))
+        # objects stay where they came: what a leaf holds is estimated from its rate
+        held = float(self.upto - self.first) if self._retention is None else float(self._retention)
+        standing = self._sum(self.standing.values())
+        return LeafCounts(arrivals * max(1.0, held / span), arrivals, standing, span)
+
+    def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        total = np.zeros(self.leaves)
+        for column in columns:
+            total += column
+        return total
+
+
+def _cells(load: Mapping[str, Any], name: str, kind: QueryType) -> _Cells | None:
+    """Leaves and counts of a type in a load record; None if it has none."""
+    cells = load.get(name, {}).get(kind.value)
+    return None if cells is None else (np.array(cells[0], np.int64), np.array(cells[1], np.int64))

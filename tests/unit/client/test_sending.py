@@ -1,0 +1,104 @@
+"""What a sender stamps: lines written once, with other timestamps each time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from confluent_kafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.client import sending
+from spatialstream.client.sending import LoadSettings, Sender
+from spatialstream.generate import object_lines
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.space import WGS84
+from spatialstream.sources.kafka import Connection
+from tests.unit.index.samples import query
+
+_TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])
+_OBJECTS = st.lists(
+    st.builds(
+        SpatialObject,
+        st.uuids().map(str).flatmap(lambda unique: _TEXTS.map(lambda text: text + unique)),
+        st.integers(0, 10**13),
+        st.floats(-180, 180),
+        st.floats(-90, 90),
+        st.lists(st.text("abcdé", min_size=1, max_size=4), max_size=3, unique=True).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+def encode(batch: ObjectBatch) -> memoryview:
+    return object_lines(batch, WGS84)
+
+
+def records(text: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.split(b"\n")[:-1]]
+
+
+@given(_OBJECTS, st.data())
+def test_stamped_lines_are_those_of_stamped_objects(objects: list[SpatialObject], data: st.DataObject) -> None:
+    batch = ObjectBatch.of(objects)
+    lines = sending._Lines(batch, encode)
+    assert len(lines) == len(batch)
+    for _ in range(3):
+        first = data.draw(st.integers(0, len(batch)))
+        last = data.draw(st.integers(first, len(batch)))
+        now = data.draw(st.integers(10**12, 10**13 - 1))
+        part = batch.take(np.arange(first, last))
+        expected = encode(replace(part, t=np.full(last - first, now, np.int64)))
+        assert records(lines.stamped(first, last, now).tobytes()) == records(bytes(expected))
+
+
+class Topic:
+    """A producer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[TopicPartition, bytes, bytes | None]] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes | None, partition: int, **more: object) -> None:
+        self.messages.append((TopicPartition(topic, partition), value, key))
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("count", "expected"), [(None, 7), (17, 17), (3, 3)])
+def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> None:
+    objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
+    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2, 1000.0, 2, tick=0.005), encode, encode)
+    sender._producer = topic = Topic()  # type: ignore[assignment]
+    sender.live(objects, sending.QueryBatch.of([]), 0.0, 60.0, lambda: False, count)
+    sent = [value for at, value, key in topic.messages if at.topic == "s.objects" and key is None]
+    ids = [line.split(b'"')[3] for value in sent for line in value.split(b"\n")]
+    assert ids == [b"o%d" % (i % 7) for i in range(expected)]
+    assert sender.sent == expected
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 7))
+def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[int], most: int) -> None:
+    text = b"".join(b"x" * length + b"\n" for length in lengths)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sending, "_MESSAGE_BYTES", 1000)
+        found = sending._message_ends(ends, most)
+    messages = [text[start:end] for start, end in zip([0, *(end + 1 for end in found[:-1])], found, strict=True)]
+    assert b"\n".join(messages) + b"\n" == text
+    for message in messages:
+        assert message.count(b"\n") < most
+        assert len(message) <= 1000
+
+
+def test_queries_of_two_calls_share_no_id() -> None:
+    queries = sending.QueryBatch.of([replace(query("SRQ"), id=f"srq{i}") for i in range(3)])
+    first, second = (set(sending.with_own_ids(queries, token).ids.to_pylist()) for token in ("00000000", "00000001"))
+    assert first == {"srq0@00000000", "srq1@00000000", "srq2@00000000"}
+    assert not first & second

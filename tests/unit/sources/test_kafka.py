@@ -1,0 +1,71 @@
+"""How the broker is reached: one set of properties for both clients, and no secret is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spatialstream.model.errors import SettingError
+from spatialstream.sources.kafka import Connection, Topics, read_properties
+
+
+def test_properties_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "kafka.properties"
+    path.write_text("# a comment\n\nsecurity.protocol = SASL_SSL\nsasl.password=a=b\n")
+    assert read_properties(path) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
+
+
+@pytest.mark.parametrize("text", ["nonsense", "bootstrap.servers=x", "sasl.pasword=secret"])
+def test_what_is_not_known_is_refused_without_its_value(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kafka.properties"
+    path.write_text(text)
+    with pytest.raises(SettingError, match=r"line 1 .* sasl\.password") as error:
+        read_properties(path)
+    assert "secret" not in str(error.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="cannot be read"):
+        read_properties(tmp_path / "none")
+
+
+def test_both_clients_get_the_same(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_text("CERTIFICATE")
+    security = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me",
+        "sasl.password": 'se"cret',
+        "ssl.ca.location": str(ca),
+    }
+    connection = Connection("h:1", security)
+    assert connection.client()["sasl.password"] == 'se"cret'
+    options = connection.options()
+    assert options["kafka.sasl.mechanism"] == "SCRAM-SHA-512"
+    assert "ScramLoginModule" in options["kafka.sasl.jaas.config"]
+    assert 'password="se\\"cret"' in options["kafka.sasl.jaas.config"]
+    assert options["kafka.ssl.truststore.certificates"] == "CERTIFICATE"
+    assert "cret" not in repr(connection)
+
+
+def test_an_unknown_mechanism_is_refused() -> None:
+    with pytest.raises(SettingError, match="PLAIN"):
+        Connection("h:1", {"sasl.mechanism": "MAGIC", "sasl.username": "me"}).options()
+
+
+def test_topics_begin_with_the_streams_name() -> None:
+    topics = Topics("quakes")
+    wanted = topics.wanted(slots=5, objects=3, replicas=2)
+    assert all(topic.topic.startswith("quakes.") for topic in wanted)
+    partitions = {topic.topic: topic.num_partitions for topic in wanted}
+    assert (partitions[topics.blocks], partitions[topics.objects], partitions[topics.epochs]) == (5, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "names", [{"objects": "quakes.queries"}, {"results": "quakes.blocks"}, {"rejected": "quakes.results"}]
+)
+def test_no_two_kinds_share_a_topic(names: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match=r"is the topic of .* and of .*; name another one"):
+        Connection("h:1", names=names).topics("quakes")

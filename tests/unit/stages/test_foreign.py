@@ -1,0 +1,135 @@
+"""Messages in the internal topics that are not the router's: whatever they are, the worker passes over them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.space import WGS84
+from spatialstream.oracle import answers, check
+from spatialstream.sources.kafka import Announcements, Connection, read_announcement
+from spatialstream.stages import messages
+from spatialstream.stages.messages import block_key, read_key
+from spatialstream.stream.router import StreamSettings
+from tests.simulation import IDLE, Simulation
+from tests.streams import random_stream
+
+ANNOUNCEMENT = {
+    "epoch": 3,
+    "before": 2,
+    "upto": 77,
+    "born": 5,
+    "adoption": {"active": 0, "pending": None},
+    "controls": [["prepare", 1]],
+    "past": [[0, 1, 2]],
+    "refused": 0,
+    "records": 9,
+    "ends": [4, 5],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_are_an_announcement(value: bytes) -> None:
+    assert read_announcement(value) is None
+
+
+@pytest.mark.parametrize("value", [None, b"", b"[" * 100_000, b"{}", b"null", b"7", b"9" * 5_000, b"\xff", b'"x"'])
+def test_neither_are_these(value: bytes | None) -> None:
+    assert read_announcement(value) is None
+
+
+def test_one_is_read_as_it_was_written() -> None:
+    assert read_announcement(json.dumps(ANNOUNCEMENT).encode()) == ANNOUNCEMENT
+
+
+@given(st.sampled_from(sorted(ANNOUNCEMENT)), JSON)
+def test_one_with_a_strange_field_is_none_or_of_the_same_form(name: str, value: object) -> None:
+    read = read_announcement(json.dumps(ANNOUNCEMENT | {name: value}).encode())
+    assert read is None or type(read[name]) is type(ANNOUNCEMENT[name])
+    missing = {key: each for key, each in ANNOUNCEMENT.items() if key != name}
+    assert read_announcement(json.dumps(missing).encode()) is None
+
+
+class Consumer:
+    """A consumer that has these values."""
+
+    def __init__(self, values: list[bytes | None]) -> None:
+        self.values = list(enumerate(values))
+
+    def poll(self, patience: float) -> Any:
+        return self._message(*self.values.pop(0)) if self.values else None
+
+    def consume(self, most: int, patience: float) -> list[Any]:
+        taken, self.values = self.values[:most], self.values[most:]
+        return [self._message(*each) for each in taken]
+
+    def _message(self, at: int, value: bytes | None) -> Any:
+        class Message:
+            error = staticmethod(lambda: None)
+            value = staticmethod(lambda: value_)
+            offset = staticmethod(lambda: at)
+
+        value_ = value
+        return Message
+
+
+def test_foreign_messages_between_announcements_are_counted_and_passed_over() -> None:
+    announcements = Announcements(Connection("127.0.0.1:1"), "s.epochs", 0)
+    announcements.close()
+    one = json.dumps(ANNOUNCEMENT).encode()
+    announcements._consumer = Consumer([b"[" * 9_000, one, None, b"{}", one, b"\xff"])  # type: ignore[assignment]
+    assert announcements.take(5, 0.0) == [ANNOUNCEMENT, ANNOUNCEMENT]
+    assert (announcements.foreign, announcements.next) == (3, 5)
+    assert announcements.take(5, 0.0) == []
+    assert (announcements.foreign, announcements.next) == (4, 6)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9))
+def test_keys_of_blocks_are_read_as_they_were_written(epoch: int, partition: int, number: int, take: int) -> None:
+    assert read_key(block_key(epoch, partition, number, messages.OBJECTS, take)) == (epoch, messages.OBJECTS, take)
+
+
+@given(st.binary(max_size=30))
+def test_no_other_bytes_are_a_key(key: bytes) -> None:
+    assert read_key(key) is None
+    assert read_key(None) is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_answers_are_the_same_with_foreign_messages_among_the_blocks(tmp_path: Path, seed: int) -> None:
+    drawn = random_stream(seed, 100, 4, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    setup = StreamSettings("s", slots=2, space=WGS84, idle=IDLE, epoch_records=30)
+    simulation = Simulation(tmp_path, WGS84, objects, queries, setup, seed, chaos=0.01)
+    chance = np.random.default_rng(seed)
+    sent = []
+    other = messages.pack(pa.record_batch({"strange": [1]})).to_pybytes()
+    produce = simulation.produce
+
+    def and_foreign() -> None:
+        produce()
+        epoch = 0 if simulation.router is None else simulation.router.done + 1
+        for log in simulation.blocks.partitions:
+            key = [None, b"", b"\xff", b"1 2 3", b"1 2 3 objects x", b"x 0 0 objects", b"9" * 5_000][chance.integers(7)]
+            log.append((key, other))  # type: ignore[arg-type]
+            log.append((block_key(epoch, 0, 999, messages.OBJECTS), chance.bytes(30)))
+            sent.append(key)
+
+    simulation.produce = and_foreign  # type: ignore[method-assign]
+    simulation.run()
+    expected, _ = answers(objects, queries, WGS84)
+    assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
+    assert len(sent) > 10

@@ -1,0 +1,21 @@
+"""A record of a turn that is damaged is told in a sentence, whatever is in its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.model.errors import StateError
+from spatialstream.stream.router import EpochRecord
+from spatialstream.stream.worker import RoundRecord, Summary
+
+
+@pytest.mark.parametrize("record", [EpochRecord, RoundRecord, Summary])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"null", b'{"round": 5}', b"\xff", b"[" * 100_000])
+def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "000000004.json"
+    path.write_bytes(content)
+    with pytest.raises(StateError, match=r"000000004\.json is damaged; the checkpoint cannot be used; begin anew"):
+        record.load(path)

@@ -1,0 +1,142 @@
+"""A stream that is removed and begun anew under its name: what is of an earlier life is not taken for its own."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spatialstream.index.version import build
+from spatialstream.model.errors import StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
+from spatialstream.sources.kafka import Connection
+from spatialstream.spark import jobs, tasks
+from spatialstream.spark.jobs import WorkerJob
+from spatialstream.spark.tasks import WorkTask
+from spatialstream.stages.messages import block_key, key_of_life, key_within
+from spatialstream.stages.work import Round, WorkSettings
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.beginning import check_life, ensure_first_version, locked
+from spatialstream.stream.router import StreamSettings
+
+SETTINGS = StreamSettings("s", slots=2)
+FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
+
+
+def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        lives = set(pool.map(lambda i: SETTINGS.claim(tmp_path / "one"), range(8)))
+    assert len(lives) == 1
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["stream.json"]
+    assert len(lives | {SETTINGS.claim(tmp_path / "other"), ""}) == 3
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("owner", ["router", "worker", "stream"])
+def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -> None:
+    with locked(tmp_path, owner):
+        assert SETTINGS.claim(tmp_path)
+
+
+def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) -> None:
+    (tmp_path / "stream.json").write_text(json.dumps(SETTINGS.identity()))
+    assert SETTINGS.claim(tmp_path) == SETTINGS.claim(tmp_path) == ""
+    store = MemoryStore()
+    store.create(FIRST)
+    check_life(store, tmp_path, "s", "")
+
+
+def start(store: MemoryStore, checkpoint: Path, life: str) -> None:
+    """As a router starts."""
+    ensure_first_version(store, checkpoint, SETTINGS, 4, None, None, 0.0, life)
+
+
+def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_state(tmp_path: Path) -> None:
+    store = MemoryStore()
+    start(store, tmp_path / "one", "one")
+    start(store, tmp_path / "one", "one")
+    for life, new in (("other", True), ("", False)):
+        with pytest.raises(StateError, match=r"of another life of s \(one\) than .*spatialstream remove"):
+            start(store, tmp_path / "other", life)
+        with pytest.raises(StateError, match="another life"):
+            check_life(store, tmp_path / "other", "s", life, new=new)
+
+
+def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "epochs").mkdir()
+    (tmp_path / "epochs" / "000000007.json").touch()
+    store = MemoryStore()
+    with pytest.raises(StateError, match=r"the routing store knows nothing.*spatialstream remove"):
+        start(store, tmp_path, "one")
+    check_life(store, tmp_path, "s", "one", new=True)  # a worker that is started before the router
+    store.reachable = False
+    start(store, tmp_path, "one")  # a router that has run before needs no store
+
+
+def test_blocks_of_other_lives_are_not_a_slots_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [block_key(3, 0, 5, "objects"), block_key(4, 0, 0, "marker")]
+    for life in ("", "one"):
+        assert [key_within(key_of_life(key, life), life) for key in keys] == keys
+        assert key_within(key_of_life(keys[0], "other"), life) is None
+    assert key_within(key_of_life(keys[0], "one"), "") is None
+    assert key_within(keys[0], "one") is None
+
+    taken: list[tuple[int, list[bytes]]] = []
+
+    def work_round(slot: int, blocks: list[tuple[bytes, Any]], *more: object) -> list[object]:
+        taken.append((slot, [key for key, _ in blocks]))
+        return []
+
+    monkeypatch.setattr(tasks, "work_round", work_round)
+    sent = [key_of_life(keys[0], "other"), key_of_life(keys[0], "one"), keys[1], key_of_life(keys[1], "one")]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([1] * len(sent), pa.int32()),
+            "key": pa.array(sent, pa.binary()),
+            "value": pa.array([b""] * len(sent), pa.binary()),
+        }
+    )
+    record: Any = SimpleNamespace(round=Round(0, (3, 4), 0, 0))
+    list(WorkTask(record, WorkSettings(WGS84, 1, None), tmp_path, "one")([batch]))
+    assert taken == [(1, keys)]
+
+
+class _Announced:
+    """Announcements of two lives in one topic."""
+
+    next = 9
+    foreign = 0
+
+    def __init__(self, *where: object) -> None:
+        pass
+
+    def take(self, most: int, patience: float) -> list[dict[str, Any]]:
+        return [{"epoch": 0}, {"epoch": 0, "life": "one"}, {"epoch": 1, "life": "other"}]
+
+
+def test_announcements_of_other_lives_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[list[dict[str, Any]], int]] = []
+    monkeypatch.setattr(jobs, "Announcements", _Announced)
+    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, tmp_path, MemoryStore(), life="one")  # type: ignore[arg-type]
+    job._prepare()
+    monkeypatch.setattr(job._worker, "round", lambda *news: heard.append(news), raising=False)
+    assert not job._turn()
+    assert heard == [([{"epoch": 0, "life": "one"}], 9)]
+
+
+def test_a_job_notices_that_its_stream_was_begun_anew(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.create(FIRST, "other")
+    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, tmp_path, store, life="one", warm_up=0.0)  # type: ignore[arg-type]
+    job._prepare()
+    job._attend()
+    assert isinstance(job._failure, StateError)
+    with pytest.raises(StateError, match=r"another life of the stream \(other, not one\)"):
+        job._check_life()

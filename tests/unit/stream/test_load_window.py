@@ -1,0 +1,198 @@
+"""What slots count by leaf, and what the window makes of it: in a simulated stream with every kind of query, whose
+versions change, against counts of the stream itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Cancellation, Query, QueryBatch, QueryType
+from spatialstream.model.space import WGS84
+from spatialstream.stages.work import load_version, version_path
+from spatialstream.stream import worker
+from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
+from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.worker import RoundRecord
+from tests.simulation import IDLE, Simulation
+from tests.streams import Stream, random_stream
+
+SLOTS = 3
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    made = random_stream(7, 300, 30, WGS84)
+    return Stream(
+        made.space, sorted(made.objects, key=lambda item: item.t), sorted(made.queries, key=lambda query: query.t)
+    )
+
+
+@pytest.fixture(scope="module")
+def version(stream: Stream) -> RoutingVersion:
+    queries = QueryBatch.of([query for query in stream.queries if isinstance(query, Query)])
+    return build(WGS84, ObjectBatch.of(list(stream.objects)), queries, 16, SLOTS)
+
+
+Reported = list[tuple[RoundRecord, RoutingVersion, dict[int, dict[str, Any]]]]
+
+
+def reported(stream: Stream, folder: Path, rebalances: float, monkeypatch: pytest.MonkeyPatch) -> Reported:
+    """The load records of each round of a stream."""
+    found: Reported = []
+    merge = worker.merge
+
+    def listen(rows: Sequence[Any], *arguments: Any) -> Any:
+        results = merge(rows, *arguments)
+        order = arguments[2]
+        record = RoundRecord.load(folder / "rounds" / f"{order.number:09d}.json")
+        found.append((record, load_version(version_path(folder, order.version)), results.loads))
+        return results
+
+    monkeypatch.setattr(worker, "merge", listen)
+    settings = StreamSettings("s", slots=SLOTS, space=stream.space, partitions=2, idle=IDLE, epoch_records=40)
+    Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3).run(rebalances, 0.0)
+    return found
+
+
+def test_slots_report_what_came(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = [load for *_, by_slot in reported(stream, tmp_path, 0.0, monkeypatch) for load in by_slot.values()]
+
+    assert sum(load["objects"] for load in loads) == len(stream.objects)
+    kinds = [query.type.value for query in stream.queries if isinstance(query, Query)]
+    came = {kind: sum(load.get("queries", {}).get(kind.value, 0) for load in loads) for kind in QueryType}
+    assert came[QueryType.SKQ] == kinds.count("SKQ"), "first they come to one slot"
+    assert came[QueryType.CKQ] == SLOTS * kinds.count("CKQ"), "these are on every slot"
+    assert all(kinds.count(kind.value) <= count <= SLOTS * kinds.count(kind.value) for kind, count in came.items())
+    for load in loads:
+        assert sum(load.get("leaf_matches", ())) in (0, load["matches"])
+        assert len(json.dumps(load)) < 4_000
+
+
+@pytest.mark.parametrize("rebalances", [0.0, 0.5])
+def test_the_times_of_leaves_add_up(
+    rebalances: float, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the slots' time for objects and snapshot queries, as far as it is of leaves of the active version."""
+    whole = 0
+    for record, version, loads in reported(stream, tmp_path, rebalances, monkeypatch):
+        window = LoadWindow(600_000, None)
+        window.use(version, record.round.upto)
+        window.take(record.round.upto, loads)
+        spent = 0.0
+        for load in loads.values():
+            parts = load["spent"]
+            assert sum(parts.values()) <= load["seconds"] + 1e-6
+            spent += parts["match"] + parts["results"] + parts["objects"] if "leaves" in load else 0.0
+            spent += parts["queries"] if any(kind.value in load.get("leaf_queries", {}) for kind in SNAPSHOT) else 0.0
+            whole += "leaves" in load
+        assert window.seconds.sum() == pytest.approx(spent, rel=1e-4)
+    assert whole
+
+
+def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The census of the first round, and what has been registered since: no second one comes in so few rounds."""
+    window = LoadWindow(600_000, None)
+    found = reported(stream, tmp_path, 0.0, monkeypatch)
+    for record, version, loads in found:
+        window.use(version, record.round.upto)
+        window.take(record.round.upto, loads)
+
+    began = found[0][0].round.upto
+    ends = {each.id: each.t for each in stream.queries if isinstance(each, Cancellation)}
+    counts = window.counts()
+    assert counts is not None
+    for kind in STANDING:
+        asked = [query for query in stream.queries if isinstance(query, Query) and query.type is kind]
+        ended = [min(each.t + each.lifetime.duration, ends.get(each.id, math.inf)) for each in asked]
+        batch = QueryBatch.of([each for each, end in zip(asked, ended, strict=True) if end > began])
+        expected = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
+        np.testing.assert_array_equal(window.standing[kind], expected)
+        assert expected.any()
+    np.testing.assert_array_equal(counts.standing, sum(window.standing.values()))
+
+
+def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = LoadWindow(600_000, None)
+    asked = [query for query in stream.queries if isinstance(query, Query)]
+    stood: set[QueryType] = set()
+    for record, version, loads in reported(stream, tmp_path, 0.5, monkeypatch):
+        changed = window.version is not None and window.version.number != version.number
+        window.use(version, record.round.upto)
+        window.take(record.round.upto, loads)
+        for kind in STANDING:
+            batch = QueryBatch.of([query for query in asked if query.type is kind and query.t <= record.round.upto])
+            most = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
+            assert (window.standing[kind] <= most).all(), kind
+            if changed and window.standing[kind].any():
+                stood.add(kind)
+    assert stood == set(STANDING)
+
+
+@given(st.data())
+def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> None:
+    """Records of some worker, their censuses and registrations, against plain sums."""
+    n = len(version.index.leaves)
+    window = LoadWindow(10_000, 1_000)
+    window.use(version, 0)
+    standing = {kind: np.zeros(n) for kind in STANDING}
+    came: list[tuple[int, dict[QueryType, np.ndarray]]] = []
+    counts = st.lists(st.integers(0, 9), min_size=n, max_size=n).map(np.array)
+    for upto in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
+        census = data.draw(st.booleans())
+        new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *STANDING)}
+        stands = {kind: data.draw(counts) for kind in STANDING} if census else {}
+        loads = {}
+        for slot in range(SLOTS):
+            mine = version.mapping == slot
+            loads[slot] = {"leaf_queries": cells(new, mine)} | (
+                {"leaf_standing": cells(stands, mine)} if census else {}
+            )
+        window.take(upto, loads)
+        came = [(then, each) for then, each in [*came, (upto, new)] if then > upto - 10_000]
+        standing = stands if census else {kind: standing[kind] + new[kind] for kind in STANDING}
+
+        found = window.counts()
+        assert found is not None
+        for kind in STANDING:
+            np.testing.assert_array_equal(window.standing[kind], standing[kind])
+        np.testing.assert_array_equal(found.standing, sum(standing.values()))
+        for kind in SNAPSHOT:
+            np.testing.assert_array_equal(window.queries(kind), sum(each[kind] for _, each in came))
+
+
+def cells(counts: dict[QueryType, np.ndarray], mine: np.ndarray) -> dict[str, list[list[int]]]:
+    """As a slot reports them: its own leaves, where there is anything."""
+    where = {kind: np.flatnonzero(mine & (each > 0)) for kind, each in counts.items()}
+    return {kind.value: [at.tolist(), counts[kind][at].tolist()] for kind, at in where.items() if len(at)}
+
+
+def test_records_of_an_earlier_release_are_taken(version: RoutingVersion) -> None:
+    leaves = np.flatnonzero(version.mapping == 0).tolist()
+    old = {
+        "objects": 4,
+        "seconds": 0.5,
+        "leaves": leaves,
+        "leaf_objects": [4] * len(leaves),
+        "leaf_checked": [9] * len(leaves),
+        "registered": [leaves, [1] * len(leaves)],
+        "census": [2] * len(version.mapping),
+    }
+    window = LoadWindow(600_000, None)
+    window.use(version, 0)
+    window.take(1_000, {0: old})
+
+    counts = window.counts()
+    assert counts is not None
+    assert counts.arrivals[leaves].tolist() == [4] * len(leaves)
+    assert window.checked[leaves].tolist() == [9] * len(leaves)
+    assert window.seconds.tolist() == counts.standing.tolist() == [0] * len(version.mapping)

@@ -1,0 +1,83 @@
+"""Compiling before the first epoch: one process at a time, each function whole."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from spatialstream import kernels
+
+
+def cache(folder: Path, **functions: str) -> Path:
+    """A cache with two versions of each function, in numba's files; the value says who compiled it."""
+    for name, owner in functions.items():
+        place = folder / "local_1"
+        place.mkdir(parents=True, exist_ok=True)
+        for end in ("1.nbc", "2.nbc", "nbi"):
+            (place / f"{name}.py311.{end}").write_text(owner)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.glob("**/*") if path.is_file()}
+
+
+def test_what_two_processes_have_compiled_is_taken_from_neither(tmp_path: Path) -> None:
+    one = cache(tmp_path / "one", **{"grid._match-1": "one", "hashing.mix-9": "one"})
+    other = cache(tmp_path / "other", **{"grid._match-12": "other", "hashing.mix-9": "other"})
+    (other / "characters-15.arrays").write_text("other")
+    together = tmp_path / "together"
+    together.mkdir()
+
+    kernels._gather([one, other, tmp_path / "failed"], together)
+
+    ends = ("1.nbc", "2.nbc", "nbi")
+    assert contents(together) == {
+        **{f"local_1/grid._match-1.py311.{end}": "one" for end in ends},
+        **{f"local_1/grid._match-12.py311.{end}": "other" for end in ends},
+        "characters-15.arrays": "other",
+    }
+
+
+def test_each_module_is_in_one_group() -> None:
+    assert sorted(name for group in kernels._GROUPS for name in group) == sorted(kernels._MODULES)
+
+
+def test_of_two_at_once_one_compiles_and_the_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go, calls = threading.Event(), threading.Event(), []
+
+    def prepare(report: kernels.Report | None = None) -> None:
+        calls.append(report)
+        begun.set()
+        assert go.wait(60)
+
+    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path / "kernels")
+    monkeypatch.setattr(kernels, "prepare", prepare)
+    monkeypatch.setattr(kernels, "_compile_apart", lambda *arguments: calls.append("apart"))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    (tmp_path / "kernels" / "aside-killed" / "segments").mkdir(parents=True)
+    threads = [threading.Thread(target=kernels.compile_kernels) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    kernels.compile_kernels()
+
+    assert calls == [None]
+    assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"lock", f"complete-{kernels._stamp()}"}
+
+
+def test_names_are_said_when_their_modules_are_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(kernels, "_MODULES", {name: lambda name=name: done.append(name) for name in ("a", "b", "c")})
+    monkeypatch.setattr(kernels, "compile_kernels", kernels.prepare)
+
+    kernels.main(["c", "a"])
+    kernels.main([])
+
+    assert done == ["c", "a", "a", "b", "c"]
+    assert capsys.readouterr().out == "c\na\n    a: 1 of 3, 0 s\n    b: 2 of 3, 0 s\n    c: 3 of 3, 0 s\n"
