@@ -6,7 +6,8 @@
     ├── RecordError     one input record is unusable: it becomes a dead letter, the stream goes on
     ├── SettingError    a setting is unusable: refused at the start, exit status 2
     ├── StateError      the checkpoint on disk is not what this run can continue
-    │   └── Conflict    the routing state is another than the one that a change was made for
+    │   ├── Conflict    the routing state is another than the one that a change was made for
+    │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
     ├── ServerError     a server that was to be started here does not run
     └── RunError        the streaming query failed for a reason that no setting explains
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 __all__ = [
     "Conflict",
+    "Missing",
     "RecordError",
     "RunError",
     "ServerError",
@@ -73,6 +75,10 @@ class StateError(SpatialStreamError):
 
 class Conflict(StateError):  # noqa: N818 (it says what is, as StopIteration does)
     """A change of the routing state that is refused, because the state is another than the one it was made for."""
+
+
+class Missing(StateError):  # noqa: N818 (as Conflict)
+    """A storage has no file of a name."""
 
 
 class Unavailable(SpatialStreamError):  # noqa: N818 (as Conflict)

@@ -1,0 +1,136 @@
+"""What the pipeline asks of the world: where records come from, where rows go, what lies between the jobs, and state.
+
+Four contracts, each with one suite of tests that every implementation passes (``tests/contracts``). Objects of the
+first three are pickled into the tasks that use them, so they hold addresses and settings; what they open, they open
+where they are used, once a process.
+
+A *partition* of a source has a name such as ``objects/0``: the kind of its records, and a number. It only grows.
+*Offsets* count its messages; a range ``[start, end)`` of a partition gives the same messages whenever it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+__all__ = ["MESSAGE", "Channel", "Ranges", "Sink", "Source", "Storage"]
+
+MESSAGE = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+"""Messages of one partition, in the order of their offsets; a key or a value may be null."""
+
+Ranges = Mapping[str, tuple[int, int]]
+"""Partition -> offsets [start, end)."""
+
+
+class Storage(Protocol):
+    """Files that are there whole or not at all, by names such as ``epochs/000000017.json``.
+
+    What is written under a name is a function of the name and of recorded decisions: writing again writes the same, so
+    whoever is late does no harm. Nothing else is asked (no rename, append, lock or map of a remote file), so that an
+    object store does as well as a folder.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it is, as a person would say it; two objects of one place are the same storage."""
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """Write a file whole, over one that is there, from its parts, one after the other.
+
+        Raises:
+            OSError: it cannot be written; then what was there before still is.
+        """
+
+    def get(self, name: str) -> pa.Buffer:
+        """A file's bytes, which stay valid whatever becomes of the file.
+
+        Raises:
+            Missing: there is none.
+            OSError: it cannot be read.
+        """
+
+    def list(self, prefix: str) -> list[str]:
+        """The names that begin with a prefix, which ends with ``/`` or is empty, sorted."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove files; those that are not there are gone already."""
+
+
+class Source(Protocol):
+    """Where the records of a stream come from."""
+
+    def bounds(self) -> Ranges:
+        """For each partition that there is now: the first offset that can be read, and the end, as of now.
+
+        Raises:
+            Unavailable: the source cannot be reached.
+        """
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The messages of a range, as batches of :data:`MESSAGE`, in any process.
+
+        Raises:
+            Unavailable: the source cannot be reached.
+            StateError: messages of the range are gone.
+        """
+
+
+class Channel(Protocol):
+    """What lies between router and worker: a log of blocks for each slot, and a log of announcements.
+
+    Blocks that are sent again come again, with the same keys; who reads knows them by these. What another life of the
+    stream has left in the logs is never given.
+    """
+
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+        """Append blocks (slot, key, content) in any process; once this returns, they are kept.
+
+        Raises:
+            Unavailable: they may not be.
+        """
+
+    def ends(self) -> list[int]:
+        """The offset after the last block of each slot."""
+
+    def announce(self, announcement: Mapping[str, Any]) -> None:
+        """Append an announcement (JSON-able); once this returns, it is kept."""
+
+    def announced(self, after: int, most: int, patience: float) -> tuple[list[dict[str, Any]], int]:
+        """The announcements from an offset on.
+
+        Args:
+            after: offset of the first.
+            most: how many, at most.
+            patience: seconds to wait where there are none.
+
+        Returns:
+            The announcements, and the offset after the last one that was looked at.
+        """
+
+    def begins(self) -> list[int]:
+        """The offset of the first block of each slot that is still there."""
+
+    def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes | None, pa.Buffer | None]]:
+        """(key, content) of a slot's blocks between two offsets, in any process. Foreign messages come as they are.
+
+        Raises:
+            StateError: blocks of the range are gone.
+        """
+
+
+class Sink(Protocol):
+    """Where rows and dead letters go."""
+
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+        """Publish the result rows of a phase of a round, in their order; once this returns, they are kept.
+
+        A round that is repeated publishes the same rows: a consumer has each of them once.
+
+        Returns:
+            How many rows there were.
+        """
+
+    def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
+        """Publish the dead letters of a stage (``input`` or ``round``) of a turn, lines of JSON."""
