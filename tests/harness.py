@@ -16,8 +16,8 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.spark.inline import forget, run_epoch
-from spatialstream.spark.run_stages import Paths
-from spatialstream.stages.plan import PLAN_FILE, Run, cut_epochs
+from spatialstream.spark.run_stages import VERSION_FILE, Paths
+from spatialstream.stages.plan import Run, cut_epochs
 from spatialstream.stages.runs import write_run
 from spatialstream.stages.work import WorkSettings
 
@@ -77,8 +77,9 @@ def run_stream(
     if queries:
         runs.append(_run(paths, "queries-000000", QueryBatch.of(queries), np.arange(1, len(queries) + 1)))
     plan = cut_epochs(runs, shape.epoch_records, shape.partitions)
-    plan.save(paths.checkpoint / PLAN_FILE)
-    build(space, ObjectBatch.of(shuffled), QueryBatch.of(list(queries)), shape.leaves, shape.slots).save(paths.version)
+    plan.save(paths.storage)
+    version = build(space, ObjectBatch.of(shuffled), QueryBatch.of(list(queries)), shape.leaves, shape.slots)
+    paths.storage.put(VERSION_FILE, *version.pack())
     settings = WorkSettings(space, interval, retention)
     for epoch in range(plan.epochs):
         run_epoch(paths, settings, epoch, shape.partitions, shape.slots)
@@ -96,5 +97,5 @@ def run_stream(
 
 def _run(paths: Paths, name: str, batch: ObjectBatch | QueryBatch, line: np.ndarray) -> Run:
     kind = "objects" if isinstance(batch, ObjectBatch) else "queries"
-    times = write_run(paths.input / f"{name}.arrow", batch, line)
+    times = write_run(paths.storage, f"{name}.arrow", batch, line)
     return Run(f"{name}.arrow", kind, len(batch), kind, times, 0)

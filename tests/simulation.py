@@ -24,6 +24,7 @@ from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.sources.folder import Folder
 from spatialstream.spark import inline
 from spatialstream.stages import messages
 from spatialstream.stages.delivery import Assembler, Deduplicator, result_messages
@@ -93,7 +94,7 @@ class Simulation:
         sample: tuple[ObjectBatch, QueryBatch] | None = None,
     ) -> None:
         self.random = random.Random(seed)
-        self.folder, self.settings, self.chaos = folder, settings, chaos
+        self.storage, self.settings, self.chaos = Folder(folder), settings, chaos
         self.topics = {"objects": Log([[] for _ in range(object_partitions)]), "queries": Log([[]])}
         self.blocks = Log([[] for _ in range(settings.slots)])
         self.announced: list[dict[str, Any]] = []
@@ -107,7 +108,7 @@ class Simulation:
         self.tries: dict[
             int, list[tuple[Ingest, pa.RecordBatch]]
         ] = {}  # what the tasks of an epoch's last try have read
-        archive = None if settings.retention is None else folder / "archive"
+        archive = None if settings.retention is None else Folder(folder / "archive")
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)
         self.sample = sample or (ObjectBatch.of(list(objects)), QueryBatch.of(list(queries)))
@@ -174,7 +175,7 @@ class Simulation:
             names = [f"{kind}/{i}" for kind, log in self.topics.items() for i in range(len(log.partitions))]
             view = self.views[0]
             self.router = Router(
-                self.settings, self.folder, view, _RouterJobs(self), names, lambda: self.time, self.step
+                self.settings, self.storage, view, _RouterJobs(self), names, lambda: self.time, self.step
             )
         try:
             self.router.epoch()
@@ -201,21 +202,21 @@ class Simulation:
 
     def _epoch_fails_on(self, record: EpochRecord) -> Sequence[Left]:
         partitions = self.settings.partitions
-        return [left for i in range(partitions) for left in narrow_route(record, i, partitions, self.folder)]
+        return [left for i in range(partitions) for left in narrow_route(record, i, partitions, self.storage)]
 
     def _round_fails_on(self, record: RoundRecord) -> Sequence[Left]:
         blocks = [log[record.starts[slot] : record.ends[slot]] for slot, log in enumerate(self.blocks.partitions)]
-        given = record.round, self.work_settings, self.folder
+        given = record.round, self.work_settings, self.storage
         if found := [left for slot, each in enumerate(blocks) for left in narrow_work(slot, each, *given)]:
             return found
         rows = [row for slot, each in enumerate(blocks) for row in work_round(slot, each, *given)]
-        return narrow_merge(rows, record, self.work_settings, self.folder, LIMITS)
+        return narrow_merge(rows, record, self.work_settings, self.storage, LIMITS)
 
     def run_worker(self) -> None:
         """One round, or its repetition."""
         if self.worker is None:
             view = self.views[1]
-            self.worker = Worker(self.settings.slots, self.folder, view, _WorkerJobs(self), self.step)
+            self.worker = Worker(self.settings.slots, self.storage, view, _WorkerJobs(self), self.step)
             self.heard = self.worker.announced or 0
             inline.forget()
         worker, first = self.worker, self.heard
@@ -321,7 +322,7 @@ class _RouterJobs:
         read = {} if self._.router.last is None else self._.router.last.read
         limits = settings.longest, *self._.router.limits()
         last = *limits, f"{self._.time:08x}"
-        stage = Ingest(epoch, self._.folder / "input", kinds, settings.space, settings.rule, *last)
+        stage = Ingest(epoch, self._.storage, kinds, settings.space, settings.rule, *last)
         intakes: list[Intake] = []
         tasks: list[tuple[Ingest, pa.RecordBatch]] = []
         for topic, log in self._.topics.items():
@@ -340,7 +341,7 @@ class _RouterJobs:
     def route(self, record: EpochRecord) -> None:
         settings = self._.settings
         for partition in range(settings.partitions):
-            for key, (slot, _kind, content) in route_epoch(record, partition, settings.partitions, self._.folder):
+            for key, (slot, _kind, content) in route_epoch(record, partition, settings.partitions, self._.storage):
                 if slot < 0:
                     self._.rejected += content.column("line").to_pylist()
                 else:
@@ -360,18 +361,18 @@ class _WorkerJobs:
         rows = []
         for slot, log in enumerate(it.blocks.partitions):
             blocks = log[record.starts[slot] : record.ends[slot]]
-            rows += work_round(slot, blocks, record.round, it.work_settings, it.folder)
+            rows += work_round(slot, blocks, record.round, it.work_settings, it.storage)
             it.step("worked")
         number = record.round.number
         few = it.random.choice([0, 10**9])
-        results = merge_round(rows, record, it.work_settings.space, it.folder, few, LIMITS)
+        results = merge_round(rows, record, it.work_settings.space, it.storage, few, LIMITS)
         it.step("merged")
         for key, value in result_messages(results.lines, number, 0, 3):
             it.results.append((key, value.to_pybytes()))
             it.step("sent")
         it.rejected += results.rejected
         if results.second is not None:
-            lines = merge_second_at_once(results.second, number, it.work_settings, it.folder, LIMITS)
+            lines = merge_second_at_once(results.second, number, it.work_settings, it.storage, LIMITS)
             for key, value in result_messages(lines, number, 1, 3):
                 it.results.append((key, value.to_pybytes()))
                 it.step("sent")
@@ -381,9 +382,9 @@ class _WorkerJobs:
         number = record.round.number
         rows = []
         for slot in slots:
-            rows += second_round(slot, number, it.work_settings, it.folder)
+            rows += second_round(slot, number, it.work_settings, it.storage)
             it.step("second")
-        lines = merge_second_round(rows, number, it.work_settings.space, it.folder, LIMITS)
+        lines = merge_second_round(rows, number, it.work_settings.space, it.storage, LIMITS)
         for key, value in result_messages(lines, number, 1, 3):
             it.results.append((key, value.to_pybytes()))
 

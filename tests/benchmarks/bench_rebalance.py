@@ -50,15 +50,17 @@ from spatialstream.model.geometry import EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
-from spatialstream.sources.storage import StateFolder
+from spatialstream.sources.folder import Folder
 from spatialstream.spark import inline
 from spatialstream.stages import messages
 from spatialstream.stages.moves import LOAD, PREPARE, Control
 from spatialstream.stages.route import Row, Share, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import QueryShare, in_order
+from spatialstream.stages.state import OwnerState
 from spatialstream.stages.two_phase import answer_second, second_phase
-from spatialstream.stages.work import Round, WorkSettings, slot_objects, version_path, work
+from spatialstream.stages.versions import save_version
+from spatialstream.stages.work import Round, WorkSettings, slot_objects, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
@@ -168,14 +170,14 @@ class Slots:
     """All slots of a stream, one after the other, in this process.
 
     Attributes:
-        checkpoint: their state.
+        storage: their state.
         active: the routing version.
         past: the ones before, with the times of their objects.
         number: of the next round.
         upto: ms up to which objects have come.
     """
 
-    checkpoint: Path
+    storage: Folder
     active: RoutingVersion
     past: tuple[PastVersion, ...] = ()
     number: int = 0
@@ -195,14 +197,14 @@ class Slots:
             self.upto = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
         inbox: dict[int, list[Row]] = {slot: [] for slot in range(SLOTS)}
-        for row in route(self._share(objects, queries), routing, StateFolder(self.checkpoint, "registry", self.number)):
+        for row in route(self._share(objects, queries), routing, OwnerState(self.storage, "registry", self.number)):
             inbox[row[0]].append(row)
         past = tuple((each.version.number, each.first, each.last) for each in self.past)
         order = Round(self.number, (self.number,), self.upto, self.active.number, controls, past)
         seconds, partials = np.zeros(SLOTS), []
         for slot, rows in inbox.items():
             began = time.process_time()
-            given = list(work(slot, rows, self.settings, self.checkpoint, order))
+            given = list(work(slot, rows, self.settings, self.storage, order))
             seconds[slot] = time.process_time() - began
             self.matches += sum(content.num_rows for _, kind, content in given if kind == messages.LINES)
             partials += [row for row in given if row[1] != messages.LINES]
@@ -222,7 +224,7 @@ class Slots:
         second = second_phase(partials, routing, SPACE)
         for slot in () if second is None else second.slots:
             assert second is not None
-            held = slot_objects(slot, self.number, self.settings, self.checkpoint)
+            held = slot_objects(slot, self.number, self.settings, self.storage)
             began = time.process_time()
             list(answer_second(slot, second.rows, held))
             seconds[slot] = time.process_time() - began
@@ -235,7 +237,7 @@ class Slots:
             version: the version.
             first: the earliest timestamp of objects under the version before.
         """
-        version.save(version_path(self.checkpoint, version.number))
+        save_version(self.storage, version)
         taken = 0.0
         for control in (PREPARE, LOAD):
             taken += self.round(controls=((control, version.number),), pending=version)[0].max()
@@ -246,15 +248,15 @@ class Slots:
     def moved(self, number: int) -> int:
         """How many continuous queries were written down for other slots when a version was prepared."""
         count = 0
-        for path in (self.checkpoint / "transfers" / f"{number:06d}").glob("*.arrow"):
+        for path in (self.storage.path / "transfers" / f"{number:06d}").glob("*.arrow"):
             with pa.ipc.open_file(pa.OSFile(str(path))) as reader:
                 count += sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
         return count
 
     def twin(self, folder: Path) -> Slots:
         """The same slots once more; the files that they share never change."""
-        shutil.copytree(self.checkpoint, folder, copy_function=os.link)
-        return replace(self, checkpoint=folder, matches=0)
+        shutil.copytree(self.storage.path, folder, copy_function=os.link)
+        return replace(self, storage=Folder(folder), matches=0)
 
 
 # ------------------------------------------------------------------------------------------------------- the experiment
@@ -396,7 +398,7 @@ def placed(start: Start, objects: int, queries: int, meanwhile: int, draws: int 
 
 def unbalanced(folder: Path, scale: Scale, start: Start, change: Change) -> Scene:
     """Preload, then insert objects or queries into the region."""
-    start.version.save(version_path(folder, 0))
+    save_version(Folder(folder), start.version)
     slots = Slots(folder, start.version)
     slots.round(queries=start.standing)
     feed(slots, start.objects, scale.round)

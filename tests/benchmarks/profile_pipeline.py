@@ -50,9 +50,9 @@ def _clock_parts() -> None:
     from spatialstream.local.crq import ContinuousRangeIndex
     from spatialstream.local.ctq import ContinuousTermsIndex
     from spatialstream.local.segments import SegmentStore
-    from spatialstream.sources.storage import StateFolder
     from spatialstream.spark import run_stages as stages
     from spatialstream.stages import merge, messages, route, work
+    from spatialstream.stages.state import OwnerState
 
     for owner, attribute, name in (
         (ContinuousRangeIndex, "_match", "CRQ match"),
@@ -62,10 +62,10 @@ def _clock_parts() -> None:
         (ContinuousNearestIndex, "_offer", "CKQ update"),
         (ContinuousTermsIndex, "update", "CTQ update"),
         (SegmentStore, "append", "segment append"),
-        (StateFolder, "write", "state files written"),
-        (StateFolder, "commit", "state manifest"),
-        (StateFolder, "previous", "state manifest"),
-        (StateFolder, "read", "state files read"),
+        (OwnerState, "write", "state files written"),
+        (OwnerState, "commit", "state manifest"),
+        (OwnerState, "previous", "state manifest"),
+        (OwnerState, "read", "state files read"),
         (work, "object_texts", "result text"),
         (work, "match_lines", "result text"),
         (work, "columns", "blocks made"),

@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, str]:
 def test_what_two_processes_have_compiled_is_taken_from_neither(tmp_path: Path) -> None:
     one = cache(tmp_path / "one", **{"grid._match-1": "one", "hashing.mix-9": "one"})
     other = cache(tmp_path / "other", **{"grid._match-12": "other", "hashing.mix-9": "other"})
-    (other / "characters-15.arrays").write_text("other")
+    (other / "characters-15.npy").write_text("other")
     together = tmp_path / "together"
     together.mkdir()
 
@@ -35,7 +35,7 @@ def test_what_two_processes_have_compiled_is_taken_from_neither(tmp_path: Path) 
     assert contents(together) == {
         **{f"local_1/grid._match-1.py311.{end}": "one" for end in ends},
         **{f"local_1/grid._match-12.py311.{end}": "other" for end in ends},
-        "characters-15.arrays": "other",
+        "characters-15.npy": "other",
     }
 
 

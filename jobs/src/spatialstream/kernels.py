@@ -144,7 +144,7 @@ def _compile_apart(folder: Path, processors: int, report: Report | None) -> None
 def _gather(caches: Sequence[Path], folder: Path) -> None:
     """Move the functions that only one of the caches has to ``folder``, and the tables that are beside them."""
     for cache in caches:
-        for table in cache.glob("*.arrays"):
+        for table in cache.glob("*.npy"):
             table.replace(folder / table.name)
         for index in cache.glob("*/*.nbi"):
             place = index.relative_to(cache)

@@ -25,8 +25,10 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
+from spatialstream.sources.folder import Folder
 from spatialstream.stages.ingest import Intake
-from spatialstream.stages.work import Round, version_path
+from spatialstream.stages.versions import save_version
+from spatialstream.stages.work import Round
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
 from spatialstream.stream.adoption import Adoption
@@ -55,7 +57,7 @@ Series = dict[str, set[tuple[tuple[str, str], ...]]]
 
 @pytest.fixture
 def worker(tmp_path: Path) -> WorkerMetrics:
-    return WorkerMetrics(SETTINGS, tmp_path, MemoryStore())
+    return WorkerMetrics(SETTINGS, Folder(tmp_path), MemoryStore())
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +163,7 @@ def test_the_page_names_the_labels(
     worker: WorkerMetrics, tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
 ) -> None:
     version = build(WGS84, *sample, leaves=4, slots=SLOTS)
-    version.save(version_path(tmp_path, version.number))
+    save_version(Folder(tmp_path), version)
     worker.observe(*round_of(0, version, {0: load_of(version, 0)}), 0.1)
     assert worker.published(60.0)
     there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
@@ -211,7 +213,7 @@ def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
     versions = [build(WGS84, *sample, leaves, SLOTS, number=i) for i, leaves in enumerate([16, 4])]
     slots = range(SLOTS)
     for version in versions:
-        version.save(version_path(tmp_path, version.number))
+        save_version(Folder(tmp_path), version)
     number, sizes = 0, []
     for version in versions:
         for _ in range(30):
@@ -264,9 +266,9 @@ def test_epochs_make_no_new_series() -> None:
 def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]) -> None:
     store = MemoryStore()
     version = build(WGS84, *sample, 16, SLOTS)
-    version.save(version_path(tmp_path, version.number))
+    save_version(Folder(tmp_path), version)
     store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample, 1_000).to_arrays())
-    worker = WorkerMetrics(SETTINGS, tmp_path, store)
+    worker = WorkerMetrics(SETTINGS, Folder(tmp_path), store)
     for number in range(2):
         worker._due = 0.0
         worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
@@ -324,8 +326,8 @@ def test_no_round_waits_for_a_routing_store_that_is_away(
     tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
 ) -> None:
     store, version = AwayStore(), build(WGS84, *sample, 16, SLOTS)
-    version.save(version_path(tmp_path, version.number))
-    worker = WorkerMetrics(SETTINGS, tmp_path, store)
+    save_version(Folder(tmp_path), version)
+    worker = WorkerMetrics(SETTINGS, Folder(tmp_path), store)
     for number in range(3):
         worker._due = 0.0
         worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)

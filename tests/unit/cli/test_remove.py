@@ -9,7 +9,8 @@ import pytest
 from spatialstream.cli import main
 from spatialstream.cli.remove import check_checkpoint, empty_checkpoint
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.disk import write_whole
+from spatialstream.sources.folder import Folder
 from spatialstream.stream.beginning import locked
 from spatialstream.stream.router import StreamSettings
 
@@ -18,7 +19,7 @@ from spatialstream.stream.router import StreamSettings
 def checkpoint(tmp_path: Path) -> Path:
     folder = tmp_path / "quakes"
     with locked(folder, "router"):
-        StreamSettings("quakes").claim(folder)
+        StreamSettings("quakes").claim(Folder(folder))
     write_whole(folder / "epochs" / "done", b"0")
     write_whole(folder / "state" / "slot-0000" / "epoch-000000000.json", b"{}")
     return folder

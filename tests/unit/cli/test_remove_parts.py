@@ -6,6 +6,7 @@ import pytest
 
 from spatialstream.cli import live, main
 from spatialstream.model.errors import Unavailable
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Topics
 from spatialstream.stream.router import StreamSettings
 
@@ -32,7 +33,7 @@ class Store:
 def stream(tmp_path, monkeypatch):
     """A stream with a checkpoint; ``store`` and ``topics`` say what becomes of the other parts."""
     found = SimpleNamespace(store=Store(), topics=None, removed=[], checkpoint=tmp_path / "checkpoint")
-    StreamSettings("quakes").claim(found.checkpoint)
+    StreamSettings("quakes").claim(Folder(found.checkpoint))
 
     def remove(self, connection, kinds=()):
         if found.topics is not None:

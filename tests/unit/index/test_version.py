@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from spatialstream.index import construction, cost, qttree, statistics, version
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model import hashing
-from spatialstream.model.arrays import write_arrays
+from spatialstream.model.arrays import pack_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -90,13 +91,11 @@ def test_more_slots_than_leaves_leaves_some_without():
 
 
 @given(data=st.data(), space=spaces)
-def test_a_version_survives_its_file(tmp_path_factory, data, space):
+def test_a_version_survives_its_file(data, space):
     sample, asked = data.draw(samples(space))
     routing = build(space, sample, asked, data.draw(st.integers(1, 20)), 3, number=7)
-    path = tmp_path_factory.mktemp("version") / "7.arrays"
 
-    routing.save(path)
-    again = RoutingVersion.load(path)
+    again = RoutingVersion.unpack(pa.py_buffer(bytearray(b"".join(routing.pack()))), "7.arrays")
 
     assert (again.number, again.slots) == (7, 3)
     assert again.route_objects(sample).tolist() == routing.route_objects(sample).tolist()
@@ -109,14 +108,15 @@ def test_another_process_routes_alike(tmp_path):
     sample = ObjectBatch.of([obj(f"o{i}", 1.0, 1.0, "abcdefgh"[i % 8 :][:3]) for i in range(200)])
     routing = build(PLANE, sample, QueryBatch.of([query("SRQ", Box(0, 0, 4, 4), "ab")] * 9), 16, 4)
     assert len(routing.index.texts.cell) > 0
-    routing.save(tmp_path / "version")
+    (tmp_path / "version").write_bytes(b"".join(routing.pack()))
     code = (
-        "import sys; from pathlib import Path\n"
+        "import sys; from pathlib import Path; import pyarrow as pa\n"
         "from spatialstream.index.version import RoutingVersion\n"
         "from spatialstream.model.objects import ObjectBatch\n"
         "from tests.unit.index.samples import obj\n"
         "sample = ObjectBatch.of([obj(f'o{i}', 1.0, 1.0, 'abcdefgh'[i % 8 :][:3]) for i in range(200)])\n"
-        "print(RoutingVersion.load(Path(sys.argv[1])).route_objects(sample).tolist())"
+        "data = pa.py_buffer(Path(sys.argv[1]).read_bytes())\n"
+        "print(RoutingVersion.unpack(data, 'version').route_objects(sample).tolist())"
     )
 
     done = subprocess.run(
@@ -126,18 +126,18 @@ def test_another_process_routes_alike(tmp_path):
     assert done.stdout.strip() == str(routing.route_objects(sample).tolist())
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
-    write_arrays(tmp_path / "other", {}, {"kind": "r-tree"})
+def test_a_file_of_something_else_is_refused():
+    other = b"".join(pack_arrays({}, {"kind": "r-tree"}))
 
-    with pytest.raises(StateError, match="r-tree"):
-        RoutingVersion.load(tmp_path / "other")
+    with pytest.raises(StateError, match="other is not a routing version: its kind of index is 'r-tree'"):
+        RoutingVersion.unpack(pa.py_buffer(other), "other")
 
 
-def test_a_version_of_another_release_is_refused(tmp_path):
-    write_arrays(tmp_path / "old", {"mapping": np.zeros(1)}, {"kind": "qt-tree", "index": {"space": "wgs84"}})
+def test_a_version_of_another_release_is_refused():
+    old = pack_arrays({"mapping": np.zeros(1)}, {"kind": "qt-tree", "index": {"space": "wgs84"}})
 
     with pytest.raises(StateError, match="another release: it has no 'dictionary'"):
-        RoutingVersion.load(tmp_path / "old")
+        RoutingVersion.unpack(pa.py_buffer(b"".join(old)), "old")
 
 
 def test_nothing_is_compiled_after_prepare():

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from spatialstream.local import grid
 from spatialstream.local.grid import KeywordGrid, ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
-from spatialstream.model.arrays import map_arrays, write_arrays
+from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
+from spatialstream.sources.folder import Folder
 from tests.unit.flooding import GOLDEN, colliding_words, longest_run, packed
 
 PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)
@@ -305,8 +306,9 @@ def test_lifetimes_are_half_open_and_the_horizon_hides_the_expired():
 def test_a_grid_survives_its_file(tmp_path: Path, n: int):
     queries, objects = many(WGS84, n, 3)
     index = build(WGS84, queries)
-    write_arrays(tmp_path / "grid", *index.to_arrays())
-    mapped = KeywordGrid.from_arrays(WGS84, *map_arrays(tmp_path / "grid"))
+    storage = Folder(tmp_path)
+    storage.put("grid", *pack_arrays(*index.to_arrays()))
+    mapped = KeywordGrid.from_arrays(WGS84, *unpack_arrays(storage.get("grid"), "grid"))
     assert len(mapped) == n
     assert pairs(mapped, objects) == pairs(index, objects)
     assert [mapped.keywords[i] for i in range(n)] == [index.keywords[i] for i in range(n)]

@@ -23,12 +23,13 @@ from spatialstream.local.termtables import AGGREGATE
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.local.zorder import grid_of
 from spatialstream.local.zranges import farthest, nearest_bound
-from spatialstream.model.arrays import map_arrays, write_arrays
+from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.geometry import distance
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.model.terms import TermLists
+from spatialstream.sources.folder import Folder
 from tests.unit.flooding import Letters, colliding_words, fnv, longest_run, low_bits
 from tests.unit.local.snapshot_twin import Twin
 
@@ -244,8 +245,9 @@ def test_views_of_larger_arrow_arrays() -> None:
 
 def test_a_mapped_file_is_the_same_segment(tmp_path: Path) -> None:
     segment = Segment.build(WGS84, ObjectBatch.of(crowd(WGS84, 2000, seed=6)))
-    write_arrays(tmp_path / "segment", segment.to_arrays())
-    mapped = Segment.from_arrays(WGS84, map_arrays(tmp_path / "segment")[0])
+    storage = Folder(tmp_path)
+    storage.put("segment", *pack_arrays(segment.to_arrays()))
+    mapped = Segment.from_arrays(WGS84, unpack_arrays(storage.get("segment"), "segment")[0])
     assert (len(mapped), mapped.t_min, mapped.t_max) == (2000, segment.t_min, segment.t_max)
     assert mapped.nbytes == segment.nbytes
     region = Circle(0.0, 0.0, 5e6)

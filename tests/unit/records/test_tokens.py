@@ -190,5 +190,5 @@ def test_the_table_is_kept_on_disk(tmp_path, monkeypatch) -> None:
 
 def test_a_damaged_table_is_made_anew(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tokens, "cache_folder", lambda: tmp_path)
-    (tmp_path / f"characters-{unicodedata.unidata_version}.arrays").write_bytes(b"nonsense that is long enough")
+    (tmp_path / f"characters-{unicodedata.unidata_version}.npy").write_bytes(b"nonsense that is long enough")
     assert np.array_equal(tokens.character_table.__wrapped__(), tokens.character_table())

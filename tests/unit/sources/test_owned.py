@@ -8,10 +8,12 @@ import pytest
 
 from spatialstream.model.errors import RunError, SettingError, StateError
 from spatialstream.model.space import WGS84
+from spatialstream.sources.disk import disk_errors, write_whole
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN, STREAM, Owned
-from spatialstream.sources.storage import Progress, StateFolder, disk_errors, write_whole
 from spatialstream.spark.failures import explained
 from spatialstream.spark.run import RunSettings, open_run
+from spatialstream.stages.state import OwnerState, Progress
 from spatialstream.stream.router import StreamSettings
 from tests import streams
 from tests.simulation import Simulation
@@ -103,7 +105,7 @@ def test_all_that_a_live_stream_writes_is_known(tmp_path: Path) -> None:
 def test_a_checkpoint_in_whose_way_somebodys_files_are_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "data", "samples/photo.jpg")
     with pytest.raises(StateError, match="samples is not of a stream, and in its way"):
-        StreamSettings("s").claim(tmp_path / "data")
+        StreamSettings("s").claim(Folder(tmp_path / "data"))
     objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
     put(tmp_path / "data", "input/data.csv")
     with pytest.raises(StateError, match="input is not of a run, and in its way"):
@@ -125,13 +127,13 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
         open_run(setup)
     (tmp_path / "stream.json").write_bytes(content)
     with pytest.raises(StateError, match=r"stream\.json is damaged"):
-        StreamSettings("s").claim(tmp_path)
+        StreamSettings("s").claim(Folder(tmp_path))
     (tmp_path / "done").write_bytes(content)
     with pytest.raises(StateError, match="done is damaged"):
-        Progress(tmp_path / "done").load()
+        Progress(Folder(tmp_path), "done").load()
     put(tmp_path, "state/registry/epoch-000000000.json")
     with pytest.raises(StateError, match=r"epoch-000000000\.json is damaged"):
-        StateFolder(tmp_path, "registry", 1).previous()
+        OwnerState(Folder(tmp_path), "registry", 1).previous()
 
 
 def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Connection
 from spatialstream.spark import jobs
 from spatialstream.spark.jobs import RouterJob, WorkerJob, _Job, _limited, _rest_after, _unseen
@@ -49,7 +50,7 @@ class Given:
             "session": spark(),
             "connection": Connection("nowhere:1"),
             "settings": StreamSettings("s"),
-            "checkpoint": folder,
+            "storage": Folder(folder),
             "store": MemoryStore(),
             "report": self.said.append,
             "running": self.states.append,
@@ -252,14 +253,13 @@ def test_a_session_that_has_ended_is_not_stopped_again(session: Any) -> None:
 
 
 def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> None:
-    folder = given_.arguments["checkpoint"] / "samples"
-    folder.mkdir()
-    (folder / "000000001-objects.arrow").write_bytes(b"no samples")
+    storage = given_.arguments["storage"]
+    storage.put("samples/000000001-objects.arrow", b"no samples")
     job = router(given_, Ends([], []), None)
     store = given_.arguments["store"]
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 1))
-    job._learn(Learner(folder, store, WGS84))
-    assert list(folder.iterdir()) == []
+    job._learn(Learner(storage, store, WGS84))
+    assert storage.list("samples/") == []
     assert given_.said[0].startswith("router: samples of the last epochs are dropped")
 
 

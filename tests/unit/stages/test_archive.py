@@ -18,6 +18,7 @@ from spatialstream.local.segments import SegmentStore
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import TIME_LIMIT
+from spatialstream.sources.folder import Folder
 from spatialstream.stages.archive import write_archive
 
 PLANE = Space.planar(-10.0, -10.0, 10.0, 10.0)
@@ -53,11 +54,9 @@ def with_duckdb(folder: Path, where: str = "true", axes: tuple[str, str] = ("lon
 
 def test_days_are_folders_and_what_they_hold_is_what_was_written(tmp_path: Path) -> None:
     objects = objects_of_three_days()
-    paths = write_archive(ObjectBatch.of(objects), WGS84, tmp_path, "epoch-7")
-    assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
-        f"day=2026-11-{day}/epoch-7.parquet" for day in (20, 21, 22)
-    ]
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == paths
+    paths = write_archive(ObjectBatch.of(objects), WGS84, Folder(tmp_path), "epoch-7")
+    assert paths == [f"day=2026-11-{day}/epoch-7.parquet" for day in (20, 21, 22)]
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()) == paths
 
     found = with_duckdb(tmp_path)
     assert [row[:5] for row in found] == rows_of(objects)
@@ -68,14 +67,14 @@ def test_days_are_folders_and_what_they_hold_is_what_was_written(tmp_path: Path)
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
 def test_geopandas_reads_points_with_their_reference_system(tmp_path: Path, space: Space) -> None:
     objects = objects_of_three_days()
-    paths = write_archive(ObjectBatch.of(objects), space, tmp_path, "epoch-7")
-    for source in (tmp_path, paths[1]):
+    paths = write_archive(ObjectBatch.of(objects), space, Folder(tmp_path), "epoch-7")
+    for source in (tmp_path, tmp_path / paths[1]):
         frame = geopandas.read_parquet(source)
         assert frame.crs == ("OGC:CRS84" if space.geographic else None)
         expected = rows_of(objects if source == tmp_path else objects[1::3])
         points = zip(frame.id, frame.geometry.x, frame.geometry.y, strict=True)
         assert sorted(points) == [(name, x, y) for name, _, x, y, _ in expected]
-    geo = json.loads(pq.read_schema(paths[0]).metadata[b"geo"])
+    geo = json.loads(pq.read_schema(tmp_path / paths[0]).metadata[b"geo"])
     assert geo["version"] == "1.1.0"
     assert geo["columns"]["geometry"]["bbox"] == [
         *(f(getattr(o, axis) for o in objects[::3]) for f in (min, max) for axis in "xy")
@@ -84,7 +83,7 @@ def test_geopandas_reads_points_with_their_reference_system(tmp_path: Path, spac
 
 def test_pandas_reads_times_and_terms(tmp_path: Path) -> None:
     objects = objects_of_three_days()
-    write_archive(ObjectBatch.of(objects), PLANE, tmp_path, "part")
+    write_archive(ObjectBatch.of(objects), PLANE, Folder(tmp_path), "part")
     frame = pd.read_parquet(tmp_path)
     assert list(frame.columns) == ["id", "t", "x", "y", "terms", "geometry", "day"]
     assert str(frame.t.dtype) == "datetime64[ms, UTC]"
@@ -95,10 +94,10 @@ def test_pandas_reads_times_and_terms(tmp_path: Path) -> None:
 
 def test_doing_it_again_writes_equal_files(tmp_path: Path) -> None:
     batch = ObjectBatch.of(objects_of_three_days())
-    before = {path: path.read_bytes() for path in write_archive(batch, WGS84, tmp_path, "epoch-7")}
-    again = write_archive(ObjectBatch.from_arrow(batch.to_arrow()), WGS84, tmp_path, "epoch-7")
-    assert {path: path.read_bytes() for path in again} == before
-    other = write_archive(batch, WGS84, tmp_path, "epoch-8")
+    before = {path: (tmp_path / path).read_bytes() for path in write_archive(batch, WGS84, Folder(tmp_path), "epoch-7")}
+    again = write_archive(ObjectBatch.from_arrow(batch.to_arrow()), WGS84, Folder(tmp_path), "epoch-7")
+    assert {path: (tmp_path / path).read_bytes() for path in again} == before
+    other = write_archive(batch, WGS84, Folder(tmp_path), "epoch-8")
     assert not set(other) & set(again)
     assert len(with_duckdb(tmp_path)) == 2 * len(batch)
 
@@ -114,8 +113,8 @@ def test_days_before_1970_and_those_without_a_four_digit_year(tmp_path: Path) ->
     beyond = [253402300800000, -62167219200001, TIME_LIMIT, -TIME_LIMIT]
     objects = [SpatialObject(t, int(t), 0.0, 0.0, ()) for t in moments]
     objects += [SpatialObject(str(t), t, 0.0, 0.0, ()) for t in beyond]
-    paths = write_archive(ObjectBatch.of(objects), WGS84, tmp_path, "old")
-    assert {path.parent.name for path in paths} == {
+    paths = write_archive(ObjectBatch.of(objects), WGS84, Folder(tmp_path), "old")
+    assert {path.split("/")[0] for path in paths} == {
         *(f"day={day}" for day in moments.values()),
         "day=__HIVE_DEFAULT_PARTITION__",
     }
@@ -127,7 +126,7 @@ def test_days_before_1970_and_those_without_a_four_digit_year(tmp_path: Path) ->
 
 
 def test_no_objects_are_no_files(tmp_path: Path) -> None:
-    assert write_archive(ObjectBatch.of([]), WGS84, tmp_path / "archive", "none") == []
+    assert write_archive(ObjectBatch.of([]), WGS84, Folder(tmp_path / "archive"), "none") == []
     assert not list(tmp_path.iterdir())
 
 
@@ -136,5 +135,5 @@ def test_what_leaves_a_store_can_be_archived(tmp_path: Path) -> None:
     for day in range(3):
         store.append(ObjectBatch.of(objects[day::3]))
     for number, batch in enumerate(store.leaving(NOON + DAY // 2)):
-        write_archive(batch, WGS84, tmp_path, f"epoch-1-{number}")
+        write_archive(batch, WGS84, Folder(tmp_path), f"epoch-1-{number}")
     assert [row[:5] for row in with_duckdb(tmp_path)] == rows_of(objects[::3] + objects[1::3])

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import StateError
 from spatialstream.model.space import Space
+from spatialstream.sources.folder import Folder
 from spatialstream.stages import ingest
 from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
 from spatialstream.stages.plan import unpack_place
-from spatialstream.stages.runs import read_records
+from spatialstream.stages.runs import INPUT, read_records
 
 PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
 
@@ -42,11 +43,11 @@ def batch(*messages: tuple[str, int, int, bytes | None, bytes | None]) -> pa.Rec
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Ingest:
-    return Ingest(3, tmp_path, {"s.objects": "objects", "s.queries": "queries"}, PLANE)
+    return Ingest(3, Folder(tmp_path), {"s.objects": "objects", "s.queries": "queries"}, PLANE)
 
 
 def letters(stage: Ingest, intake: Intake) -> list[dict[str, object]]:
-    return [json.loads(text) for text in (stage.folder / intake.rejected).read_text().splitlines()]
+    return [json.loads(text) for text in stage.storage.get(INPUT + intake.rejected).to_pybytes().decode().splitlines()]
 
 
 def test_many_records_a_message_and_one(stage: Ingest) -> None:
@@ -54,7 +55,7 @@ def test_many_records_a_message_and_one(stage: Ingest) -> None:
     (intake,) = stage.intakes([batch(("s.objects", 1, 40, None, many), ("s.objects", 1, 41, None, line("c", 6)))])
     assert (intake.partition, intake.clock, intake.records, intake.last) == ("objects/1", 7, 3, 41)
     assert intake.run is not None
-    rows = read_records(stage.folder / intake.run.name, pa.array([0, 1, 2]).to_numpy())
+    rows = read_records(stage.storage, intake.run.name, pa.array([0, 1, 2]).to_numpy())
     assert rows.column("id").to_pylist() == ["a", "c", "b"]
     assert Intake.from_json(intake.to_json()) == intake
 
@@ -71,7 +72,7 @@ def test_a_late_task_of_a_try_that_failed_changes_nothing_of_the_next(stage: Ing
     (late,) = replace(stage, attempt="first").intakes([both.slice(0, 1)])
     assert intake.run is not None
     assert late.run is not None
-    rows = read_records(stage.folder / intake.run.name, pa.array([0, 1]).to_numpy())
+    rows = read_records(stage.storage, intake.run.name, pa.array([0, 1]).to_numpy())
     assert rows.column("id").to_pylist() == ["a", "b"]
     assert len(letters(stage, intake)) == 1
     assert late.run.name != intake.run.name
@@ -137,7 +138,7 @@ def test_the_place_of_a_query_is_kept_with_it(stage: Ingest) -> None:
     query = json.dumps({"id": "q", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}).encode()
     (intake,) = stage.intakes([batch(("s.queries", 0, 12, None, b"\n\n" + query))])
     assert intake.run is not None
-    (place,) = read_records(stage.folder / intake.run.name, pa.array([0]).to_numpy()).column("line").to_pylist()
+    (place,) = read_records(stage.storage, intake.run.name, pa.array([0]).to_numpy()).column("line").to_pylist()
     assert unpack_place(place) == (12, 3)
 
 
@@ -247,13 +248,15 @@ def test_whatever_bytes_come_everything_else_is_as_without_them(
     for _ in range(data.draw(st.integers(1, 4))):
         sent.append((data.draw(keys), data.draw(st.one_of(strange, st.none()))))
         sent.append((data.draw(st.sampled_from([None, b"\xff"])), good))
-    stage = Ingest(0, tmp_path_factory.mktemp("input"), {f"s.{kind}": kind}, PLANE, longest=1 << 16, ceiling=1_000)
+    stage = Ingest(
+        0, Folder(tmp_path_factory.mktemp("input")), {f"s.{kind}": kind}, PLANE, longest=1 << 16, ceiling=1_000
+    )
     messages = [(f"s.{kind}", 0, i, key, value) for i, (key, value) in enumerate(sent)]
     (intake,) = stage.intakes([batch(*messages)])
     assert intake.last == len(sent) - 1
     assert intake.left == 0
     assert intake.run is not None
-    rows = read_records(stage.folder / intake.run.name, np.arange(intake.records))
+    rows = read_records(stage.storage, intake.run.name, np.arange(intake.records))
     assert rows.column("id").to_pylist().count("good") >= len(sent) // 2
     assert intake.clock is not None
     assert 7 <= intake.clock <= 1_000
@@ -305,7 +308,7 @@ def test_a_line_on_which_decoding_fails_is_left_out(
     assert [(letter["offset"], letter["line"]) for letter in found] == [places[i] for i in bad]
     assert {letter["reason"] for letter in found} == {"record: cannot be read (ZeroDivisionError: in a kernel)"}
     if intake.run is not None:
-        rows = read_records(stage.folder / intake.run.name, np.arange(intake.records))
+        rows = read_records(stage.storage, intake.run.name, np.arange(intake.records))
         assert rows.column("id").to_pylist() == [f"o{i}" for i in range(9) if i not in bad]
 
 

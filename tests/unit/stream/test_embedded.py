@@ -22,6 +22,7 @@ from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
+from spatialstream.sources.folder import Folder
 from spatialstream.spark import inline
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import Row
@@ -51,9 +52,10 @@ class Process:
     """A stream and the processes that come and go on its checkpoint."""
 
     def __init__(
-        self, folder: Path, setup: StreamSettings, queries: Path | None = None, *, chaos: float = 0.0, seed: int = 0
+        self, folder: Path, setup: StreamSettings, queries: str | None = None, *, chaos: float = 0.0, seed: int = 0
     ) -> None:
         self.folder, self.setup, self.queries = folder, setup, queries
+        self.storage = Folder(folder)
         self.chaos, self.random = chaos, random.Random(seed)
         self.batches: list[list[Records]] = []
         self.committed = 0
@@ -79,14 +81,14 @@ class Process:
         settings, order = WorkSettings(self.setup.space, self.setup.interval, self.setup.retention), record.round
         inbox: dict[int, list[Row]] = {slot: [] for slot in range(self.setup.slots)}
         for partition in range(self.setup.partitions):
-            for row in RouteTask(epoch, self.setup.partitions, self.folder).rows(partition):
+            for row in RouteTask(epoch, self.setup.partitions, self.storage).rows(partition):
                 inbox[row[0]].append(row)
             self.step("routed")
         partials: list[Row] = []
         for slot, blocks in inbox.items():
-            partials += WorkTask(order, settings, self.folder).rows(slot, blocks)
+            partials += WorkTask(order, settings, self.storage).rows(slot, blocks)
             self.step("worked")
-        MergeTask(order, settings, self.folder, self.folder / "output").publish(partials)
+        MergeTask(order, settings, self.storage, self.folder / "output").publish(partials)
         self.step("published")
 
     # --------------------------------------------------------------------------------------------------------- the test
@@ -98,7 +100,7 @@ class Process:
                 inline.forget()
                 self.stream = LocalStream(
                     self.setup,
-                    self.folder,
+                    self.storage,
                     self,
                     leaves=8,
                     queries=self.queries,
@@ -193,7 +195,7 @@ def answered(stream: Stream, seed: int, chaos: float, given_queries: bool) -> tu
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = write_lines(folder / "queries.jsonl", [line for _, line in query_rows(stream.queries)])
-        queries = path if given_queries else None
+        queries = path.name if given_queries else None
         process = Process(folder, setup_of(stream, seed), queries, chaos=chaos, seed=seed)
         if not given_queries:
             stream = Stream(stream.space, stream.objects, sorted(stream.queries, key=lambda query: query.t))
@@ -234,7 +236,7 @@ def test_records_out_of_order_within_disorder_are_not_late(seed: int) -> None:
     arriving = sorted(stream.objects, key=lambda o: o.t + chance.randrange(disorder + 1))
     with tempfile.TemporaryDirectory() as name:
         path = write_lines(Path(name) / "q.jsonl", [line for _, line in query_rows(stream.queries)])
-        process = Process(Path(name), setup_of(stream, seed, disorder=disorder), path)
+        process = Process(Path(name), setup_of(stream, seed, disorder=disorder), path.name)
         while arriving:
             n = chance.randint(1, 25)
             process.batch([object_rows(stream, arriving[:n])])
@@ -258,9 +260,9 @@ def question(name: str, kind: str, t: int, **fields: Any) -> dict[str, Any]:
 
 
 def started(folder: Path, queries: Sequence[object] | None, **changes: Any) -> Process:
-    path = None if queries is None else write_lines(folder / "queries.jsonl", queries)
+    name = None if queries is None else write_lines(folder / "queries.jsonl", queries).name
     setup = StreamSettings("frames", slots=2, **({"idle": 100} | changes))
-    return Process(folder, setup, path)
+    return Process(folder, setup, name)
 
 
 def seen(process: Process) -> list[tuple[str, int]]:
@@ -378,7 +380,7 @@ def test_the_tree_is_made_of_what_history_gives_and_only_once(tmp_path: Path) ->
     for _ in range(2):
         stream = LocalStream(
             process.setup,
-            tmp_path,
+            process.storage,
             process,
             leaves=16,
             queries=process.queries,

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from spatialstream.model.queries import Cancellation, QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.storage import StateFolder
+from spatialstream.sources.folder import Folder
+from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import ingest, messages
-from spatialstream.stages.leaving import AMBIENT, Left, culprits, failure, scratch
+from spatialstream.stages.leaving import AMBIENT, Left, culprits, failure
 from spatialstream.stages.route import Row
+from spatialstream.stages.state import OwnerState
 from spatialstream.stream import router, worker
 from spatialstream.stream.router import StreamSettings
 from tests.simulation import IDLE, Simulation, StageError
@@ -71,32 +73,31 @@ def test_what_is_no_record_s_fault_is_raised(kind: type[Exception]) -> None:
 
 def test_a_rehearsal_reads_the_state_and_leaves_no_trace(tmp_path: Path) -> None:
     arrays = {"a": np.arange(3)}
-    state = StateFolder(tmp_path, "slot-0000", 0)
+    state = OwnerState(Folder(tmp_path), "slot-0000", 0)
     state.commit({"file": state.write("x", arrays)})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with scratch(tmp_path, "slot-0000") as copy:
-        for _ in range(2):
-            copy.renew()
-            for epoch in (1, 2, 3):
-                rehearsed = StateFolder(copy.folder, "slot-0000", epoch)
-                manifest = rehearsed.previous()
-                assert manifest is not None
-                assert rehearsed.read(manifest["file"])[0]["a"].tolist() == [0, 1, 2]
-                rehearsed.commit({"file": rehearsed.write("x", arrays)})
+    copy = Overlay(Folder(tmp_path))
+    for _ in range(2):
+        copy.renew()
+        for epoch in (1, 2, 3):
+            rehearsed = OwnerState(copy, "slot-0000", epoch)
+            manifest = rehearsed.previous()
+            assert manifest is not None
+            assert rehearsed.read(manifest["file"])[0]["a"].tolist() == [0, 1, 2]
+            rehearsed.commit({"file": rehearsed.write("x", arrays)})
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert not copy.folder.exists()
 
 
 def test_takes_of_an_epoch_do_not_meet(tmp_path: Path) -> None:
     def commit(epoch: int, take: int, before: int, value: int) -> None:
-        state = StateFolder(tmp_path, "o", epoch, take, before)
+        state = OwnerState(Folder(tmp_path), "o", epoch, take, before)
         state.commit({"file": state.write("x", {"a": np.array([value])})})
 
     commit(0, 0, 0, 10)
     commit(1, 0, 0, 11)
     commit(1, 2, 0, 12)
     commit(1, 0, 0, 11)  # a task of the first take ends late
-    state = StateFolder(tmp_path, "o", 2, 0, 2)
+    state = OwnerState(Folder(tmp_path), "o", 2, 0, 2)
     manifest = state.previous()
     assert manifest is not None
     assert state.read(manifest["file"])[0]["a"].tolist() == [12]

@@ -16,6 +16,7 @@ from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Connection
 from spatialstream.spark import jobs, tasks
 from spatialstream.spark.jobs import WorkerJob
@@ -23,39 +24,44 @@ from spatialstream.spark.tasks import WorkTask
 from spatialstream.stages.messages import block_key, key_of_life, key_within
 from spatialstream.stages.work import Round, WorkSettings
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.beginning import check_life, ensure_first_version, locked
+from spatialstream.stream.beginning import alone, check_life, ensure_first_version, locked
 from spatialstream.stream.router import StreamSettings
 
 SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
 
 
+def claim(checkpoint: Path) -> str:
+    with alone(checkpoint):
+        return SETTINGS.claim(Folder(checkpoint))
+
+
 def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        lives = set(pool.map(lambda i: SETTINGS.claim(tmp_path / "one"), range(8)))
+        lives = set(pool.map(lambda i: claim(tmp_path / "one"), range(8)))
     assert len(lives) == 1
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["stream.json"]
-    assert len(lives | {SETTINGS.claim(tmp_path / "other"), ""}) == 3
+    assert len(lives | {claim(tmp_path / "other"), ""}) == 3
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("owner", ["router", "worker", "stream"])
 def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -> None:
     with locked(tmp_path, owner):
-        assert SETTINGS.claim(tmp_path)
+        assert claim(tmp_path)
 
 
 def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) -> None:
     (tmp_path / "stream.json").write_text(json.dumps(SETTINGS.identity()))
-    assert SETTINGS.claim(tmp_path) == SETTINGS.claim(tmp_path) == ""
+    assert claim(tmp_path) == claim(tmp_path) == ""
     store = MemoryStore()
     store.create(FIRST)
-    check_life(store, tmp_path, "s", "")
+    check_life(store, Folder(tmp_path), "s", "")
 
 
 def start(store: MemoryStore, checkpoint: Path, life: str) -> None:
     """As a router starts."""
-    ensure_first_version(store, checkpoint, SETTINGS, 4, None, None, 0.0, life)
+    ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, life)
 
 
 def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_state(tmp_path: Path) -> None:
@@ -66,7 +72,7 @@ def test_a_checkpoint_that_was_deleted_is_not_made_anew_under_the_old_routing_st
         with pytest.raises(StateError, match=r"of another life of s \(one\) than .*spatialstream remove"):
             start(store, tmp_path / "other", life)
         with pytest.raises(StateError, match="another life"):
-            check_life(store, tmp_path / "other", "s", life, new=new)
+            check_life(store, Folder(tmp_path / "other"), "s", life, new=new)
 
 
 def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoint(tmp_path: Path) -> None:
@@ -75,7 +81,7 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     store = MemoryStore()
     with pytest.raises(StateError, match=r"the routing store knows nothing.*spatialstream remove"):
         start(store, tmp_path, "one")
-    check_life(store, tmp_path, "s", "one", new=True)  # a worker that is started before the router
+    check_life(store, Folder(tmp_path), "s", "one", new=True)  # a worker that is started before the router
     store.reachable = False
     start(store, tmp_path, "one")  # a router that has run before needs no store
 
@@ -104,7 +110,7 @@ def test_blocks_of_other_lives_are_not_a_slots_own(tmp_path: Path, monkeypatch: 
         }
     )
     record: Any = SimpleNamespace(round=Round(0, (3, 4), 0, 0))
-    list(WorkTask(record, WorkSettings(WGS84, 1, None), tmp_path, "one")([batch]))
+    list(WorkTask(record, WorkSettings(WGS84, 1, None), Folder(tmp_path), "one")([batch]))
     assert taken == [(1, keys)]
 
 
@@ -124,7 +130,7 @@ class _Announced:
 def test_announcements_of_other_lives_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[list[dict[str, Any]], int]] = []
     monkeypatch.setattr(jobs, "Announcements", _Announced)
-    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, tmp_path, MemoryStore(), life="one")  # type: ignore[arg-type]
+    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, Folder(tmp_path), MemoryStore(), life="one")  # type: ignore[arg-type]
     job._prepare()
     monkeypatch.setattr(job._worker, "round", lambda *news: heard.append(news), raising=False)
     assert not job._turn()
@@ -134,7 +140,7 @@ def test_announcements_of_other_lives_are_passed_over(tmp_path: Path, monkeypatc
 def test_a_job_notices_that_its_stream_was_begun_anew(tmp_path: Path) -> None:
     store = MemoryStore()
     store.create(FIRST, "other")
-    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, tmp_path, store, life="one", warm_up=0.0)  # type: ignore[arg-type]
+    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, Folder(tmp_path), store, life="one", warm_up=0.0)  # type: ignore[arg-type]
     job._prepare()
     job._attend()
     assert isinstance(job._failure, StateError)

@@ -18,11 +18,12 @@ from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, Query, QueryBatch, QueryType
 from spatialstream.model.space import WGS84
-from spatialstream.stages.work import load_version, version_path
+from spatialstream.sources.folder import Folder
+from spatialstream.stages.work import load_version
 from spatialstream.stream import worker
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
 from spatialstream.stream.router import StreamSettings
-from spatialstream.stream.worker import RoundRecord
+from spatialstream.stream.worker import RoundRecord, round_name
 from tests.simulation import IDLE, Simulation
 from tests.streams import Stream, random_stream
 
@@ -54,8 +55,8 @@ def reported(stream: Stream, folder: Path, rebalances: float, monkeypatch: pytes
     def listen(rows: Sequence[Any], *arguments: Any) -> Any:
         results = merge(rows, *arguments)
         order = arguments[2]
-        record = RoundRecord.load(folder / "rounds" / f"{order.number:09d}.json")
-        found.append((record, load_version(version_path(folder, order.version)), results.loads))
+        record = RoundRecord.load(Folder(folder), round_name(order.number))
+        found.append((record, load_version(Folder(folder), order.version), results.loads))
         return results
 
     monkeypatch.setattr(worker, "merge", listen)

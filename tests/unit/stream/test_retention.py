@@ -10,9 +10,10 @@ import pytest
 from spatialstream.model.queries import Query, QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
+from spatialstream.sources.folder import Folder
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.router import StreamSettings
-from spatialstream.stream.worker import RoundRecord, round_path
+from spatialstream.stream.worker import RoundRecord, round_name
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
@@ -46,10 +47,11 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker is not None
     assert simulation.worker.last is not None
     last = simulation.worker.last.round.number
-    dropped = RoundRecord.load(round_path(tmp_path, last - 1)).round.upto  # a round drops what the one before allows
+    before = RoundRecord.load(Folder(tmp_path), round_name(last - 1))
+    dropped = before.round.upto  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):
-        store = slot_objects(slot, last, simulation.work_settings, tmp_path)
+        store = slot_objects(slot, last, simulation.work_settings, Folder(tmp_path))
         held += [name for part in store.leaving(2**62) for name in part.ids.to_pylist()]
     assert sorted(archived + held) == sorted(each.id for each in objects)
     assert not {each.id for each in objects if each.t > dropped - RETENTION} & set(archived)

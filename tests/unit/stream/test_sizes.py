@@ -16,6 +16,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.decode import rejected_line
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.stages import messages
 from spatialstream.stages.delivery import result_messages
@@ -40,8 +41,8 @@ def intake(folder: Path, record: dict[str, Any], **more: Any) -> tuple[Intake, l
             "value": pa.array([value], pa.binary()),
         }
     )
-    (found,) = Ingest(0, folder, KINDS, WGS84, longest=8 << 20, **more).intakes([batch])
-    letters = (folder / found.rejected).read_bytes() if found.rejected else b""
+    (found,) = Ingest(0, Folder(folder), KINDS, WGS84, longest=8 << 20, **more).intakes([batch])
+    letters = (folder / "input" / found.rejected).read_bytes() if found.rejected else b""
     assert len(letters) < 100_000
     return found, [json.loads(line) for line in letters.splitlines()]
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -24,7 +23,8 @@ from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, model
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.queries import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.stages.work import load_version, version_path
+from spatialstream.sources.contracts import Storage
+from spatialstream.stages.versions import load_version
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import LoadReport, read_statistics, save_load
 from spatialstream.stream.background import Aside
@@ -323,14 +323,14 @@ class WorkerMetrics:
 
     Args:
         settings: of the stream.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         store: the routing store.
         window: ms of the stream over which load is measured.
     """
 
-    def __init__(self, settings: StreamSettings, checkpoint: Path, store: RoutingStore, window: int = 600_000) -> None:
+    def __init__(self, settings: StreamSettings, storage: Storage, store: RoutingStore, window: int = 600_000) -> None:
         self.registry = registry = CollectorRegistry()
-        self._checkpoint, self._store, self._slots = checkpoint, store, settings.slots
+        self._storage, self._store, self._slots = storage, store, settings.slots
         self._window = LoadWindow(window, settings.retention)
         self._due = 0.0
         self._shown: int | None = None
@@ -374,7 +374,7 @@ class WorkerMetrics:
         self._of_rounds.observe(record, summary, seconds, now)
         for slot, load in summary.loads.items():
             self._of_slots.observe(slot, load)
-        version = load_version(version_path(self._checkpoint, order.version))
+        version = load_version(self._storage, order.version)
         changed = self._window.version is None or self._window.version.number != version.number
         self._window.use(version, order.upto)
         self._window.take(order.upto, summary.loads)

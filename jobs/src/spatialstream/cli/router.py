@@ -51,8 +51,9 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
     from spatialstream.kernels import compile_kernels
+    from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import RouterJob, stop_spark
-    from spatialstream.stream.beginning import ensure_first_version, locked
+    from spatialstream.stream.beginning import alone, ensure_first_version, locked
 
     settings = live.settings(
         options,
@@ -65,13 +66,15 @@ def _run(options: argparse.Namespace) -> int:
     live.balance(options)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "router"), live.store(options) as store:
-        life = settings.claim(checkpoint)
+        storage = Folder(checkpoint)
+        with alone(checkpoint):
+            life = settings.claim(storage)
         counts = connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )
         compile_kernels()
         sample = options.history, options.history_queries
-        ensure_first_version(store, checkpoint, settings, options.leaves, *sample, life=life)
+        ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
         _keep_balance(options, store)
         metrics = RouterMetrics(settings, counts)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
@@ -80,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
             session,
             connection,
             settings,
-            checkpoint,
+            storage,
             store,
             pause=options.pause,
             observe=metrics.observe,

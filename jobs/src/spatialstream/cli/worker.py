@@ -48,32 +48,36 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.kernels import compile_kernels
+    from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import WorkerJob, stop_spark
-    from spatialstream.stream.beginning import check_life, locked
+    from spatialstream.stream.beginning import alone, check_life, locked
+    from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with locked(checkpoint, "worker"), live.store(options) as store:
-        life = settings.claim(checkpoint)
+        storage = Folder(checkpoint)
+        with alone(checkpoint):
+            life = settings.claim(storage)
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
-        check_life(store, checkpoint, options.stream, life, new=not any((checkpoint / "rounds").glob("*.json")))
+        check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
-        metrics = WorkerMetrics(settings, checkpoint, store)
+        metrics = WorkerMetrics(settings, storage, store)
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
         job = WorkerJob(
             session,
             connection,
             settings,
-            checkpoint,
+            storage,
             store,
             pause=options.pause,
             observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
             life=life,
-            archive=None if options.archive is None else options.archive.absolute(),
+            archive=None if options.archive is None else Folder(options.archive.absolute()),
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,
             limits=limits,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from spatialstream.index.partition import imbalance, karmarkar_karp
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import LEVELS, Statistics
 from spatialstream.model import hashing
-from spatialstream.model.arrays import map_arrays, write_arrays
+from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
@@ -94,27 +93,32 @@ class RoutingVersion:
         """Lmax / Lmin (definition 4); infinite if a slot has no load, 1 if none has."""
         return imbalance(self.loads)
 
-    def save(self, path: Path) -> None:
-        """Write the version to one file, whole or not at all."""
+    def pack(self) -> Iterator[bytes | memoryview]:
+        """The version as the parts of a file, one after the other."""
         arrays, meta = self.index.to_arrays()
         arrays = {f"index.{name}": array for name, array in arrays.items()} | {"mapping": self.mapping}
-        write_arrays(path, arrays, {"number": self.number, "slots": self.slots, "kind": self.index.kind, "index": meta})
+        meta = {"number": self.number, "slots": self.slots, "kind": self.index.kind, "index": meta}
+        return pack_arrays(arrays, meta)
 
     @classmethod
-    def load(cls, path: Path) -> RoutingVersion:
-        """The version in a file of :meth:`save`, memory-mapped.
+    def unpack(cls, data: pa.Buffer, name: str) -> RoutingVersion:
+        """What :meth:`pack` packed, without a copy.
+
+        Args:
+            data: the file's bytes.
+            name: the file's name, for errors.
 
         Raises:
             StateError: the file is not one, its kind of index is unknown, or another release wrote it.
         """
-        arrays, meta = map_arrays(path)
+        arrays, meta = unpack_arrays(data, name)
         if meta.get("kind") not in _KINDS:
-            raise StateError(f"{path} is not a routing version: its kind of index is {meta.get('kind')!r}")
-        parts = {name.removeprefix("index."): array for name, array in arrays.items() if name.startswith("index.")}
+            raise StateError(f"{name} is not a routing version: its kind of index is {meta.get('kind')!r}")
+        parts = {key.removeprefix("index."): array for key, array in arrays.items() if key.startswith("index.")}
         try:
             index = _KINDS[meta["kind"]].from_arrays(parts, meta["index"])
         except KeyError as error:
-            raise StateError(f"{path} is a routing version of another release: it has no {error}") from None
+            raise StateError(f"{name} is a routing version of another release: it has no {error}") from None
         return cls(meta["number"], index, arrays["mapping"], meta["slots"])
 
 

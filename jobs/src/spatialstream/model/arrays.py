@@ -1,17 +1,14 @@
-"""Flat arrays across process borders: Arrow buffers as numpy arrays, and files of named arrays that are memory-mapped.
+"""Flat arrays across process borders: Arrow buffers as numpy arrays, and files of named arrays that can be mapped.
 
 Everything derived (indexes, tables) is a handful of named numpy arrays. A file of them is written once, under a name
-that is never reused, and mapped by every process that needs it.
+that is never reused, and mapped by every process that needs it; where files are, is not known here.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-import mmap
-import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,7 @@ import pyarrow as pa
 
 from spatialstream.model.errors import StateError
 
-__all__ = ["map_arrays", "numpy_view", "string_view", "write_arrays"]
+__all__ = ["numpy_view", "pack_arrays", "string_view", "unpack_arrays"]
 
 _MAGIC = b"SPSTARR2"
 _ALIGNMENT = 64
@@ -63,50 +60,45 @@ def string_view(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
     return view, _from_address(data, data.address if size else 0, size, np.uint8)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> None:
-    """Write named arrays and a JSON-able ``meta`` to ``path``, whole or not at all (written aside, then renamed)."""
+def pack_arrays(
+    arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None
+) -> Iterator[bytes | memoryview]:
+    """Named arrays and a JSON-able ``meta`` as the parts of a file, one after the other, without a copy."""
     entries: dict[str, dict[str, Any]] = {}
     offset = 0
     for name, array in arrays.items():
         entries[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "offset": offset}
         offset += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     header = json.dumps({"arrays": entries, "meta": dict(meta or {})}).encode()
-    start = -(-(len(_MAGIC) + 8 + len(header)) // _ALIGNMENT) * _ALIGNMENT
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(_MAGIC + len(header).to_bytes(8, "little") + header)
-        file.write(b"\0" * (start - file.tell()))
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array).data)
-            file.write(b"\0" * (-array.nbytes % _ALIGNMENT))
-    aside.replace(path)
+    head = _MAGIC + len(header).to_bytes(8, "little") + header
+    yield head + b"\0" * (-len(head) % _ALIGNMENT)
+    for array in arrays.values():
+        yield np.ascontiguousarray(array).data
+        yield b"\0" * (-array.nbytes % _ALIGNMENT)
 
 
-def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Map a file of :func:`write_arrays`: ``(arrays, meta)``. Pages are shared between processes and read on demand.
+def unpack_arrays(data: pa.Buffer, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """What :func:`pack_arrays` packed: ``(arrays, meta)``, without a copy; the arrays are writable if the buffer is.
 
-    The mapping is copy-on-write, so the arrays have the same (writable) type as arrays in memory.
+    Args:
+        data: the file's bytes.
+        name: the file's name, for errors.
 
     Raises:
-        StateError: the file is not one that :func:`write_arrays` has finished.
+        StateError: they are not those of such a file.
     """
-    with path.open("rb") as file:
-        size = path.stat().st_size
-        if size < len(_MAGIC) + 8:
-            raise StateError(f"{path} is not a file of arrays")
-        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    if mapping[: len(_MAGIC)] != _MAGIC:
-        raise StateError(f"{path} is not a file of arrays")
+    mapping = memoryview(data)
+    if len(mapping) < len(_MAGIC) + 8 or mapping[: len(_MAGIC)] != _MAGIC:
+        raise StateError(f"{name} is not a file of arrays")
     length = int.from_bytes(mapping[len(_MAGIC) : len(_MAGIC) + 8], "little")
-    header = json.loads(mapping[len(_MAGIC) + 8 : len(_MAGIC) + 8 + length])
+    header = json.loads(bytes(mapping[len(_MAGIC) + 8 : len(_MAGIC) + 8 + length]))
     start = -(-(len(_MAGIC) + 8 + length) // _ALIGNMENT) * _ALIGNMENT
     arrays = {}
-    for name, entry in header["arrays"].items():
+    for array, entry in header["arrays"].items():
         count = int(np.prod(entry["shape"], dtype=np.int64))
         if count == 0:
-            arrays[name] = np.empty(entry["shape"], entry["dtype"])
+            arrays[array] = np.empty(entry["shape"], entry["dtype"])
         else:
             flat = np.frombuffer(mapping, entry["dtype"], count, start + entry["offset"])
-            arrays[name] = flat.reshape(entry["shape"])
+            arrays[array] = flat.reshape(entry["shape"])
     return arrays, header["meta"]

@@ -21,6 +21,7 @@ and one cache line a term met.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import unicodedata
 
@@ -28,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import map_arrays, string_view, write_arrays
+from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, lean_kernel, load, repeat, signed, store
-from spatialstream.model.errors import StateError
 from spatialstream.model.hashing import Seed, process_seed
 from spatialstream.model.kernels import cache_folder
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
@@ -89,13 +89,17 @@ def character_table() -> npt.NDArray[np.uint64]:
     Bits 0-1 hold the class (0 separator, 1 word, 2 complex), 2-4 the number of bytes, 5-7 of characters, and from 8 on
     the UTF-8 bytes, first byte lowest. Made once (about a second) and kept beside the compiled kernels.
     """
-    path = cache_folder() / f"characters-{unicodedata.unidata_version}.arrays"
+    path = cache_folder() / f"characters-{unicodedata.unidata_version}.npy"
     try:
-        return map_arrays(path)[0]["table"]
-    except (OSError, StateError, ValueError, KeyError):
+        known: npt.NDArray[np.uint64] = np.load(path)
+        return known
+    except (OSError, ValueError, EOFError):
         composing = _composing()
         table = np.array([_character(point, composing) for point in range(_COVERED)], np.uint64)
-        write_arrays(path, {"table": table})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{os.getpid()}-{path.name}")
+        np.save(aside, table)
+        aside.replace(path)
         return table
 
 

@@ -10,12 +10,14 @@ A *partition* of a source has a name such as ``objects/0``: the kind of its reco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-__all__ = ["MESSAGE", "Channel", "Ranges", "Sink", "Source", "Storage"]
+from spatialstream.model.errors import Missing
+
+__all__ = ["MESSAGE", "Channel", "Ranges", "Sink", "Source", "Storage", "find"]
 
 MESSAGE = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 """Messages of one partition, in the order of their offsets; a key or a value may be null."""
@@ -24,12 +26,15 @@ Ranges = Mapping[str, tuple[int, int]]
 """Partition -> offsets [start, end)."""
 
 
-class Storage(Protocol):
+class Storage(Hashable, Protocol):
     """Files that are there whole or not at all, by names such as ``epochs/000000017.json``.
 
     What is written under a name is a function of the name and of recorded decisions: writing again writes the same, so
     whoever is late does no harm. Nothing else is asked (no rename, append, lock or map of a remote file), so that an
     object store does as well as a folder.
+
+    A name has parts of letters, digits and ``_ . = -``, separated by ``/``; no part begins with a dot. Objects of one
+    process may be used by several threads, and are pickled into tasks.
     """
 
     @property
@@ -46,6 +51,8 @@ class Storage(Protocol):
     def get(self, name: str) -> pa.Buffer:
         """A file's bytes, which stay valid whatever becomes of the file.
 
+        They are the caller's own: whoever writes into them changes neither the file nor what others get.
+
         Raises:
             Missing: there is none.
             OSError: it cannot be read.
@@ -56,6 +63,14 @@ class Storage(Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove files; those that are not there are gone already."""
+
+
+def find(storage: Storage, name: str) -> pa.Buffer | None:
+    """A file's bytes; None if there is none."""
+    try:
+        return storage.get(name)
+    except Missing:
+        return None
 
 
 class Source(Protocol):

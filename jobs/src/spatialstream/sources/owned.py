@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.storage import made
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import made
 
 __all__ = ["REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
@@ -23,7 +24,7 @@ _LOST = "lost+found"
 """What a file system puts into the folder where it is mounted; it is nobody's."""
 
 _ASIDE = re.compile(r"\.(.+)\.\d+")
-"""A file that was being written when its process died, see :func:`spatialstream.sources.storage.write_whole`."""
+"""A file that was being written when its process died, see :func:`spatialstream.sources.disk.whole_file`."""
 
 _TAKE = r"(-take\d+)?"
 _STATE = rf"state/(slot-\d{{4}}|registry|merger)/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
@@ -121,11 +122,11 @@ class Owned:
             else:
                 shutil.rmtree(path)
 
-    def taken(self, folder: Path) -> str | None:
-        """The name in a folder without a marker that the project would use for itself; None if all is well."""
-        if (folder / self.marker).exists():
+    def taken(self, storage: Storage) -> str | None:
+        """The name in a storage without a marker that the project would use for itself; None if all is well."""
+        if find(storage, self.marker) is not None:
             return None
-        return next((name for name in self.names if (folder / name).exists()), None)
+        return next((name for name in self.names if storage.list(f"{name}/") or find(storage, name) is not None), None)
 
 
 RESULTS = Owned("the results of a run", ".spatialstream", (_EPOCH,))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -38,8 +37,10 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, whole_number
 from spatialstream.records.decode import decode_objects
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import disk_errors, made
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.owned import REJECTED, RESULTS
-from spatialstream.sources.storage import disk_errors, made, read_json, write_whole
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
@@ -47,8 +48,9 @@ from spatialstream.spark.run import RunSettings, run
 from spatialstream.spark.session import INTERRUPTED, right_python, used_session
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.state import get_json, put_json
 from spatialstream.stages.work import WorkSettings
-from spatialstream.stream.beginning import locked
+from spatialstream.stream.beginning import alone, locked
 from spatialstream.stream.embedded import (
     LocalStream,
     MergeTask,
@@ -288,6 +290,7 @@ def answer_stream(
     if not 1 <= whole_number(leaves, "leaves") <= 65_536:
         raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
     folder = Path(checkpoint).absolute()
+    storage = Folder(folder)
     source = _source(objects, queries, space)
     session = spark or objects.sparkSession
     right_python(session)
@@ -295,13 +298,14 @@ def answer_stream(
     with ExitStack() as stack:
         with disk_errors("checkpoint"):
             stack.enter_context(locked(folder, "stream"))
-            settings.claim(folder)
-            asked = _keep_queries(queries, folder)
+            with alone(folder):
+                settings.claim(storage)
+            asked = _keep_queries(queries, storage)
         compile_kernels()
-        jobs = _SparkJobs(session, settings, folder, Path(output or folder / "output").absolute())
+        jobs = _SparkJobs(session, settings, storage, Path(output or folder / "output").absolute())
         stream = LocalStream(
             settings,
-            folder,
+            storage,
             jobs,
             leaves=leaves,
             queries=asked,
@@ -327,31 +331,36 @@ def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
     return source
 
 
-def _keep_queries(queries: Queries, checkpoint: Path) -> Path | None:
-    """The file of the queries that are there from the start; None if they are a stream.
+def _keep_queries(queries: Queries, storage: Storage) -> str | None:
+    """The name of the file of the queries that are there from the start; None if they are a stream.
 
     Raises:
         StateError: the stream was begun with other ones.
     """
-    path, record = checkpoint / "queries.jsonl", checkpoint / "queries.json"
+    name, record = "queries.jsonl", "queries.json"
     streaming = isinstance(queries, DataFrame) and queries.isStreaming
-    aside = path.with_suffix(".new")
-    digest = "stream" if streaming else _digest(_write_lines(queries, aside))
-    if record.exists() and read_json(record, _DAMAGED) != digest:
-        aside.unlink(missing_ok=True)
+    lines = None if streaming else _lines_of(queries)
+    digest = "stream" if lines is None else hashlib.sha256(lines).hexdigest()
+    if find(storage, record) is not None and get_json(storage, record, _DAMAGED) != digest:
         raise StateError(
-            f"{checkpoint} belongs to a stream with other queries; those that are there from the start must not change"
+            f"{storage.place} belongs to a stream with other queries; those that are there from the start must not "
+            f"change"
         )
-    if not streaming:
-        aside.replace(path)
-    write_whole(record, json.dumps(digest).encode())
-    return None if streaming else path
+    if lines is not None:
+        storage.put(name, lines)
+    put_json(storage, record, digest)
+    return None if lines is None else name
 
 
-def _write_lines(queries: Queries, path: Path) -> Path:
+def _lines_of(queries: Queries) -> pa.Buffer:
     if isinstance(queries, DataFrame):
-        return _write((bytes(row.value) for row in query_lines(queries).toLocalIterator()), path)
-    return _write(query_records(queries), path)
+        lines: Iterable[bytes] = (bytes(row.value) for row in query_lines(queries).toLocalIterator())
+    else:
+        lines = query_records(queries)
+    sink = pa.BufferOutputStream()
+    for line in lines:
+        sink.write(line + b"\n")
+    return sink.getvalue()
 
 
 def _digest(path: Path) -> str:
@@ -403,7 +412,7 @@ class _SparkJobs:
 
     session: SparkSession
     settings: StreamSettings
-    checkpoint: Path
+    storage: Folder
     output: Path
 
     @staticmethod
@@ -415,11 +424,11 @@ class _SparkJobs:
         """See :class:`~spatialstream.stream.embedded.LocalJobs`."""
         settings, order = self.settings, record.round
         work = WorkSettings(settings.space, settings.interval, settings.retention)
-        route = RouteTask(epoch, settings.partitions, self.checkpoint)
+        route = RouteTask(epoch, settings.partitions, self.storage)
         shares = self.session.range(0, settings.partitions, 1, settings.partitions)
         blocks = shares.mapInArrow(route, messages.BLOCK_TYPE).repartitionById(settings.slots, col("slot"))
-        partials = blocks.mapInArrow(WorkTask(order, work, self.checkpoint), messages.BLOCK_TYPE).repartition(1)
-        partials.mapInArrow(MergeTask(order, work, self.checkpoint, self.output), "rows long").collect()
+        partials = blocks.mapInArrow(WorkTask(order, work, self.storage), messages.BLOCK_TYPE).repartition(1)
+        partials.mapInArrow(MergeTask(order, work, self.storage, self.output), "rows long").collect()
 
 
 class AnswerStream:
@@ -442,7 +451,7 @@ class AnswerStream:
             with _explained():
                 stream.recover()
             writer = source.writeStream.foreachBatch(self._batch)
-            place = (jobs.checkpoint / "spark").as_uri()
+            place = (jobs.storage.path / "spark").as_uri()
             self.query: StreamingQuery = writer.option("checkpointLocation", place).start()
             self._begun.set()
         except BaseException:

@@ -29,7 +29,7 @@ def run_epoch(paths: Paths, settings: WorkSettings, epoch: int, partitions: int,
     for partition in range(partitions):
         for row in route.rows(epoch, partition):
             inbox[row[0]].append(row)
-    partials = (row for slot in range(slots) for row in work(slot, inbox[slot], settings, paths.checkpoint))
-    results = merge(partials, settings.space, paths.checkpoint)
+    partials = (row for slot in range(slots) for row in work(slot, inbox[slot], settings, paths.storage))
+    results = merge(partials, settings.space, paths.storage)
     publish(results, paths.results, paths.rejected)
     return results

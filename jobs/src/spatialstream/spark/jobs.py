@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -27,6 +26,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
+from spatialstream.sources.contracts import Storage
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Announcements, Connection, Offsets, Topics
 from spatialstream.spark.executors import Executors
 from spatialstream.spark.tasks import (
@@ -92,7 +92,7 @@ class _Job(ABC):
         session: the Spark session.
         connection: how to reach the broker.
         settings: of the stream.
-        checkpoint: folder of the stream's state, shared by both jobs.
+        storage: of the stream's state, shared by both jobs.
         store: the routing store.
         pause: ms between the starts of turns, at least.
         patience: how often in a row a turn may fail before the job gives up.
@@ -106,7 +106,7 @@ class _Job(ABC):
     session: SparkSession
     connection: Connection
     settings: StreamSettings
-    checkpoint: Path
+    storage: Storage
     store: RoutingStore
     pause: int = 0
     patience: int = 8
@@ -410,8 +410,8 @@ class RouterJob(_Job):
         self._producer = self.connection.producer(**{"linger.ms": 0})
         self._offsets = Offsets(self.connection, self._stopping)
         self._offsets_beside = Offsets(self.connection, self._ended)
-        self._learner = Learner(self.checkpoint / "samples", self.store, self.settings.space)
-        self._router = Router(self.settings, self.checkpoint, self.store, self, list(self._partitions()), _now)
+        self._learner = Learner(self.storage, self.store, self.settings.space)
+        self._router = Router(self.settings, self.storage, self.store, self, list(self._partitions()), _now)
 
     def _partitions(self) -> dict[str, tuple[str, int]]:
         """What is read: names such as ``objects/0``, with topic and number."""
@@ -513,7 +513,7 @@ class RouterJob(_Job):
         limits = settings.longest, *self._router.limits()
         # a task of a try that has failed may still be at work, on other messages than this one
         last = *limits, uuid.uuid4().hex[:8]
-        task = Ingest(epoch, self.checkpoint / "input", self.topics.kinds, settings.space, settings.rule, *last)
+        task = Ingest(epoch, self.storage, self.topics.kinds, settings.space, settings.rule, *last)
         frame = self._messages(ranges).select("topic", "partition", "offset", "key", "value")
         if sum(end - start for start, end in self._ranges.values()) <= _FEW_MESSAGES:
             frame = frame.coalesce(self._cores)
@@ -524,7 +524,7 @@ class RouterJob(_Job):
         """See :class:`~spatialstream.stream.router.RouterJobs`."""
         partitions = self.settings.partitions
         topics = self.topics.blocks, self.topics.rejected
-        task = RouteTask(record.epoch, partitions, self.checkpoint, *topics, self.life)
+        task = RouteTask(record.epoch, partitions, self.storage, *topics, self.life)
         tasks = min(partitions, self._cores)
         self._send(self.session.range(0, partitions, 1, tasks).mapInArrow(task, MESSAGE_TYPE))
 
@@ -534,7 +534,7 @@ class RouterJob(_Job):
 
     def _fails_on(self, record: EpochRecord) -> Sequence[Left]:
         partitions = self.settings.partitions
-        task = NarrowRouteTask(record, partitions, self.checkpoint)
+        task = NarrowRouteTask(record, partitions, self.storage)
         frame = self.session.range(0, partitions, 1, min(partitions, self._cores)).mapInArrow(task, LEFT_TYPE)
         return _lefts(frame)
 
@@ -595,7 +595,7 @@ class WorkerJob(_Job):
     """``spatialstream worker``: blocks to results.
 
     Attributes:
-        archive: folder for the objects that retention drops; None: they are gone.
+        archive: where the objects go that retention drops; None: they are gone.
         most_epochs: epochs a round, at most.
         rows_per_message: result rows a message, at most.
         limits: how long rows may be.
@@ -603,7 +603,7 @@ class WorkerJob(_Job):
         foreign: is told how many messages of the internal topics are not the router's.
     """
 
-    archive: Path | None = None
+    archive: Storage | None = None
     most_epochs: int = 64
     rows_per_message: int = 500
     limits: RowLimits = field(default_factory=RowLimits)
@@ -621,7 +621,7 @@ class WorkerJob(_Job):
         return WorkSettings(self.settings.space, self.settings.interval, self.settings.retention, self.archive)
 
     def _prepare(self) -> None:
-        self._worker = Worker(self.settings.slots, self.checkpoint, self.store, self, begins=self._begins)
+        self._worker = Worker(self.settings.slots, self.storage, self.store, self, begins=self._begins)
 
     def _begins(self) -> Sequence[int]:
         """Where the slots' partitions begin; in topics that an earlier life left, the first messages may be gone."""
@@ -678,9 +678,9 @@ class WorkerJob(_Job):
     def work(self, record: RoundRecord) -> None:
         """See :class:`~spatialstream.stream.worker.WorkerJobs`."""
         topics, settings, blocks = self.topics, self._work_settings, self._blocks(record)
-        partials = blocks.mapInArrow(WorkTask(record, settings, self.checkpoint, self.life), messages.BLOCK_TYPE)
+        partials = blocks.mapInArrow(WorkTask(record, settings, self.storage, self.life), messages.BLOCK_TYPE)
         how = self.rows_per_message, self.limits, self.life
-        task = MergeTask(record, settings, self.checkpoint, topics.results, topics.rejected, *how)
+        task = MergeTask(record, settings, self.storage, topics.results, topics.rejected, *how)
         self._send(partials.repartition(1).mapInArrow(task, MESSAGE_TYPE))
 
     def _blocks(self, record: RoundRecord) -> DataFrame:
@@ -697,7 +697,7 @@ class WorkerJob(_Job):
         return self._worker.leave_out(self._fails_on)
 
     def _fails_on(self, record: RoundRecord) -> Sequence[Left]:
-        given = record, self._work_settings, self.checkpoint
+        given = record, self._work_settings, self.storage
         blocks = self._blocks(record)
         if found := _lefts(blocks.mapInArrow(NarrowWorkTask(*given, self.life), LEFT_TYPE)):
             return found
@@ -707,9 +707,9 @@ class WorkerJob(_Job):
     def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
         """See :class:`~spatialstream.stream.worker.WorkerJobs`."""
         number, settings = record.round.number, self._work_settings
-        ask = SecondTask(number, tuple(slots), settings, self.checkpoint)
+        ask = SecondTask(number, tuple(slots), settings, self.storage)
         tasks = min(len(slots), self._cores)
         asked = self.session.range(0, len(slots), 1, tasks).mapInArrow(ask, messages.BLOCK_TYPE)
         how = self.rows_per_message, self.limits, self.life
-        task = SecondMergeTask(number, settings, self.checkpoint, self.topics.results, *how)
+        task = SecondMergeTask(number, settings, self.storage, self.topics.results, *how)
         self._send(asked.repartition(1).mapInArrow(task, MESSAGE_TYPE))

@@ -31,14 +31,17 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, whole_number
 from spatialstream.records.files import Chunk, Kind, plan
+from spatialstream.sources.contracts import find
+from spatialstream.sources.disk import disk_errors, undamaged, write_whole
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN
-from spatialstream.sources.storage import disk_errors, read_json, undamaged, write_whole
 from spatialstream.spark import run_stages
 from spatialstream.spark.failures import explained
 from spatialstream.spark.session import used_session
 from spatialstream.stages.merge import counts_after
 from spatialstream.stages.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
 from spatialstream.stages.runs import order_chunk, read_records
+from spatialstream.stages.state import get_json, put_json
 from spatialstream.stages.work import WorkSettings
 from spatialstream.stream.beginning import locked
 
@@ -225,13 +228,13 @@ def open_run(settings: RunSettings) -> None:
             or results of an unknown run are in the way.
     """
     paths = settings.paths
-    record = paths.checkpoint / RUN.marker
+    storage = paths.storage
     identity = settings.identity()
     if settings.overwrite:
         _forget(settings)
-    elif record.exists():
-        earlier = read_json(record, _ANEW)
-        with undamaged(record, _ANEW):
+    elif find(storage, RUN.marker) is not None:
+        earlier = get_json(storage, RUN.marker, _ANEW)
+        with undamaged(f"{storage.place}/{RUN.marker}", _ANEW):
             others = [name for name, value in identity.items() if earlier.get(name) != value]
         if others:
             raise StateError(f"{paths.checkpoint} belongs to a run with other {others[0]}; {_ANEW}")
@@ -240,11 +243,11 @@ def open_run(settings: RunSettings) -> None:
     for folder in (paths.results, paths.rejected):
         if folder.exists() and any(path.name != RESULTS.marker for path in folder.iterdir()):
             raise StateError(f"{folder} holds files of another run; {_ANEW}")
-    if taken := RUN.taken(paths.checkpoint):
+    if taken := RUN.taken(storage):
         raise StateError(f"{paths.checkpoint / taken} is not of a run, and in its way; give another checkpoint")
     RESULTS.mark(paths.results)
     REJECTED.mark(paths.rejected)
-    write_whole(record, json.dumps(identity).encode())
+    put_json(storage, RUN.marker, identity)
 
 
 def _forget(settings: RunSettings) -> None:
@@ -264,11 +267,10 @@ def _check_published(settings: RunSettings) -> None:
         StateError: some are missing.
     """
     paths = settings.paths
-    path = paths.checkpoint / PLAN_FILE
-    if not path.exists():
+    if find(paths.storage, PLAN_FILE) is None:
         return
-    epochs = _load_plan(path)
-    counts = counts_after(paths.checkpoint, min(epochs_done(paths.checkpoint), epochs.epochs) - 1)
+    epochs = _load_plan(paths.storage)
+    counts = counts_after(paths.storage, min(epochs_done(paths.checkpoint), epochs.epochs) - 1)
     refused = counts.pop("rejected", 0)
     for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, epochs.rejected + refused)):
         there = sum(map(_lines_of, folder.glob("*.jsonl")))
@@ -283,9 +285,9 @@ def _lines_of(path: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
 
 
-def _load_plan(path: Path) -> EpochPlan:
-    with undamaged(path, _ANEW):
-        return EpochPlan.load(path)
+def _load_plan(storage: Folder) -> EpochPlan:
+    with undamaged(f"{storage.place}/{PLAN_FILE}", _ANEW):
+        return EpochPlan.load(storage, _ANEW)
 
 
 def run(
@@ -346,9 +348,9 @@ def _ordered(
     report: Callable[[Progress], None],
 ) -> EpochPlan:
     """ORDER, unless an earlier start of this run has done it."""
-    path = settings.paths.checkpoint / PLAN_FILE
-    if path.exists():
-        return _load_plan(path)
+    storage = settings.paths.storage
+    if find(storage, PLAN_FILE) is not None:
+        return _load_plan(storage)
     task = OrderTask(settings.paths, tuple(chunks), settings.space, settings.rule, dict(settings.columns))
     numbers = session.range(0, len(chunks), 1, max(1, len(chunks)))
     total, read = sum(chunk.size for _, chunk in chunks), 0
@@ -365,7 +367,7 @@ def _ordered(
     report(Progress("reading", total, total))
     runs.sort(key=lambda each: each.name)
     epochs = cut_epochs(runs, settings.epoch_records, session.sparkContext.defaultParallelism)
-    epochs.save(path)
+    epochs.save(storage)
     return epochs
 
 
@@ -387,7 +389,7 @@ class OrderTask:
         kind, chunk = self.chunks[number]
         columns = self.columns if kind == "objects" else {}
         yield from order_chunk(
-            number, chunk, kind, self.space, self.rule, columns, self.paths.input, self.paths.rejected
+            number, chunk, kind, self.space, self.rule, columns, self.paths.storage, Folder(self.paths.rejected)
         )
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -410,12 +412,12 @@ def _first_rejection(folder: Path) -> SpatialStreamError:
 
 def _versioned(settings: RunSettings, epochs: EpochPlan) -> RoutingVersion:
     """The routing version, built from a sample of the input, unless an earlier start of this run has built it."""
-    path = settings.paths.version
-    if path.exists():
-        with undamaged(path, _ANEW):
-            return RoutingVersion.load(path)
-    objects = _sample(settings.paths.input, epochs, "objects", _SAMPLE_OBJECTS)
-    queries = _sample(settings.paths.input, epochs, "queries", _SAMPLE_QUERIES)
+    storage = settings.paths.storage
+    if find(storage, run_stages.VERSION_FILE) is not None:
+        with undamaged(f"{storage.place}/{run_stages.VERSION_FILE}", _ANEW):
+            return run_stages.run_version(storage)
+    objects = _sample(storage, epochs, "objects", _SAMPLE_OBJECTS)
+    queries = _sample(storage, epochs, "queries", _SAMPLE_QUERIES)
     version = build(
         settings.space,
         ObjectBatch.of([]) if objects is None else ObjectBatch.from_arrow(objects),
@@ -423,15 +425,15 @@ def _versioned(settings: RunSettings, epochs: EpochPlan) -> RoutingVersion:
         settings.leaves,
         settings.slots,
     )
-    version.save(path)
+    storage.put(run_stages.VERSION_FILE, *version.pack())
     return version
 
 
-def _sample(folder: Path, epochs: EpochPlan, kind: str, size: int) -> pa.RecordBatch | None:
+def _sample(storage: Folder, epochs: EpochPlan, kind: str, size: int) -> pa.RecordBatch | None:
     """Every so-many-th record of all runs of a kind."""
     runs = [each for each in epochs.runs if each.kind == kind]
     stride = max(1, -(-sum(each.rows for each in runs) // size))
-    parts = [read_records(folder / each.name, np.arange(0, each.rows, stride)) for each in runs]
+    parts = [read_records(storage, each.name, np.arange(0, each.rows, stride)) for each in runs]
     if not parts:
         return None
     table = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
@@ -441,7 +443,7 @@ def _sample(folder: Path, epochs: EpochPlan, kind: str, size: int) -> pa.RecordB
 def answers(settings: RunSettings, session: SparkSession) -> DataFrame:
     """The streaming DataFrame of published epochs: merge(work(route(source)))."""
     paths = settings.paths
-    partitions = EpochPlan.load(paths.checkpoint / PLAN_FILE).partitions
+    partitions = EpochPlan.load(paths.storage).partitions
     work_settings = WorkSettings(settings.space, settings.interval, settings.retention)
     # P numbers a micro-batch, the same ones when it is replayed: micro-batch e is epoch e. The data does not pass
     # through the source; ROUTE maps its share of the runs itself.
@@ -539,7 +541,7 @@ def _any_rejected(settings: RunSettings) -> bool:
 
 
 def _summary(settings: RunSettings, epochs: EpochPlan, done: int, seconds: float) -> RunSummary:
-    counts = counts_after(settings.paths.checkpoint, done - 1)
+    counts = counts_after(settings.paths.storage, done - 1)
     rows = {kind: sum(each.rows for each in epochs.runs if each.kind == kind) for kind in ("objects", "queries")}
     refused = counts.pop("rejected", 0)
     return RunSummary(rows["objects"], rows["queries"], counts, epochs.rejected + refused, epochs.epochs, done, seconds)

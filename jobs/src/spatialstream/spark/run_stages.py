@@ -17,16 +17,31 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.sources.storage import StateFolder
+from spatialstream.sources.contracts import Storage
+from spatialstream.sources.folder import Folder
 from spatialstream.stages import messages
 from spatialstream.stages.merge import merge, publish
-from spatialstream.stages.plan import PLAN_FILE, EpochPlan
+from spatialstream.stages.plan import EpochPlan
 from spatialstream.stages.route import Row, Share, route
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import queries_of_epoch, route_share
+from spatialstream.stages.state import OwnerState
 from spatialstream.stages.work import WorkSettings, work
 
-__all__ = ["MergeStage", "Paths", "RouteStage", "WorkStage", "merge_stage", "route_stage", "work_stage"]
+__all__ = [
+    "VERSION_FILE",
+    "MergeStage",
+    "Paths",
+    "RouteStage",
+    "WorkStage",
+    "merge_stage",
+    "route_stage",
+    "run_version",
+    "work_stage",
+]
+
+VERSION_FILE = "version-1.arrays"
+"""The routing version of a run, in its storage."""
 
 _PUBLISHED = "epoch long, rows long"
 
@@ -40,29 +55,25 @@ class Paths:
     rejected: Path
 
     @property
-    def input(self) -> Path:
-        """Decoded input, as runs."""
-        return self.checkpoint / "input"
+    def storage(self) -> Folder:
+        """The run's state."""
+        return Folder(self.checkpoint)
 
     @property
     def frames(self) -> Path:
         """What DataFrames were given as, see :func:`spatialstream.spark.answers.answer`."""
         return self.checkpoint / "frames"
 
-    @property
-    def version(self) -> Path:
-        """The routing version."""
-        return self.checkpoint / "version-1.arrays"
+
+@lru_cache(maxsize=4)
+def _plan(storage: Storage) -> EpochPlan:
+    return EpochPlan.load(storage)
 
 
 @lru_cache(maxsize=4)
-def _plan(path: Path) -> EpochPlan:
-    return EpochPlan.load(path)
-
-
-@lru_cache(maxsize=4)
-def _version(path: Path) -> RoutingVersion:
-    return RoutingVersion.load(path)
+def run_version(storage: Storage) -> RoutingVersion:
+    """The routing version of a run."""
+    return RoutingVersion.unpack(storage.get(VERSION_FILE), f"{storage.place}/{VERSION_FILE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +88,19 @@ class RouteStage:
 
     def share(self, epoch: int, partition: int) -> Share:
         """What one router partition has to route in one epoch."""
-        plan = _plan(self.paths.checkpoint / PLAN_FILE)
-        queries = queries_of_epoch(plan, epoch, self.paths.input) if partition == 0 else None
-        objects = route_share(plan, epoch, self.paths.input, partition, self.partitions)
+        plan = _plan(self.paths.storage)
+        queries = queries_of_epoch(plan, epoch, self.paths.storage) if partition == 0 else None
+        objects = route_share(plan, epoch, self.paths.storage, partition, self.partitions)
         return Share(epoch, plan.upto[epoch], partition, self.partitions, objects, queries)
 
     def rows(self, epoch: int, partition: int) -> Iterator[Row]:
         """The blocks of one router partition in one epoch."""
-        state = StateFolder(self.paths.checkpoint, "registry", epoch) if partition == 0 else None
-        return route(self.share(epoch, partition), Routing(_version(self.paths.version)), state)
+        state = OwnerState(self.paths.storage, "registry", epoch) if partition == 0 else None
+        return route(self.share(epoch, partition), Routing(run_version(self.paths.storage)), state)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it."""
-        epochs = _plan(self.paths.checkpoint / PLAN_FILE).epochs
+        epochs = _plan(self.paths.storage).epochs
         for batch in batches:
             for share in batch["value"].to_pylist():
                 epoch, partition = divmod(share, self.partitions)
@@ -109,7 +120,7 @@ class WorkStage:
         """As ``mapInArrow`` takes it; a Spark partition is a slot."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
         if rows:
-            for row in work(rows[0][0], rows, self.settings, self.paths.checkpoint):
+            for row in work(rows[0][0], rows, self.settings, self.paths.storage):
                 yield from messages.messages(*row)
 
 
@@ -126,7 +137,7 @@ class MergeStage:
         first = next(rows, None)
         if first is None:
             return
-        results = merge(chain([first], rows), self.settings.space, self.paths.checkpoint)
+        results = merge(chain([first], rows), self.settings.space, self.paths.storage)
         publish(results, self.paths.results, self.paths.rejected)
         yield pa.RecordBatch.from_pydict(
             {"epoch": pa.array([results.epoch], pa.int64()), "rows": pa.array([results.rows], pa.int64())}

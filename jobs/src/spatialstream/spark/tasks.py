@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.delivery import result_messages
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.work import WorkSettings
-from spatialstream.stream.router import EpochRecord, narrow_route, route_epoch
+from spatialstream.stream.router import EpochRecord, epoch_name, narrow_route, route_epoch
 from spatialstream.stream.worker import (
     RoundRecord,
     merge_round,
@@ -77,17 +77,17 @@ class RouteTask:
 
     epoch: int
     partitions: int
-    checkpoint: Path
+    storage: Storage
     blocks: str
     rejected: str
     life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """ROUTE of an epoch."""
-        record = EpochRecord.load(self.checkpoint / "epochs" / f"{self.epoch:09d}.json")
+        record = EpochRecord.load(self.storage, epoch_name(self.epoch))
         for batch in batches:
             for partition in batch.column(0).to_pylist():
-                for key, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.checkpoint):
+                for key, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.storage):
                     if kind == messages.REJECTED and slot < 0:
                         for line in content.column("line").to_pylist():
                             yield _message(self.rejected, None, None, line.encode())
@@ -101,13 +101,13 @@ class NarrowRouteTask:
 
     record: EpochRecord
     partitions: int
-    checkpoint: Path
+    storage: Storage
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What ROUTE fails on."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
-                yield _lefts(narrow_route(self.record, partition, self.partitions, self.checkpoint))
+                yield _lefts(narrow_route(self.record, partition, self.partitions, self.storage))
 
 
 def _lefts(found: list[Left]) -> pa.RecordBatch:
@@ -120,14 +120,14 @@ class WorkTask:
 
     record: RoundRecord
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """WORK of a round."""
         blocks = _blocks_by_slot(batches, self.life)
         for slot in sorted(blocks):
-            for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint):
+            for row in work_round(slot, blocks.pop(slot), self.record.round, self.settings, self.storage):
                 yield from messages.messages(*row)
 
 
@@ -148,14 +148,14 @@ class NarrowWorkTask:
 
     record: RoundRecord
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     life: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What WORK fails on."""
         blocks = _blocks_by_slot(batches, self.life)
         for slot in sorted(blocks):
-            yield _lefts(narrow_work(slot, blocks.pop(slot), self.record.round, self.settings, self.checkpoint))
+            yield _lefts(narrow_work(slot, blocks.pop(slot), self.record.round, self.settings, self.storage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class NarrowMergeTask:
 
     record: RoundRecord
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     limits: RowLimits | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What MERGE fails on."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
         if rows:
-            yield _lefts(narrow_merge(rows, self.record, self.settings, self.checkpoint, self.limits))
+            yield _lefts(narrow_merge(rows, self.record, self.settings, self.storage, self.limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class MergeTask:
 
     record: RoundRecord
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     results: str
     rejected: str
     rows_per_message: int
@@ -194,12 +194,10 @@ class MergeTask:
         if first is None:
             return
         number = self.record.round.number
-        results = merge_round(
-            chain([first], rows), self.record, self.settings.space, self.checkpoint, limits=self.limits
-        )
+        results = merge_round(chain([first], rows), self.record, self.settings.space, self.storage, limits=self.limits)
         lines: Iterable[pa.Array] = ()
         if results.second is not None:  # before a row is sent: if this fails, other rows may get the same keys
-            lines = merge_second_at_once(results.second, number, self.settings, self.checkpoint, self.limits)
+            lines = merge_second_at_once(results.second, number, self.settings, self.storage, self.limits)
         yield from _results(self.results, results.lines, number, 0, self.rows_per_message, self.life)
         for line in results.rejected:
             yield _message(self.rejected, None, None, line.encode())
@@ -213,13 +211,13 @@ class SecondTask:
     number: int
     slots: tuple[int, ...]
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The second phase of a round."""
         for batch in batches:
             for position in batch.column(0).to_pylist():
-                for row in second_round(self.slots[position], self.number, self.settings, self.checkpoint):
+                for row in second_round(self.slots[position], self.number, self.settings, self.storage):
                     yield from messages.messages(*row)
 
 
@@ -229,7 +227,7 @@ class SecondMergeTask:
 
     number: int
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     results: str
     rows_per_message: int
     limits: RowLimits | None = None
@@ -238,7 +236,7 @@ class SecondMergeTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """MERGE of the second phase of a round."""
         rows = [row for batch in batches for row in messages.blocks(batch)]
-        lines = merge_second_round(rows, self.number, self.settings.space, self.checkpoint, self.limits)
+        lines = merge_second_round(rows, self.number, self.settings.space, self.storage, self.limits)
         yield from _results(self.results, lines, self.number, 1, self.rows_per_message, self.life)
 
 

@@ -1,6 +1,6 @@
 """The archive: what retention drops, as Parquet files by day that other tools read.
 
-Layout: ``folder/day=2026-11-21/<name>.parquet``, hive style, by the UTC day of the objects' timestamps. Each file is a
+Names: ``day=2026-11-21/<name>.parquet``, hive style, by the UTC day of the objects' timestamps. Each file is a
 GeoParquet 1.1 file (https://geoparquet.org/releases/v1.1.0) with the columns
 
 ========  ======================  ==================================================================
@@ -20,7 +20,6 @@ Cost: about a microsecond an object.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ import pyarrow.parquet as pq
 
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
 
 __all__ = ["write_archive"]
 
@@ -43,29 +42,29 @@ _WKB_POINT = np.dtype([("order", "<u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<
 _LITTLE_ENDIAN, _POINT = 1, 1
 
 
-def write_archive(objects: ObjectBatch, space: Space, folder: Path, name: str) -> list[Path]:
+def write_archive(objects: ObjectBatch, space: Space, archive: Storage, name: str) -> list[str]:
     """Write objects to one file a day.
 
     Args:
         objects: in any order; within a day it is kept.
         space: of the objects.
-        folder: of the archive; made if it is not there.
+        archive: where they go.
         name: of the files, without the ending. Another content needs another name.
 
     Returns:
-        The files, by day; none if there are no objects.
+        Names of the files, by day; none if there are no objects.
     """
     day = objects.t // _DAY_MS
     day[(day < _FIRST_DAY) | (day > _LAST_DAY)] = _LAST_DAY + 1
     order = np.argsort(day, kind="stable")
     days, firsts = np.unique(day[order], return_index=True)
-    paths = []
+    files = []
     for rows, number in zip(np.split(order, firsts[1:]), days.tolist(), strict=False):
         whole = len(rows) == len(objects)
-        path = folder / f"day={_day_name(number)}" / f"{name}.parquet"
-        write_whole(path, _parquet(objects if whole else objects.take(rows), space))
-        paths.append(path)
-    return paths
+        file = f"day={_day_name(number)}/{name}.parquet"
+        archive.put(file, _parquet(objects if whole else objects.take(rows), space))
+        files.append(file)
+    return files
 
 
 def _day_name(day: int) -> str:

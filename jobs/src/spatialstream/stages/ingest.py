@@ -21,7 +21,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -45,11 +44,11 @@ from spatialstream.records.decode import (
     rejected_line,
 )
 from spatialstream.records.reasons import reason_class
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.plan import Run, pack_place, unpack_place
 from spatialstream.stages.rows import quoted
-from spatialstream.stages.runs import write_run
+from spatialstream.stages.runs import INPUT, write_run
 
 __all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "mark"]
 
@@ -132,7 +131,7 @@ class Ingest:
 
     Attributes:
         epoch: number of the epoch.
-        folder: where runs go.
+        storage: where runs go.
         kinds: topic -> ``"objects"`` or ``"queries"``.
         space: of the stream.
         rule: which terms count.
@@ -143,7 +142,7 @@ class Ingest:
     """
 
     epoch: int
-    folder: Path
+    storage: Storage
     kinds: dict[str, str]
     space: Space
     rule: TermRule = field(default_factory=TermRule)
@@ -182,11 +181,11 @@ class Ingest:
             batch, places = self._records(data, cuts, kind, _Places(starts, offsets), letters)
             batch, places = self._short(batch, places, records.column("value"), letters)
             if len(batch):
-                times = write_run(self.folder / f"{name}.arrow", batch, places)
+                times = write_run(self.storage, f"{name}.arrow", batch, places)
                 run = Run(f"{name}.arrow", kind, len(batch), partition, times, letters.count, packed=True)
                 clock = run.last if clock is None else max(clock, run.last)
         if letters.count:
-            write_whole(self.folder / f"{name}.rejected", letters.text())
+            self.storage.put(f"{INPUT}{name}.rejected", letters.text())
         last = int(piece.column("offset")[piece.num_rows - 1].as_py())
         rows, file = 0 if run is None else run.rows, f"{name}.rejected" if letters.count else ""
         return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)

@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from spatialstream.index.statistics import KeywordCounts, Statistics
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
+from spatialstream.stages.state import get_records, put_records
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import STATISTICS, read_statistics
 
-__all__ = ["MEMORY", "Learner", "write_sample"]
+__all__ = ["MEMORY", "SAMPLES", "Learner", "drop_samples", "write_sample"]
+
+SAMPLES = "samples/"
+"""What the names of samples begin with."""
 
 MEMORY = 6 * 3_600_000
 """Default time in ms of the stream in which what J knows fades to 1/e."""
@@ -35,12 +37,12 @@ _MOST_FILES = 200
 
 
 def write_sample(
-    folder: Path, epoch: int, span: int, objects: ObjectBatch | None, queries: QueryBatch | None, share: int
+    storage: Storage, epoch: int, span: int, objects: ObjectBatch | None, queries: QueryBatch | None, share: int
 ) -> None:
     """Leave a sample of an epoch.
 
     Args:
-        folder: where samples go.
+        storage: where samples go.
         epoch: number of the epoch.
         span: its length in ms.
         objects: those of this router partition.
@@ -58,24 +60,26 @@ def write_sample(
             record = replace(chosen, keywords=chosen.keywords.compact()).to_arrow()
         weight = factor * len(batch) / len(chosen)
         record = record.replace_schema_metadata({"weight": repr(weight), "span": str(max(0, span))})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, record.schema) as writer:
-            writer.write_batch(record)
-        write_whole(folder / f"{epoch:09d}-{kind}.arrow", sink.getvalue())
+        put_records(storage, f"{SAMPLES}{epoch:09d}-{kind}.arrow", record)
+
+
+def drop_samples(storage: Storage) -> None:
+    """Go on without the samples that have come."""
+    storage.delete(storage.list(SAMPLES))
 
 
 class Learner:
     """Keeps J.
 
     Args:
-        folder: where the samples are.
+        storage: where the samples are.
         store: the routing store.
         space: the stream's space.
         memory: ms of the stream in which what is known fades to 1/e.
     """
 
-    def __init__(self, folder: Path, store: RoutingStore, space: Space, memory: int = MEMORY) -> None:
-        self._folder = folder
+    def __init__(self, storage: Storage, store: RoutingStore, space: Space, memory: int = MEMORY) -> None:
+        self._storage = storage
         self._store = store
         self._space = space
         self._memory = memory
@@ -84,12 +88,10 @@ class Learner:
 
     def learn(self) -> bool:
         """Add the samples that have come; whether J has changed and is in the store."""
-        paths = sorted(self._folder.glob("*.arrow"))
-        for path in paths[:-_MOST_FILES]:
-            path.unlink(missing_ok=True)
-        if not paths or (not self._restored and not self._restore()):
+        names = self._storage.list(SAMPLES)
+        if not names or (not self._restored and not self._restore()):
             return False
-        recent = self._recent(paths[-_MOST_FILES:])
+        recent = self._recent(names[-_MOST_FILES:])
         if recent is not None:
             keep = math.exp(-recent.span / self._memory)
             self._known = recent if self._known is None else self._known.updated(recent, keep)
@@ -98,14 +100,12 @@ class Learner:
                 self._store.save_statistics(STATISTICS, *self._known.to_arrays())
         except Unavailable:
             pass  # the next time will do
-        for path in paths:
-            path.unlink(missing_ok=True)
+        self._storage.delete(names)
         return recent is not None
 
     def drop(self) -> None:
         """Go on without the samples that have come: nothing can be learnt from them."""
-        for path in self._folder.glob("*.arrow"):
-            path.unlink(missing_ok=True)
+        drop_samples(self._storage)
 
     def _restore(self) -> bool:
         try:
@@ -117,16 +117,15 @@ class Learner:
         self._restored = True
         return True
 
-    def _recent(self, paths: list[Path]) -> Statistics | None:
+    def _recent(self, names: list[str]) -> Statistics | None:
         """Statistics of samples; each record counts for those that it stands for."""
         objects: list[ObjectBatch] = []
         queries: list[QueryBatch] = []
         weights = {"objects": [0.0, 0], "queries": [0.0, 0]}
         span = 0
-        for path in paths:
-            with pa.ipc.open_file(pa.OSFile(str(path))) as reader:
-                record = reader.get_batch(0)
-            kind = path.stem.split("-")[1]
+        for name in names:
+            (record,) = get_records(self._storage, name)
+            kind = name.removesuffix(".arrow").split("-")[1]
             weights[kind][0] += float(record.schema.metadata[b"weight"]) * record.num_rows
             weights[kind][1] += record.num_rows
             if kind == "objects":

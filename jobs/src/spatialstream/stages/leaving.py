@@ -6,8 +6,9 @@ the job *narrows it down*: the stage is rehearsed, as the function that it is, w
 the state that it begins with, and without a trace. What is found is *left out*.
 
 Interface
-    :func:`culprits` finds the records. :class:`Scratch` is where a stage can be rehearsed. :class:`Left` is one
-    decision, which is written into the turn's record before the turn is tried again.
+    :func:`culprits` finds the records; a stage is rehearsed over an
+    :class:`~spatialstream.sources.memory_storage.Overlay`. :class:`Left` is one decision, which is written into the
+    turn's record before the turn is tried again.
 
 Invariant
     A turn that leaves records out does what it would do if they had never come: no slot, no merger and no registry has
@@ -30,12 +31,8 @@ and the job fails as it would have. Costs 1 + log2(records) rehearsals, and two 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +41,7 @@ import pyarrow as pa
 from spatialstream.model.errors import SpatialStreamError
 from spatialstream.records.decode import LONGEST_ECHO
 
-__all__ = ["AMBIENT", "OBJECT", "QUERY", "Left", "Scratch", "culprits", "dead_letter", "failure", "scratch"]
+__all__ = ["AMBIENT", "OBJECT", "QUERY", "Left", "culprits", "dead_letter", "failure"]
 
 AMBIENT = (MemoryError, OSError, pa.ArrowMemoryError, SpatialStreamError)
 """Failures that are not for a record's sake: a narrowing that meets one fails."""
@@ -154,50 +151,3 @@ def _failing_set(
         last, high = max(last, high - 1), high - 1
     raised = outcome(chosen)
     return None if raised is None else (last, raised)
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """A checkpoint in which a stage can be rehearsed: it reads what is in the true one, and writes elsewhere.
-
-    Attributes:
-        checkpoint: the true one.
-        folder: this one.
-        owners: whose state the stage needs.
-    """
-
-    checkpoint: Path
-    folder: Path
-    owners: Sequence[str]
-
-    def renew(self) -> None:
-        """As if nothing had been rehearsed."""
-        for name in ("state", "rounds", "transfers", "samples"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in ("input", "versions"):  # of these nothing is written, and what is loaded stays loaded
-            if not (self.folder / name).is_symlink():
-                (self.folder / name).symlink_to(self.checkpoint / name)
-        for name in (*(f"state/{owner}" for owner in self.owners), "rounds", "transfers"):
-            _link(self.checkpoint / name, self.folder / name)
-
-
-def _link(there: Path, here: Path) -> None:
-    """The same folders, with links to the files; a file that is written takes the place of its link."""
-    here.mkdir(parents=True, exist_ok=True)
-    for path in there.iterdir() if there.exists() else ():
-        if path.is_dir():
-            _link(path, here / path.name)
-        elif not path.name.startswith("."):
-            (here / path.name).symlink_to(path)
-
-
-@contextmanager
-def scratch(checkpoint: Path, *owners: str) -> Iterator[Scratch]:
-    """A scratch checkpoint that is removed in the end.
-
-    Args:
-        checkpoint: the true one.
-        owners: whose state is needed, such as ``registry``.
-    """
-    with tempfile.TemporaryDirectory(prefix="spatialstream-") as folder:
-        yield Scratch(checkpoint.absolute(), Path(folder), owners)

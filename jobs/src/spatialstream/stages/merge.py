@@ -29,13 +29,15 @@ from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
-from spatialstream.sources.storage import StateFolder, whole_file, write_whole
+from spatialstream.sources.contracts import Storage
+from spatialstream.sources.disk import whole_file, write_whole
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import Row
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
+from spatialstream.stages.state import OwnerState
 from spatialstream.stages.two_phase import Second, second_phase
 from spatialstream.stages.work import Round, steps_from_arrow
 
@@ -80,14 +82,14 @@ class EpochResults:
 
 _Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
 _kept: dict[str, _Kept] = {}
-"""What this process has in memory: checkpoint -> (epoch and take that it is the state after, CKQ answers, counts of
+"""What this process has in memory: place -> (epoch and take that it is the state after, CKQ answers, counts of
 rows)."""
 
 
 def merge(
     rows: Iterable[Row],
     space: Space,
-    checkpoint: Path,
+    storage: Storage,
     order: Round | None = None,
     routing: Routing | None = None,
     limits: RowLimits | None = None,
@@ -97,7 +99,7 @@ def merge(
     Args:
         rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
         space: the stream's space.
-        checkpoint: folder of the state.
+        storage: of the state.
         order: the round, where epochs come through a broker.
         routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
         limits: how long rows may be; None: any length.
@@ -115,8 +117,8 @@ def merge(
     marker = by_kind[messages.MARKER][0]
     epoch, upto = marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()
     take, before = (0, 0) if order is None else (order.take, order.before)
-    state = StateFolder(checkpoint, "merger", epoch, take, before)
-    nearest, counts = _restore(space, state, _kept.pop(str(checkpoint), None), (epoch - 1, before))
+    state = OwnerState(storage, "merger", epoch, take, before)
+    nearest, counts = _restore(space, state, _kept.pop(storage.place, None), (epoch - 1, before))
 
     _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, upto, space, lines, limits)
     second = None if routing is None else second_phase(kept, routing, space)
@@ -129,7 +131,7 @@ def merge(
         for kind, rows_of_kind in more.items():
             counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
-    _kept[str(checkpoint)] = (epoch, take), nearest, dict(counts)
+    _kept[storage.place] = (epoch, take), nearest, dict(counts)
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
     return EpochResults(epoch, lines.rows, lines, rejected, counts, loads, second, foreign)
@@ -157,7 +159,7 @@ def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
 
 
 def _restore(
-    space: Space, state: StateFolder, kept: _Kept | None, before: tuple[int, int]
+    space: Space, state: OwnerState, kept: _Kept | None, before: tuple[int, int]
 ) -> tuple[NearestMerger, dict[str, int]]:
     if kept is not None and kept[0] == before:
         return kept[1], kept[2]
@@ -167,15 +169,15 @@ def _restore(
     return NearestMerger.restore(space, manifest["nearest"], state.read), manifest["counts"]
 
 
-def counts_after(checkpoint: Path, epoch: int) -> dict[str, int]:
+def counts_after(storage: Storage, epoch: int) -> dict[str, int]:
     """Rows written up to and with an epoch, by query type, and ``rejected`` for queries that were not admitted."""
-    manifest = StateFolder(checkpoint, "merger", epoch + 1).previous()
+    manifest = OwnerState(storage, "merger", epoch + 1).previous()
     return {} if manifest is None else dict(manifest["counts"])
 
 
-def forget(checkpoint: Path | None = None) -> None:
-    """Drop what this process has in memory, as if it had died; of one checkpoint, or of all."""
-    for key in [each for each in _kept if checkpoint is None or each == str(checkpoint)]:
+def forget(storage: Storage | None = None) -> None:
+    """Drop what this process has in memory, as if it had died; of one storage, or of all."""
+    for key in [each for each in _kept if storage is None or each == storage.place]:
         del _kept[key]
 
 

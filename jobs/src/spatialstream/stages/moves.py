@@ -24,20 +24,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.crq import ContinuousRangeIndex
 from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.state import Manifest
 from spatialstream.model.queries import QueryBatch
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
+from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
     "ABORT",
@@ -47,12 +46,16 @@ __all__ = [
     "Control",
     "Moves",
     "drop_faded",
+    "drop_transfers",
     "export_queries",
     "release_queries",
     "transferred",
 ]
 
 PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
+
+TRANSFERS = "transfers/"
+"""What the names of transfers begin with."""
 
 Control = tuple[str, int]
 """One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
@@ -101,12 +104,17 @@ class Moves:
         return cls(manifest["version"], manifest["pending"], ended, fading)
 
 
-def _path(folder: Path, version: int, source: int, target: int) -> Path:
-    return folder / f"{version:06d}" / f"from-{source:04d}-to-{target:04d}.arrow"
+def _name(version: int, source: int, target: int) -> str:
+    return f"{TRANSFERS}{version:06d}/from-{source:04d}-to-{target:04d}.arrow"
+
+
+def drop_transfers(storage: Storage, active: int) -> None:
+    """Delete what was written down for a version, and for those before it: it is active now."""
+    storage.delete(name for name in storage.list(TRANSFERS) if int(name.split("/")[1]) <= active)
 
 
 def export_queries(
-    slot: int, standing: Sequence[Standing], active: RoutingVersion, coming: RoutingVersion, folder: Path
+    slot: int, standing: Sequence[Standing], active: RoutingVersion, coming: RoutingVersion, storage: Storage
 ) -> int:
     """Write down what other slots will need of this slot's queries; returns how many queries that are.
 
@@ -115,19 +123,20 @@ def export_queries(
         standing: its range queries, its terms queries.
         active: the version under which they are here.
         coming: the version that is being prepared.
-        folder: where transfers are kept, shared by all slots.
+        storage: where transfers are kept, shared by all slots.
     """
     leaving: dict[int, list[Standing]] = {}
     for number, queries in standing:
         for target, rows in _targets(slot, queries, active, coming).items():
             leaving.setdefault(target, []).append((number[rows], queries.take(rows)))
     for target in range(coming.slots):
-        path = _path(folder, coming.number, slot, target)
+        name = _name(coming.number, slot, target)
         if target in leaving:
             numbers = np.concatenate([number for number, _ in leaving[target]])
-            _write(path, numbers, QueryBatch.concat([queries for _, queries in leaving[target]]))
+            queries = QueryBatch.concat([queries for _, queries in leaving[target]])
+            put_records(storage, name, queries_with_numbers(queries, numbers))
         else:
-            path.unlink(missing_ok=True)
+            storage.delete([name])
     return sum(len(number) for parts in leaving.values() for number, _ in parts)
 
 
@@ -153,20 +162,12 @@ def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]
     return row.astype(np.int64) * version.slots + slot
 
 
-def _write(path: Path, number: npt.NDArray[np.int64], queries: QueryBatch) -> None:
-    record = queries_with_numbers(queries, number)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, record.schema) as writer:
-        writer.write_batch(record)
-    write_whole(path, sink.getvalue())
-
-
-def transferred(slot: int, version: int, slots: int, folder: Path) -> Iterator[Standing]:
+def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Standing]:
     """What other slots have written down for this one."""
     for source in range(slots):
-        path = _path(folder, version, source, slot)
-        if path.exists():
-            record = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+        name = _name(version, source, slot)
+        if find(storage, name) is not None:
+            (record,) = get_records(storage, name)
             yield numbers(record, "number"), QueryBatch.from_arrow(record.drop_columns(["number"]))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
+from spatialstream.sources.disk import DAMAGED
+from spatialstream.stages.state import get_json, put_json
 
 __all__ = ["PLAN_FILE", "EpochPlan", "Run", "cut_epochs", "pack_place", "unpack_place"]
 
@@ -119,14 +120,14 @@ class EpochPlan:
         """See :class:`spatialstream.stages.runs.Epochs`."""
         return ()
 
-    def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
-        write_whole(path, json.dumps(asdict(self)).encode())
+    def save(self, storage: Storage) -> None:
+        """Write as JSON."""
+        put_json(storage, PLAN_FILE, asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> EpochPlan:
+    def load(cls, storage: Storage, way_out: str = DAMAGED) -> EpochPlan:
         """Read what :meth:`save` wrote."""
-        plan = json.loads(path.read_bytes())
+        plan = get_json(storage, PLAN_FILE, way_out)
         runs = tuple(Run.from_dict(run) for run in plan["runs"])
         return cls(tuple(plan["upto"]), runs, plan["rejected"], plan["partitions"])
 

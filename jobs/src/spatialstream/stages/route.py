@@ -22,11 +22,11 @@ from spatialstream.local.registry import QueryRegistry
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.decode import rejected_line
-from spatialstream.sources.storage import StateFolder
 from spatialstream.stages import messages
 from spatialstream.stages.plan import unpack_place
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import QueryShare
+from spatialstream.stages.state import OwnerState
 
 __all__ = ["Share", "queries_with_numbers", "query_number_base", "route"]
 
@@ -57,13 +57,13 @@ def query_number_base(epoch: int) -> int:
     return epoch * NUMBERS_PER_EPOCH
 
 
-def route(share: Share, routing: Routing, state: StateFolder | None) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState | None) -> Iterator[Row]:
     """Route one share.
 
     Args:
         share: objects and (partition 0 only) queries, each in stream order.
         routing: what the epoch is routed by.
-        state: the registry's state folder at this epoch; partition 0 only.
+        state: the registry's state at this epoch; partition 0 only.
     """
     if state is not None:
         yield from _route_queries(share, routing, state)
@@ -87,7 +87,7 @@ def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
         yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: Share, routing: Routing, state: StateFolder) -> Iterator[Row]:
+def _route_queries(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
     manifest = state.previous()
     registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, state.read)
     if share.queries is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,10 +26,12 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.records.decode import Decoded, rejected_line
 from spatialstream.records.files import Chunk, Kind, decode_chunk
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages.plan import Run
+from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
+    "INPUT",
     "Epochs",
     "QueryShare",
     "order_chunk",
@@ -40,6 +41,9 @@ __all__ = [
     "rows_of_share",
     "write_run",
 ]
+
+INPUT = "input/"
+"""What the names of the files of runs begin with, and of dead letters that go out with the epoch."""
 
 _TIMES_PER_RUN = 128
 """Timestamps of a run that the driver sees."""
@@ -58,7 +62,9 @@ class Epochs(Protocol):
         """The rows of a run that the epoch leaves out."""
 
 
-def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]) -> tuple[int, ...]:
+def write_run(
+    storage: Storage, name: str, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]
+) -> tuple[int, ...]:
     """Write a run, sorted by time (stable); returns the thinned-out timestamps.
 
     A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
@@ -69,21 +75,19 @@ def write_run(path: Path, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.
     record = batch.to_arrow()
     if isinstance(batch, QueryBatch):
         record = record.append_column("line", pa.array(line))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, record.schema) as writer:
-        writer.write_batch(record)
-    write_whole(path, sink.getvalue())
+    put_records(storage, INPUT + name, record)
     picks = np.unique(np.linspace(0, len(batch) - 1, _TIMES_PER_RUN).astype(np.int64))
     return tuple(batch.t[picks].tolist())
 
 
-def _read_run(path: Path) -> pa.RecordBatch:
-    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+def _read_run(storage: Storage, name: str) -> pa.RecordBatch:
+    (record,) = get_records(storage, INPUT + name)
+    return record
 
 
-def read_records(path: Path, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+def read_records(storage: Storage, name: str, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """Some records of a run."""
-    return _read_run(path).take(pa.array(rows))
+    return _read_run(storage, name).take(pa.array(rows))
 
 
 def order_chunk(
@@ -93,10 +97,10 @@ def order_chunk(
     space: Space,
     rule: TermRule,
     columns: Mapping[str, str],
-    folder: Path,
-    rejected_folder: Path,
+    storage: Storage,
+    letters: Storage,
 ) -> Iterator[Run]:
-    """Decode one chunk of the input into runs under ``folder`` and dead letters under ``rejected_folder``.
+    """Decode one chunk of the input into runs, and dead letters in another storage.
 
     Everything is named after the chunk's number, so doing it again overwrites the same files.
     """
@@ -109,9 +113,9 @@ def order_chunk(
                 rejected_line(chunk.source, *row)
                 for row in zip(*(column.to_pylist() for column in decoded.rejected.columns), strict=True)
             )
-            write_whole(rejected_folder / f"input-{name}.jsonl", "".join(line + "\n" for line in lines).encode())
+            letters.put(f"input-{name}.jsonl", "".join(line + "\n" for line in lines).encode())
         if len(decoded.batch):
-            times = write_run(folder / f"{name}.arrow", decoded.batch, decoded.line)
+            times = write_run(storage, f"{name}.arrow", decoded.batch, decoded.line)
             yield Run(f"{name}.arrow", kind, len(decoded.batch), chunk.source, times, rejected)
         elif rejected:
             yield Run("", kind, 0, chunk.source, (), rejected)
@@ -121,11 +125,11 @@ _Slice = tuple[Run, int, pa.RecordBatch]
 """A part of a run: the run, its first row, its rows."""
 
 
-def _slices(epochs: Epochs, epoch: int, kind: str, folder: Path) -> list[_Slice]:
+def _slices(epochs: Epochs, epoch: int, kind: str, storage: Storage) -> list[_Slice]:
     """The part of every run that belongs to an epoch, in input order, without a copy."""
     slices = []
     for run in epochs.runs_of(epoch, kind):
-        record = _read_run(folder / run.name)
+        record = _read_run(storage, run.name)
         bounds = epochs.bounds_of(epoch, run)
         low, high = np.searchsorted(numpy_view(record.column("t")), bounds, side="right")
         if high > low:
@@ -159,9 +163,9 @@ class QueryShare:
     packed: bool = False
 
 
-def queries_of_epoch(epochs: Epochs, epoch: int, folder: Path) -> QueryShare | None:
+def queries_of_epoch(epochs: Epochs, epoch: int, storage: Storage) -> QueryShare | None:
     """An epoch's queries; None when there are none."""
-    slices = [(part[0], _used(epochs, part)) for part in _slices(epochs, epoch, "queries", folder)]
+    slices = [(part[0], _used(epochs, part)) for part in _slices(epochs, epoch, "queries", storage)]
     slices = [(run, part) for run, part in slices if part.num_rows]
     if not slices:
         return None
@@ -173,27 +177,27 @@ def queries_of_epoch(epochs: Epochs, epoch: int, folder: Path) -> QueryShare | N
     return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
 
 
-def route_share(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> ObjectBatch | None:
+def route_share(epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int) -> ObjectBatch | None:
     """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    pieces = [_used(epochs, part) for part in _share_slices(epochs, epoch, folder, partition, partitions)]
+    pieces = [_used(epochs, part) for part in _share_slices(epochs, epoch, storage, partition, partitions)]
     parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
     return in_order(ObjectBatch.concat(parts)) if parts else None
 
 
 def rows_of_share(
-    epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int
+    epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int
 ) -> list[tuple[Run, int, pa.RecordBatch]]:
     """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
-    queries = [] if partition else _slices(epochs, epoch, "queries", folder)
-    return [*queries, *_share_slices(epochs, epoch, folder, partition, partitions)]
+    queries = [] if partition else _slices(epochs, epoch, "queries", storage)
+    return [*queries, *_share_slices(epochs, epoch, storage, partition, partitions)]
 
 
-def _share_slices(epochs: Epochs, epoch: int, folder: Path, partition: int, partitions: int) -> list[_Slice]:
+def _share_slices(epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int) -> list[_Slice]:
     """The objects of a router partition; which ones does not depend on those that are left out."""
-    slices = _slices(epochs, epoch, "objects", folder)
+    slices = _slices(epochs, epoch, "objects", storage)
     if not slices:
         return []
     times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))

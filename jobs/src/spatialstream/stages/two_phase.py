@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +22,12 @@ import pyarrow.compute as pc
 from spatialstream.local.segments import SegmentStore
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.storage import write_whole
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import Row
 from spatialstream.stages.routing import Routing
+from spatialstream.stages.state import get_records, put_records
 from spatialstream.stages.work import found_columns, stack
 
 __all__ = ["Second", "answer_second", "second_phase"]
@@ -53,19 +53,15 @@ class Second:
     slots: tuple[int, ...]
     questions: int
 
-    def save(self, path: Path) -> None:
+    def save(self, storage: Storage, name: str) -> None:
         """Write the rows to a file."""
-        table = pa.Table.from_batches([each for row in self.rows for each in messages.messages(*row)])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        write_whole(path, sink.getvalue())
+        batches = [each for row in self.rows for each in messages.messages(*row)]
+        put_records(storage, name, pa.Table.from_batches(batches))
 
     @staticmethod
-    def load(path: Path) -> list[Row]:
+    def load(storage: Storage, name: str) -> list[Row]:
         """The rows in a file of :meth:`save`."""
-        with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
-            return [row for i in range(reader.num_record_batches) for row in messages.blocks(reader.get_batch(i))]
+        return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
 
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:

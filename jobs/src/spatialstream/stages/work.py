@@ -22,8 +22,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -43,7 +41,7 @@ from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.space import Space
-from spatialstream.sources.storage import StateFolder
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.leaving import Left
@@ -61,6 +59,8 @@ from spatialstream.stages.moves import (
 )
 from spatialstream.stages.route import Row, queries_with_numbers
 from spatialstream.stages.rows import match_lines, object_texts
+from spatialstream.stages.state import OwnerState
+from spatialstream.stages.versions import load_version
 
 __all__ = [
     "Round",
@@ -68,12 +68,10 @@ __all__ = [
     "WorkSettings",
     "forget",
     "found_columns",
-    "load_version",
     "slot_objects",
     "stack",
     "steps_from_arrow",
     "steps_to_arrow",
-    "version_path",
     "work",
 ]
 
@@ -98,13 +96,13 @@ class WorkSettings:
         space: of the stream.
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
-        archive: folder for the objects that retention drops; None: they are gone.
+        archive: where the objects go that retention drops; None: they are gone.
     """
 
     space: Space
     interval: int
     retention: int | None
-    archive: Path | None = None
+    archive: Storage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +142,6 @@ class Round:
     def last(self) -> int:
         """The last epoch."""
         return self.epochs[-1]
-
-
-def version_path(checkpoint: Path, number: int) -> Path:
-    """Where a routing version is, for the stages."""
-    return checkpoint / "versions" / f"{number:06d}.arrays"
-
-
-@lru_cache(maxsize=8)
-def load_version(path: Path) -> RoutingVersion:
-    """A routing version; its file never changes."""
-    return RoutingVersion.load(path)
 
 
 class SlotIndexes:
@@ -197,12 +184,12 @@ class SlotIndexes:
 
 
 _kept: dict[tuple[str, int], tuple[tuple[int, int], SlotIndexes]] = {}
-"""Structures that this process has in memory: (checkpoint, slot) -> (epoch and take of it that they are the state
+"""Structures that this process has in memory: (place, slot) -> (epoch and take of it that they are the state
 after, structures)."""
 
 
 def work(
-    slot: int, rows: Sequence[Row], settings: WorkSettings, checkpoint: Path, order: Round | None = None
+    slot: int, rows: Sequence[Row], settings: WorkSettings, storage: Storage, order: Round | None = None
 ) -> Iterator[Row]:
     """Apply one epoch's blocks to one slot and give its partials; the slot's state is then that of the epoch.
 
@@ -210,7 +197,7 @@ def work(
         slot: which one.
         rows: all blocks for the slot.
         settings: of the stream.
-        checkpoint: folder of the state.
+        storage: of the state.
         order: the round, where epochs come through a broker.
 
     Raises:
@@ -219,33 +206,33 @@ def work(
     began = time.perf_counter()
     epoch, upto = _end_of_epoch(slot, rows) if order is None else _end_of_round(slot, rows, order)
     takes = (0, 0) if order is None else (order.take, order.before)
-    state, indexes = _indexes_before(slot, epoch, settings, checkpoint, *takes)
+    state, indexes = _indexes_before(slot, epoch, settings, storage, *takes)
     load = Load()
     changed = order is not None and indexes.moves.version not in (None, order.version)
     if order is not None:
-        _take_over(slot, indexes, order, checkpoint)
+        _take_over(slot, indexes, order, storage)
     _drop(indexes, f"slot-{slot:04d}-{epoch:09d}")
     yield from _apply(slot, rows, indexes, upto, load)
     if order is not None:
-        _hand_over(slot, indexes, order, checkpoint)
+        _hand_over(slot, indexes, order, storage)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
     indexes.upto = upto
     state.commit(indexes.checkpoint(state.write))
-    _kept[str(checkpoint), slot] = (epoch, takes[0]), indexes
+    _kept[storage.place, slot] = (epoch, takes[0]), indexes
     if order is not None:
-        record = _load_record(slot, indexes, order, load, checkpoint)
+        record = _load_record(slot, indexes, order, load, storage)
         record["seconds"] = time.perf_counter() - began
         yield slot, messages.LOAD, columns(load=pa.array([json.dumps(record)]))
     yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
 
 
 def _indexes_before(
-    slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int, before: int
-) -> tuple[StateFolder, SlotIndexes]:
+    slot: int, epoch: int, settings: WorkSettings, storage: Storage, take: int, before: int
+) -> tuple[OwnerState, SlotIndexes]:
     """The slot's structures after the epoch before."""
-    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch, take, before)
-    known, indexes = _kept.pop((str(checkpoint), slot), (None, None))
+    state = OwnerState(storage, f"slot-{slot:04d}", epoch, take, before)
+    known, indexes = _kept.pop((storage.place, slot), (None, None))
     if indexes is None or known != (epoch - 1, before):
         manifest = state.previous()
         indexes = (
@@ -254,12 +241,12 @@ def _indexes_before(
     return state, indexes
 
 
-def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path, take: int = 0) -> SegmentStore:
+def slot_objects(slot: int, epoch: int, settings: WorkSettings, storage: Storage, take: int = 0) -> SegmentStore:
     """A slot's objects after an epoch, to be looked at only."""
-    known, indexes = _kept.get((str(checkpoint), slot), (None, None))
+    known, indexes = _kept.get((storage.place, slot), (None, None))
     if indexes is not None and known == (epoch, take):
         return indexes.objects
-    state = StateFolder(checkpoint, f"slot-{slot:04d}", epoch + 1, before=take)
+    state = OwnerState(storage, f"slot-{slot:04d}", epoch + 1, before=take)
     manifest = state.previous()
     assert manifest is not None
     return SegmentStore.restore(settings.space, manifest["objects"], state.read)
@@ -268,13 +255,13 @@ def slot_objects(slot: int, epoch: int, settings: WorkSettings, checkpoint: Path
 # ------------------------------------------------------------------------------------------------- changes of version
 
 
-def _take_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+def _take_over(slot: int, indexes: SlotIndexes, order: Round, storage: Storage) -> None:
     """Register the queries that other slots have written down for this one, if the time has come."""
     for control, number in order.controls:
         if control != LOAD or indexes.moves.pending != number:
             continue
-        coming = load_version(version_path(checkpoint, number))
-        for numbers_, queries in transferred(slot, number, coming.slots, checkpoint / "transfers"):
+        coming = load_version(storage, number)
+        for numbers_, queries in transferred(slot, number, coming.slots, storage):
             for each in numbers_.tolist():
                 indexes.moves.fading.pop(each, None)
             unknown = np.flatnonzero(~(indexes.range.known(numbers_) | indexes.terms.known(numbers_)))
@@ -284,21 +271,21 @@ def _take_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) 
             _end(indexes, ended[:, 0].copy(), ended[:, 1].copy())
 
 
-def _hand_over(slot: int, indexes: SlotIndexes, order: Round, checkpoint: Path) -> None:
+def _hand_over(slot: int, indexes: SlotIndexes, order: Round, storage: Storage) -> None:
     """Write down what other slots will need; let go of what is not this slot's any more."""
     moves = indexes.moves
     if moves.version is None:
         moves.version = order.version
     if moves.version != order.version:
-        coming = load_version(version_path(checkpoint, order.version))
+        coming = load_version(storage, order.version)
         release_queries(slot, order.upto, moves, coming, indexes.range, indexes.terms)
         moves.version = order.version
         moves.forget()
     for control, number in order.controls:
         if control == PREPARE:
-            active, coming = (load_version(version_path(checkpoint, each)) for each in (order.version, number))
+            active, coming = (load_version(storage, each) for each in (order.version, number))
             standing = (indexes.range.standing(order.upto), indexes.terms.standing(order.upto))
-            export_queries(slot, standing, active, coming, checkpoint / "transfers")
+            export_queries(slot, standing, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
@@ -346,7 +333,7 @@ class Load:
             yield item
 
 
-def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, checkpoint: Path) -> dict[str, Any]:
+def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
@@ -363,7 +350,7 @@ def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, chec
     if load.leaf is not None:
         record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
     if load.queries or order.census:
-        version = load_version(version_path(checkpoint, order.version))
+        version = load_version(storage, order.version)
         code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
         record["queries"] = {kind.value: int(np.count_nonzero(code == _CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
@@ -411,13 +398,13 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def forget(checkpoint: Path | None = None) -> None:
+def forget(storage: Storage | None = None) -> None:
     """Drop what this process has in memory, as if it had died: the next epoch restores from disk.
 
     Args:
-        checkpoint: of this one only; None: of all.
+        storage: of this one only; None: of all.
     """
-    for key in [each for each in _kept if checkpoint is None or each[0] == str(checkpoint)]:
+    for key in [each for each in _kept if storage is None or each[0] == storage.place]:
         del _kept[key]
 
 

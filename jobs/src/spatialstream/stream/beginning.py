@@ -11,16 +11,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from spatialstream.index.version import RoutingVersion, build
+from spatialstream.index.version import build
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.files import decode_chunk, plan
-from spatialstream.stages.work import version_path
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import made
+from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.router import EPOCHS, StreamSettings
 
-__all__ = ["check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
+__all__ = ["alone", "check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
 
 _SAMPLE = 50_000
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -34,8 +36,7 @@ def locked(checkpoint: Path, job: str) -> Iterator[None]:
         SettingError: another process has it.
         OSError: the folder cannot be written.
     """
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    with (checkpoint / f"{job}.lock").open("w") as lock:
+    with (made(checkpoint) / f"{job}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,9 +44,18 @@ def locked(checkpoint: Path, job: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def alone(checkpoint: Path) -> Iterator[None]:
+    """Hold back the other job, which may begin at once, while this one claims the checkpoint."""
+    with (made(checkpoint) / "claim.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        Path(lock.name).unlink(missing_ok=True)  # whoever locks it later has another file, and finds what was claimed
+
+
 def ensure_first_version(
     store: RoutingStore,
-    checkpoint: Path,
+    storage: Storage,
     settings: StreamSettings,
     leaves: int,
     objects: Path | None,
@@ -59,7 +69,7 @@ def ensure_first_version(
 
     Args:
         store: the routing store.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         settings: of the stream.
         leaves: of the QT-tree.
         objects: file of objects like those to come.
@@ -71,24 +81,24 @@ def ensure_first_version(
         Unavailable: the store cannot be reached.
         StateError: the stream in the store has another number of slots, or is of another life.
     """
-    if any((checkpoint / "epochs").glob("*.json")):
-        return check_life(store, checkpoint, settings.name, life)
+    if storage.list(EPOCHS):
+        return check_life(store, storage, settings.name, life)
     ends = time.monotonic() + patience
     while True:
         try:
-            return _ensure(store, checkpoint, settings, leaves, objects, queries, life)
+            return _ensure(store, storage, settings, leaves, objects, queries, life)
         except Unavailable:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.5)
 
 
-def check_life(store: RoutingStore, checkpoint: Path, stream: str, life: str, *, new: bool = False) -> None:
+def check_life(store: RoutingStore, storage: Storage, stream: str, life: str, *, new: bool = False) -> None:
     """Make sure that a routing store and a checkpoint are of one life of the stream; a store that is away is let pass.
 
     Args:
         store: the routing store.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         stream: its name.
         life: the checkpoint's.
         new: whether the stream need not be in the store yet.
@@ -98,20 +108,20 @@ def check_life(store: RoutingStore, checkpoint: Path, stream: str, life: str, *,
     """
     try:
         if store.versions():
-            return _same_life(store.state(), checkpoint, stream, life)
+            return _same_life(store.state(), storage, stream, life)
     except Unavailable:
         return
     if not new:
         raise StateError(
-            f"{checkpoint} is the state of {stream}, of which the routing store knows nothing: what it knew has been "
-            f"removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
+            f"{storage.place} is the state of {stream}, of which the routing store knows nothing: what it knew has "
+            f"been removed. Remove the rest too, with spatialstream remove --checkpoint, and the stream begins anew"
         )
 
 
-def _same_life(state: RoutingState, checkpoint: Path, stream: str, life: str) -> None:
+def _same_life(state: RoutingState, storage: Storage, stream: str, life: str) -> None:
     if state.life != life:
         raise StateError(
-            f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {checkpoint} "
+            f"the routing store is of another life of {stream} ({state.life or 'without an id'}) than {storage.place} "
             f"({life or 'without an id'}). Give the job the checkpoint of that life; or remove the stream with "
             f"spatialstream remove --checkpoint, and it begins anew"
         )
@@ -119,7 +129,7 @@ def _same_life(state: RoutingState, checkpoint: Path, stream: str, life: str) ->
 
 def _ensure(
     store: RoutingStore,
-    checkpoint: Path,
+    storage: Storage,
     settings: StreamSettings,
     leaves: int,
     objects: Path | None,
@@ -128,7 +138,7 @@ def _ensure(
 ) -> None:
     if store.versions():
         state = store.state()
-        _same_life(state, checkpoint, settings.name, life)
+        _same_life(state, storage, settings.name, life)
         if state.slots != settings.slots:
             raise StateError(f"the stream in the routing store has {state.slots} slots, not {settings.slots}")
         version = store.load(state.active.number)
@@ -138,13 +148,8 @@ def _ensure(
         asked = asked.take(np.flatnonzero(asked.code != CANCEL))
         version = build(settings.space, _sample(known), _sample(asked), leaves, settings.slots)
         store.create(version, life)
-    _keep(version, checkpoint)
-
-
-def _keep(version: RoutingVersion, checkpoint: Path) -> None:
-    path = version_path(checkpoint, version.number)
-    if not path.exists():
-        version.save(path)
+    if find(storage, version_name(version.number)) is None:
+        save_version(storage, version)
 
 
 def _sample(batch: _Batch) -> _Batch:

@@ -17,8 +17,7 @@ No Spark in here: it is behind :class:`LocalJobs`.
 
 from __future__ import annotations
 
-import json
-import shutil
+import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,18 +33,22 @@ from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
-from spatialstream.sources.storage import read_json, undamaged, write_whole
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import undamaged
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.learning import drop_samples
 from spatialstream.stages.merge import merge, publish
 from spatialstream.stages.plan import Run
 from spatialstream.stages.route import Row
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import read_records
-from spatialstream.stages.work import Round, WorkSettings, load_version, version_path, work
+from spatialstream.stages.state import get_json, put_json
+from spatialstream.stages.versions import load_version, save_version, version_name
+from spatialstream.stages.work import Round, WorkSettings, work
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.router import EpochRecord, Router, StreamSettings, route_epoch
-from spatialstream.stream.worker import RoundRecord, Summary, Worker, round_path
+from spatialstream.stream.router import EpochRecord, Router, StreamSettings, epoch_name, route_epoch
+from spatialstream.stream.worker import RoundRecord, Summary, Worker
 
 __all__ = [
     "Ingestion",
@@ -59,6 +62,7 @@ __all__ = [
 
 _SAMPLE = 50_000
 _BLOCK_BYTES = 32 << 20
+_ASSIGNMENT = "micro-batch.json"
 _KINDS = {"objects": "objects", "queries": "queries"}
 
 Ingestion = Callable[[Ingest], Sequence[Intake]]
@@ -139,9 +143,9 @@ def _messages(batches: Sequence[pa.RecordBatch], partition: int, first: int) -> 
     )
 
 
-def _given(path: Path) -> Iterator[pa.RecordBatch]:
-    """A file of JSON Lines as rows of (kind, value): many lines a row."""
-    with path.open("rb") as file:
+def _given(data: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """JSON Lines as rows of (kind, value): many lines a row."""
+    with io.BufferedReader(pa.BufferReader(data)) as file:
         while lines := file.readlines(_BLOCK_BYTES):
             value = pa.array([b"".join(lines).removesuffix(b"\n")])
             yield pa.RecordBatch.from_arrays([pa.array(["queries"]), value], ["kind", "value"])
@@ -155,8 +159,8 @@ class _OnePhase(EpochRecord):
 
     __slots__ = ()
 
-    def routing(self, checkpoint: Path) -> Routing:
-        return replace(EpochRecord.routing(self, checkpoint), two_phase=False)
+    def routing(self, storage: Storage) -> Routing:
+        return replace(EpochRecord.routing(self, storage), two_phase=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +170,17 @@ class RouteTask:
     Attributes:
         epoch: number of the epoch.
         partitions: router partitions.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
     """
 
     epoch: int
     partitions: int
-    checkpoint: Path
+    storage: Storage
 
     def rows(self, partition: int) -> Iterator[Row]:
         """The blocks of one router partition."""
-        record = _OnePhase.load(self.checkpoint / "epochs" / f"{self.epoch:09d}.json")
-        for _, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.checkpoint):
+        record = _OnePhase.load(self.storage, epoch_name(self.epoch))
+        for _, (slot, kind, content) in route_epoch(record, partition, self.partitions, self.storage):
             yield max(slot, 0), kind, content
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,16 +198,16 @@ class WorkTask:
     Attributes:
         order: the round.
         settings: of the slots.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
     """
 
     order: Round
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
 
     def rows(self, slot: int, blocks: Sequence[Row]) -> Iterator[Row]:
         """The partials of one slot."""
-        return work(slot, blocks, self.settings, self.checkpoint, self.order)
+        return work(slot, blocks, self.settings, self.storage, self.order)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As ``mapInArrow`` takes it; all blocks of a slot are in one Spark partition."""
@@ -223,21 +227,21 @@ class MergeTask:
     Attributes:
         order: the round.
         settings: of the slots.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         output: folder of ``results`` and ``rejected``.
     """
 
     order: Round
     settings: WorkSettings
-    checkpoint: Path
+    storage: Storage
     output: Path
 
     def publish(self, rows: Iterable[Row]) -> int:
         """Merge; returns the number of result rows."""
-        results = merge(rows, self.settings.space, self.checkpoint, self.order)
+        results = merge(rows, self.settings.space, self.storage, self.order)
         publish(results, self.output / "results", self.output / "rejected")
         summary = Summary(results.rows, len(results.rejected), results.counts, results.loads)
-        summary.save(round_path(self.checkpoint, self.order.number, "summary"))
+        summary.save(self.storage, self.order.number)
         return summary.lines
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -258,17 +262,17 @@ class _Jobs:
     def __init__(
         self,
         settings: StreamSettings,
-        checkpoint: Path,
+        storage: Storage,
         store: MemoryStore,
         jobs: LocalJobs,
-        given: Path | None,
+        given: str | None,
         first_version: Callable[[Sequence[Run]], None],
     ) -> None:
         self.coming: Ingestion = _nothing
         self.router: Router | None = None
         self.worker: Worker | None = None
         self._settings = settings
-        self._checkpoint = checkpoint
+        self._storage = storage
         self._store = store
         self._jobs = jobs
         self._given = given
@@ -278,13 +282,12 @@ class _Jobs:
     def ingest(self, epoch: int) -> Sequence[Intake]:
         assert self.router is not None
         settings, (floor, _) = self._settings, self.router.limits()
-        folder = self._checkpoint / "input"
-        ingest = Ingest(epoch, folder, _KINDS, settings.space, settings.rule, settings.longest, floor)
+        ingest = Ingest(epoch, self._storage, _KINDS, settings.space, settings.rule, settings.longest, floor)
         intakes = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in self.coming(ingest)]
         if epoch == 0:
             if self._given is not None:
                 # they are all there, so they have no clock that could hold others back, or drive time ahead
-                first = ingest.intakes(numbered(_given(self._given), _GIVEN_PART))
+                first = ingest.intakes(numbered(_given(self._storage.get(self._given)), _GIVEN_PART))
                 intakes += [replace(each, partition="objects/0", clock=None) for each in first]
             self._first_version([each.run for each in intakes if each.run is not None])
         return intakes
@@ -318,10 +321,10 @@ class LocalStream:
 
     Args:
         settings: of the stream.
-        checkpoint: folder of the stream's state, which nobody else uses.
+        storage: of the stream's state, which nobody else uses.
         jobs: what does the work.
         leaves: of the QT-tree.
-        queries: file of the queries that are there from the start; None if they come as a stream.
+        queries: name of the file of the queries that are there from the start; None if they come as a stream.
         history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life.
         now: a clock that does not go back, ms.
         step: is called before each step, with its name; tests stop the stream there.
@@ -330,26 +333,25 @@ class LocalStream:
     def __init__(
         self,
         settings: StreamSettings,
-        checkpoint: Path,
+        storage: Storage,
         jobs: LocalJobs,
         *,
         leaves: int = 64,
-        queries: Path | None = None,
+        queries: str | None = None,
         history: Callable[[], ObjectBatch] | None = None,
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._settings, self._checkpoint = settings, checkpoint
+        self._settings, self._storage = settings, storage
         self._leaves, self._history = leaves, history
         self._names = ["objects/0"] if queries is not None else ["objects/0", "queries/0"]
         self._store = MemoryStore()
-        path = version_path(checkpoint, 0)
-        if path.exists():
-            self._store.create(load_version(path))
-        self._jobs = _Jobs(settings, checkpoint, self._store, jobs, queries, self._first_version)
-        self._router = Router(settings, checkpoint, self._store, self._jobs, self._names, lambda: self._clock(), step)
+        if find(storage, version_name(0)) is not None:
+            self._store.create(load_version(storage, 0))
+        self._jobs = _Jobs(settings, storage, self._store, jobs, queries, self._first_version)
+        self._router = Router(settings, storage, self._store, self._jobs, self._names, lambda: self._clock(), step)
         self._jobs.router = self._router
-        self._jobs.worker = Worker(settings.slots, checkpoint, self._store, self._jobs, step=step)
+        self._jobs.worker = Worker(settings.slots, storage, self._store, self._jobs, step=step)
         last = self._router.last
         self._clock = WaitingClock(now, 0 if last is None else last.born)
         self._lock = threading.Lock()
@@ -440,7 +442,7 @@ class LocalStream:
         self._jobs.coming = coming
         self._router.epoch()
         # samples are for learning, and there is no other version to be learnt for
-        shutil.rmtree(self._checkpoint / "samples", ignore_errors=True)
+        drop_samples(self._storage)
 
     def _drain(self) -> None:
         """The epochs that are due without more input, such as the rest of a large micro-batch."""
@@ -449,17 +451,13 @@ class LocalStream:
 
     # ----------------------------------------------------------------------------------- which micro-batch, which epoch
 
-    @property
-    def _assignment(self) -> Path:
-        return self._checkpoint / "micro-batch.json"
-
     def _known(self) -> tuple[int, int]:
         """The last micro-batch that has been begun, and its epoch."""
-        if not self._assignment.exists():
+        if find(self._storage, _ASSIGNMENT) is None:
             return -1, -1
         way_out = "begin anew with another checkpoint"
-        known = read_json(self._assignment, way_out)
-        with undamaged(self._assignment, way_out):
+        known = get_json(self._storage, _ASSIGNMENT, way_out)
+        with undamaged(f"{self._storage.place}/{_ASSIGNMENT}", way_out):
             return known["batch"], known["epoch"]
 
     def _assigned(self, number: int) -> int:
@@ -469,7 +467,7 @@ class LocalStream:
             raise StateError(f"micro-batch {batch} came before {number}: the checkpoint is damaged")
         if batch < number:
             epoch = self._router.done + 1
-            write_whole(self._assignment, json.dumps({"batch": number, "epoch": epoch}).encode())
+            put_json(self._storage, _ASSIGNMENT, {"batch": number, "epoch": epoch})
         return epoch
 
     def _promised(self) -> bool:
@@ -480,25 +478,23 @@ class LocalStream:
 
     def _first_version(self, runs: Sequence[Run]) -> None:
         """Build the routing version, unless an earlier start has done it: then it may be in use."""
-        path = version_path(self._checkpoint, 0)
-        if path.exists():
+        if find(self._storage, version_name(0)) is not None:
             return
-        folder = self._checkpoint / "input"
-        objects = self._history() if self._history else _sample(folder, runs, "objects", ObjectBatch)
-        queries = _sample(folder, runs, "queries", QueryBatch)
+        objects = self._history() if self._history else _sample(self._storage, runs, "objects", ObjectBatch)
+        queries = _sample(self._storage, runs, "queries", QueryBatch)
         queries = queries.take(np.flatnonzero(queries.code != CANCEL))
         version = build(self._settings.space, objects, queries, self._leaves, self._settings.slots)
-        version.save(path)
+        save_version(self._storage, version)
         self._store.create(version)
 
 
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 
-def _sample(folder: Path, runs: Sequence[Run], kind: str, batch: type[_Batch]) -> _Batch:
+def _sample(storage: Storage, runs: Sequence[Run], kind: str, batch: type[_Batch]) -> _Batch:
     """Every so-many-th record of all runs of a kind."""
     mine = [run for run in runs if run.kind == kind]
     stride = max(1, -(-sum(run.rows for run in mine) // _SAMPLE))
-    records = [read_records(folder / run.name, np.arange(0, run.rows, stride)) for run in mine]
+    records = [read_records(storage, run.name, np.arange(0, run.rows, stride)) for run in mine]
     plain = [record.drop_columns(["line"]) if kind == "queries" else record for record in records]
     return batch.concat([batch.from_arrow(record) for record in plain] or [batch.of([])])

@@ -22,14 +22,13 @@ Spark and of the broker: both are behind :class:`RouterJobs`.
 
 from __future__ import annotations
 
-import fcntl
+import io
 import json
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,19 +40,22 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.memory_storage import Overlay
 from spatialstream.sources.owned import STREAM
-from spatialstream.sources.storage import DAMAGED, Progress, StateFolder, made, read_json, undamaged, write_whole
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.learning import write_sample
-from spatialstream.stages.leaving import Left, culprits, dead_letter, failure, scratch
+from spatialstream.stages.leaving import Left, culprits, dead_letter, failure
 from spatialstream.stages.messages import block_key, numbers
 from spatialstream.stages.moves import ACTIVATE, Control
 from spatialstream.stages.plan import Run, unpack_place
 from spatialstream.stages.route import Row, Share, queries_with_numbers, route
 from spatialstream.stages.routing import PastVersion, Routing
-from spatialstream.stages.runs import queries_of_epoch, route_share, rows_of_share
-from spatialstream.stages.work import load_version, version_path
+from spatialstream.stages.runs import INPUT, queries_of_epoch, route_share, rows_of_share
+from spatialstream.stages.state import OwnerState, Progress, get_json, put_json
+from spatialstream.stages.versions import VERSIONS, load_version, number_of, save_version, version_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.codec import checked_name
 from spatialstream.stream.adoption import Adoption
@@ -66,6 +68,9 @@ _LONGEST_NAME = 200
 LARGEST_BLOCK = 6 << 20
 """Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
 :data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
+
+_BLOCKS_KEPT = 86_400_000
+"""ms for which blocks are kept in the broker, so that no worker is further behind."""
 
 _LETTERS = 10_000
 """Dead letters that are read at a time."""
@@ -142,8 +147,8 @@ class StreamSettings:
             "minimum_length": self.rule.minimum_length,
         }
 
-    def claim(self, checkpoint: Path) -> str:
-        """Take a checkpoint for this stream, or make sure that it is this stream's.
+    def claim(self, storage: Storage) -> str:
+        """Take a checkpoint for this stream, or make sure that it is this stream's. Nobody else may be doing the same.
 
         Returns:
             The id of the stream's life: made with its first state, and never again; empty if the stream began before
@@ -152,24 +157,18 @@ class StreamSettings:
         Raises:
             StateError: it belongs to a stream with other settings, is damaged, or holds what no stream has written.
         """
-        path, identity = checkpoint / STREAM.marker, self.identity()
-        if not path.exists():
-            with (made(checkpoint) / "claim.lock").open("w") as lock:  # both jobs may begin at once
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not path.exists():
-                    if taken := STREAM.taken(checkpoint):
-                        raise StateError(
-                            f"{checkpoint / taken} is not of a stream, and in its way; give another checkpoint"
-                        )
-                    write_whole(path, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}, indent=1).encode())
-                Path(lock.name).unlink(missing_ok=True)  # whoever locks it later finds the other file
+        identity = self.identity()
+        if find(storage, STREAM.marker) is None:
+            if taken := STREAM.taken(storage):
+                raise StateError(f"{storage.place}/{taken} is not of a stream, and in its way; give another checkpoint")
+            put_json(storage, STREAM.marker, {**identity, "life": uuid.uuid4().hex[:12]})
         way_out = "begin anew with another checkpoint"
-        known = read_json(path, way_out)
+        known = get_json(storage, STREAM.marker, way_out)
         if not isinstance(known, dict):
-            raise StateError(f"{path} is damaged; {way_out}")
+            raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
         for name, value in identity.items():
             if known.get(name) != value:
-                raise StateError(f"{checkpoint} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
+                raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
         return str(known.get("life", ""))
 
 
@@ -192,6 +191,8 @@ class EpochRecord:
         spoken: the last epoch before it that was announced; -1 if there is none.
         left: the records that it leaves out.
         before: the take of the epoch before by which that was done.
+        retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
+            name since then.
     """
 
     epoch: int
@@ -209,6 +210,7 @@ class EpochRecord:
     spoken: int
     left: tuple[Left, ...] = ()
     before: int = 0
+    retired: tuple[tuple[int, int], ...] = ()
 
     @property
     def take(self) -> int:
@@ -225,6 +227,18 @@ class EpochRecord:
     def is_new(self, run: Run) -> bool:
         """Whether a run has come with this epoch: of such a run earlier timestamps belong to it too."""
         return run.name.startswith(f"{self.epoch:09d}-")
+
+    @property
+    def versions(self) -> set[int]:
+        """The versions by which it is routed, and the one that is being prepared."""
+        adoption, past = self.adoption, {number for number, _, _ in self.past}
+        return {adoption.active, *past} | ({adoption.pending} if adoption.pending is not None else set())
+
+    @property
+    def files(self) -> set[str]:
+        """The files of its runs and dead letters."""
+        names = {run.name for run in self.runs} | {intake.rejected for intake in self.intakes}
+        return names - {""}
 
     def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
         """See :class:`spatialstream.stages.runs.Epochs`."""
@@ -252,11 +266,11 @@ class EpochRecord:
         """Whether records wait for a later epoch."""
         return any(run.last > self.upto for run in self.runs)
 
-    def routing(self, checkpoint: Path) -> Routing:
+    def routing(self, storage: Storage) -> Routing:
         """What the epoch is routed by."""
 
         def version(number: int) -> Any:
-            return load_version(version_path(checkpoint, number))
+            return load_version(storage, number)
 
         past = tuple(PastVersion(version(number), first, last) for number, first, last in self.past)
         pending = self.adoption.pending
@@ -264,8 +278,8 @@ class EpochRecord:
             version(self.adoption.active), None if pending is None else version(pending), past, two_phase=True
         )
 
-    def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
+    def save(self, storage: Storage) -> None:
+        """Write as JSON."""
         record = {
             "epoch": self.epoch,
             "after": self.after,
@@ -282,18 +296,19 @@ class EpochRecord:
             "spoken": self.spoken,
             "left": [left.to_json() for left in self.left],
             "before": self.before,
+            "retired": self.retired,
         }
-        write_whole(path, json.dumps(record).encode())
+        put_json(storage, epoch_name(self.epoch), record)
 
     @classmethod
-    def load(cls, path: Path) -> EpochRecord:
+    def load(cls, storage: Storage, name: str) -> EpochRecord:
         """What :meth:`save` wrote.
 
         Raises:
             StateError: it is damaged.
         """
-        with undamaged(path, DAMAGED):
-            record = json.loads(path.read_bytes())
+        record = get_json(storage, name)
+        with undamaged(f"{storage.place}/{name}", DAMAGED):
             return cls(
                 record["epoch"],
                 record["after"],
@@ -310,45 +325,55 @@ class EpochRecord:
                 record["spoken"],
                 tuple(Left.from_json(left) for left in record.get("left", ())),
                 record.get("before", 0),
+                tuple((number, since) for number, since in record.get("retired", ())),
             )
+
+
+EPOCHS = "epochs/"
+"""What the names of epochs' records begin with."""
+
+
+def epoch_name(epoch: int) -> str:
+    """The name of an epoch's record."""
+    return f"{EPOCHS}{epoch:09d}.json"
 
 
 # --------------------------------------------------------------------------------------- what runs in the stages' tasks
 
 
-def route_epoch(record: EpochRecord, partition: int, partitions: int, checkpoint: Path) -> Iterator[tuple[bytes, Row]]:
+def route_epoch(record: EpochRecord, partition: int, partitions: int, storage: Storage) -> Iterator[tuple[bytes, Row]]:
     """ROUTE for one router partition in a live stream: blocks with the keys of their messages.
 
     Dead letters of the epoch's messages, and of what it leaves out, come from partition 0, as blocks of the kind
     REJECTED for slot -1.
     """
-    folder = checkpoint / "input"
     if partition == 0:
         if record.left:
             yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array([left.letter for left in record.left])))
         for intake in record.intakes:
             if intake.rejected:
-                with (folder / intake.rejected).open(encoding="utf-8", newline="\n") as letters:
+                file = pa.BufferReader(storage.get(INPUT + intake.rejected))
+                with io.TextIOWrapper(file, encoding="utf-8", newline="\n") as letters:
                     while lines := [line.removesuffix("\n") for line in islice(letters, _LETTERS)]:
                         yield b"", (-1, messages.REJECTED, messages.columns(line=pa.array(lines)))
-    queries = queries_of_epoch(record, record.epoch, folder) if partition == 0 else None
-    objects = route_share(record, record.epoch, folder, partition, partitions)
+    queries = queries_of_epoch(record, record.epoch, storage) if partition == 0 else None
+    objects = route_share(record, record.epoch, storage, partition, partitions)
     share = Share(record.epoch, record.upto, partition, partitions, objects, queries)
     takes = record.take, record.before
-    state = StateFolder(checkpoint, "registry", record.epoch, *takes) if partition == 0 else None
+    state = OwnerState(storage, "registry", record.epoch, *takes) if partition == 0 else None
     sent: dict[int, int] = {}
-    for slot, kind, content in route(share, record.routing(checkpoint), state):
+    for slot, kind, content in route(share, record.routing(storage), state):
         for part in _parts(kind, content):
             number = sent[slot] = sent.get(slot, -1) + 1
             yield block_key(record.epoch, partition, number, kind, record.take), (slot, kind, part)
     if partition == 0:
         asked = None if queries is None else queries.queries
-        write_sample(checkpoint / "samples", record.epoch, record.span, objects, asked, partitions)
+        write_sample(storage, record.epoch, record.span, objects, asked, partitions)
 
 
-def narrow_route(record: EpochRecord, partition: int, partitions: int, checkpoint: Path) -> list[Left]:
+def narrow_route(record: EpochRecord, partition: int, partitions: int, storage: Storage) -> list[Left]:
     """What of a router partition's share has to be left out for ROUTE not to fail; see :mod:`.leaving`."""
-    pieces = rows_of_share(record, record.epoch, checkpoint / "input", partition, partitions)
+    pieces = rows_of_share(record, record.epoch, storage, partition, partitions)
     known = {(left.what, left.number) for left in record.left}
     items = [
         (at, row)
@@ -356,16 +381,16 @@ def narrow_route(record: EpochRecord, partition: int, partitions: int, checkpoin
         for row in range(first, first + piece.num_rows)
         if (run.name, row) not in known
     ]
-    with scratch(checkpoint, "registry") as copy:
+    copy = Overlay(storage)
 
-        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
-            copy.renew()
-            others = np.setdiff1d(np.arange(len(items)), kept).tolist()
-            left = (*record.left, *(Left(pieces[items[i][0]][0].name, items[i][1]) for i in others))
-            rehearsed = replace(record, left=left)
-            return failure(lambda: deque(route_epoch(rehearsed, partition, partitions, copy.folder), 0))
+    def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+        copy.renew()
+        others = np.setdiff1d(np.arange(len(items)), kept).tolist()
+        left = (*record.left, *(Left(pieces[items[i][0]][0].name, items[i][1]) for i in others))
+        rehearsed = replace(record, left=left)
+        return failure(lambda: deque(route_epoch(rehearsed, partition, partitions, copy), 0))
 
-        found = culprits(len(items), outcome)
+    found = culprits(len(items), outcome)
     return [_left(record.epoch, *pieces[items[i][0]], items[i][1], error) for i, error in found]
 
 
@@ -418,7 +443,7 @@ class Router:
 
     Args:
         settings: of the stream.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         store: the routing store.
         jobs: what does the work.
         names: the topic partitions that the stream reads, such as ``"objects/0"``.
@@ -433,7 +458,7 @@ class Router:
     def __init__(
         self,
         settings: StreamSettings,
-        checkpoint: Path,
+        storage: Storage,
         store: RoutingStore,
         jobs: RouterJobs,
         names: Sequence[str],
@@ -441,13 +466,13 @@ class Router:
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.settings = settings
-        self._checkpoint = checkpoint
+        self._storage = storage
         self._store = store
         self._jobs = jobs
         self._names = list(names)
         self._now = now
         self._step = step
-        self._progress = Progress(checkpoint / "epochs" / "done")
+        self._progress = Progress(storage, f"{EPOCHS}done")
         self.last: EpochRecord | None = self._latest()
         self.done = self._progress.load()
 
@@ -456,12 +481,9 @@ class Router:
         """Whether the last epoch has to be done again, because nobody knows whether it was done."""
         return self.last is not None and self.last.epoch > self.done
 
-    def _path(self, epoch: int) -> Path:
-        return self._checkpoint / "epochs" / f"{epoch:09d}.json"
-
     def _latest(self) -> EpochRecord | None:
-        records = sorted((self._checkpoint / "epochs").glob("*.json"))
-        return EpochRecord.load(records[-1]) if records else None
+        records = [name for name in self._storage.list(EPOCHS) if name.endswith(".json")]
+        return EpochRecord.load(self._storage, records[-1]) if records else None
 
     def epoch(self) -> EpochRecord:
         """Do the next epoch, or the last one again if it is not known to be done."""
@@ -470,11 +492,11 @@ class Router:
             self._step("ingest")
             record = self._decide(self.done + 1, record, self._jobs.ingest(self.done + 1))
             self._step("record")
-            record.save(self._path(record.epoch))
+            record.save(self._storage)
             self.last = record
         number = record.epoch
         if record.silent:
-            StateFolder(self._checkpoint, "registry", number, record.take, record.before).carry()
+            OwnerState(self._storage, "registry", number, record.take, record.before).carry()
         else:
             self._step("route")
             self._jobs.route(record)
@@ -501,7 +523,7 @@ class Router:
         if found:
             record = replace(record, left=(*record.left, *found))
             self._step("leave")
-            record.save(self._path(record.epoch))
+            record.save(self._storage)
             self.last = record
         return found
 
@@ -533,7 +555,7 @@ class Router:
         for intake in intakes:
             read[intake.partition] = max(intake.last + 1, read.get(intake.partition, 0))
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch
-        return EpochRecord(
+        record = EpochRecord(
             number,
             clocks.upto,
             upto,
@@ -549,6 +571,7 @@ class Router:
             spoken,
             before=0 if before is None else before.take,
         )
+        return record if before is None else replace(record, retired=_retired(before, record.versions, now))
 
     def _adopt(self, number: int, before: EpochRecord | None) -> tuple[Adoption, tuple[Control, ...]]:
         view = self._store.latest()
@@ -575,9 +598,8 @@ class Router:
 
     def _fetch(self, number: int) -> None:
         """Put a version where the stages find it."""
-        path = version_path(self._checkpoint, number)
-        if not path.exists():
-            self._store.load(number).save(path)
+        if find(self._storage, version_name(number)) is None:
+            save_version(self._storage, self._store.load(number))
 
     def _ranges(
         self, before: EpochRecord | None, adoption: Adoption, runs: Sequence[Run], upto: int
@@ -616,41 +638,34 @@ class Router:
 
     def _clean(self, record: EpochRecord) -> None:
         """Delete what no replay can ask for: the epoch before is done."""
-        folder = self._checkpoint / "input"
-        if record.epoch >= 1 and self._path(record.epoch - 1).exists():
-            kept = {run.name for run in record.runs}
-            before = EpochRecord.load(self._path(record.epoch - 1))
-            for run in before.runs:
-                if run.name not in kept:
-                    (folder / run.name).unlink(missing_ok=True)
-            for intake in before.intakes:
-                if intake.rejected:
-                    (folder / intake.rejected).unlink(missing_ok=True)
+        name = epoch_name(record.epoch - 1)
+        if record.epoch >= 1 and find(self._storage, name) is not None:
+            before = EpochRecord.load(self._storage, name)
+            self._storage.delete(INPUT + file for file in before.files - record.files)
         if record.epoch >= 2:
-            self._path(record.epoch - 2).unlink(missing_ok=True)
+            self._storage.delete([epoch_name(record.epoch - 2)])
 
     def tidy(self) -> None:
         """Remove versions from the routing store that retention has passed, and what failed tries have left."""
         record = self.last
         if record is None:
             return
-        named = {run.name for run in record.runs} | {intake.rejected for intake in record.intakes}
-        for path in (self._checkpoint / "input").glob("[0-9]*"):
-            if path.name not in named and int(path.name[:9]) <= record.epoch:
-                path.unlink(missing_ok=True)
-        kept = {record.adoption.active, record.adoption.pending, *(number for number, _, _ in record.past)}
+        known = record.files
+        self._storage.delete(
+            name
+            for name in self._storage.list(INPUT)
+            if (file := name.removeprefix(INPUT)) not in known and int(file[:9]) <= record.epoch
+        )
+        kept, active = record.versions, record.adoption.active
         try:
-            old = [
-                number for number in self._store.versions() if number not in kept and number < record.adoption.active
-            ]
+            old = [number for number in self._store.versions() if number not in kept and number < active]
             if old:
                 self._store.remove(old)
         except (Unavailable, Conflict):
             return  # the next time will do
-        yesterday = self._now() / 1000 - 86_400  # blocks are not kept for longer, so no worker is that far behind
-        for path in version_path(self._checkpoint, 0).parent.glob("*.arrays"):
-            if int(path.stem) not in kept and path.stat().st_mtime < yesterday:
-                path.unlink(missing_ok=True)
+        recent = {number for number, since in record.retired if since > self._now() - _BLOCKS_KEPT}
+        there = {number_of(name): name for name in self._storage.list(VERSIONS)}
+        self._storage.delete(there[number] for number in there.keys() - kept - recent if number < active)
 
     def wants_epoch(self) -> bool:
         """Whether an epoch without new messages would do something: records wait, or a version does."""
@@ -660,6 +675,12 @@ class Router:
             return True
         waiting = self.last.clocks.watermark(self._now(), self.settings.idle) - self.settings.disorder
         return self.last.held and waiting > self.last.upto
+
+
+def _retired(before: EpochRecord, versions: set[int], now: int) -> tuple[tuple[int, int], ...]:
+    """What :attr:`EpochRecord.retired` is for an epoch that names these versions."""
+    since = dict(before.retired) | dict.fromkeys(before.versions - versions, now)
+    return tuple((each, t) for each, t in sorted(since.items()) if each not in versions and t > now - _BLOCKS_KEPT)
 
 
 def _bounded(runs: Sequence[Run], after: int, reach: int, most: int) -> int:

@@ -17,11 +17,9 @@ Everything here is free of Spark and of the broker: both are behind :class:`Work
 from __future__ import annotations
 
 import json
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,18 +31,22 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
-from spatialstream.sources.storage import DAMAGED, Progress, undamaged, write_whole
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages
 from spatialstream.stages import work as working
-from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure, scratch
+from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
 from spatialstream.stages.merge import EpochResults, merge, merge_second
-from spatialstream.stages.moves import ABORT, ACTIVATE, LOAD, PREPARE
+from spatialstream.stages.moves import ABORT, ACTIVATE, LOAD, PREPARE, drop_transfers
 from spatialstream.stages.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.state import Progress, get_json, put_json
 from spatialstream.stages.two_phase import Second, answer_second
-from spatialstream.stages.work import Round, WorkSettings, load_version, slot_objects, version_path, work
+from spatialstream.stages.versions import load_version
+from spatialstream.stages.work import Round, WorkSettings, slot_objects, work
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.state import Stage
 
@@ -97,19 +99,19 @@ class RoundRecord:
     refused: int = 0
     records: int = 0
 
-    def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
-        write_whole(path, json.dumps(asdict(self)).encode())
+    def save(self, storage: Storage) -> None:
+        """Write as JSON."""
+        put_json(storage, round_name(self.round.number), asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> RoundRecord:
+    def load(cls, storage: Storage, name: str) -> RoundRecord:
         """What :meth:`save` wrote.
 
         Raises:
             StateError: it is damaged.
         """
-        with undamaged(path, DAMAGED):
-            record = json.loads(path.read_bytes())
+        record = get_json(storage, name)
+        with undamaged(f"{storage.place}/{name}", DAMAGED):
             order = record.pop("round")
             order["epochs"] = tuple(order["epochs"])
             order["controls"] = tuple((control, number) for control, number in order["controls"])
@@ -120,13 +122,10 @@ class RoundRecord:
                 record[name] = tuple(record[name])
             return cls(Round(**order), **record)
 
-    def routing(self, checkpoint: Path) -> Routing:
+    def routing(self, storage: Storage) -> Routing:
         """What tells which slots matter in the second phase of SKQs."""
-        past = tuple(
-            PastVersion(load_version(version_path(checkpoint, number)), first, last)
-            for number, first, last in self.round.past
-        )
-        return Routing(load_version(version_path(checkpoint, self.round.version)), past=past)
+        past = tuple(PastVersion(load_version(storage, each), first, last) for each, first, last in self.round.past)
+        return Routing(load_version(storage, self.round.version), past=past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +148,31 @@ class Summary:
     second: tuple[int, ...] = ()
     foreign: int = 0
 
-    def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
-        write_whole(path, json.dumps(asdict(self)).encode())
+    def save(self, storage: Storage, number: int) -> None:
+        """Write that of a round as JSON."""
+        put_json(storage, round_name(number, "summary"), asdict(self))
 
     @classmethod
-    def load(cls, path: Path) -> Summary:
+    def load(cls, storage: Storage, number: int) -> Summary:
         """What :meth:`save` wrote.
 
         Raises:
             StateError: it is damaged.
         """
-        with undamaged(path, DAMAGED):
-            record = json.loads(path.read_bytes())
+        name = round_name(number, "summary")
+        record = get_json(storage, name)
+        with undamaged(f"{storage.place}/{name}", DAMAGED):
             record["loads"] = {int(slot): load for slot, load in record["loads"].items()}
             return cls(**(record | {"second": tuple(record["second"])}))
 
 
-def round_path(checkpoint: Path, number: int, kind: str = "json") -> Path:
-    """A file of a round: its record (``json``), its summary, or what its second phase needs."""
-    return checkpoint / "rounds" / f"{number:09d}.{kind}"
+ROUNDS = "rounds/"
+"""What the names of rounds' files begin with."""
+
+
+def round_name(number: int, kind: str = "json") -> str:
+    """The name of a file of a round: its record (``json``), its summary, or what its second phase needs."""
+    return f"{ROUNDS}{number:09d}.{kind}"
 
 
 # --------------------------------------------------------------------------------------- what runs in the stages' tasks
@@ -179,7 +183,7 @@ def work_round(
     blocks: Sequence[tuple[bytes, Any]],
     order: Round,
     settings: WorkSettings,
-    checkpoint: Path,
+    storage: Storage,
 ) -> Iterator[Row]:
     """WORK for one slot in a round.
 
@@ -189,10 +193,10 @@ def work_round(
             may be repeated ones, and ones of epochs before the round.
         order: the round.
         settings: of the stream.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
     """
     rows, foreign = _blocks_of_round(slot, blocks, order)
-    yield from work(slot, list(_without(slot, rows, order.left)), settings, checkpoint, order)
+    yield from work(slot, list(_without(slot, rows, order.left)), settings, storage, order)
     if foreign:
         yield slot, messages.FOREIGN, messages.columns(count=np.array([foreign], np.int64))
 
@@ -238,7 +242,7 @@ def _without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[R
 
 
 def narrow_work(
-    slot: int, blocks: Sequence[tuple[bytes, Any]], order: Round, settings: WorkSettings, checkpoint: Path
+    slot: int, blocks: Sequence[tuple[bytes, Any]], order: Round, settings: WorkSettings, storage: Storage
 ) -> list[Left]:
     """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of :func:`work_round`."""
     rows = list(_without(slot, _blocks_of_round(slot, blocks, order)[0], order.left))
@@ -250,16 +254,16 @@ def narrow_work(
                 if (what, number) not in known:
                     items[what, number] = content, row
     names, settings = list(items), replace(settings, archive=None)
-    with scratch(checkpoint, f"slot-{slot:04d}") as copy:
+    copy = Overlay(storage)
 
-        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
-            copy.renew()
-            others = np.setdiff1d(np.arange(len(names)), kept).tolist()
-            rehearsed = replace(order, left=(*order.left, *(Left(*names[i]) for i in others)))
-            return failure(lambda: deque(work_round(slot, blocks, rehearsed, settings, copy.folder), 0))
+    def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+        copy.renew()
+        others = np.setdiff1d(np.arange(len(names)), kept).tolist()
+        rehearsed = replace(order, left=(*order.left, *(Left(*names[i]) for i in others)))
+        return failure(lambda: deque(work_round(slot, blocks, rehearsed, settings, copy), 0))
 
-        found = culprits(len(names), outcome)
-        working.forget(copy.folder)
+    found = culprits(len(names), outcome)
+    working.forget(copy)
     return [_left(*names[i], *items[names[i]], error) for i, error in found]
 
 
@@ -284,7 +288,7 @@ def merge_round(
     rows: Iterable[Row],
     record: RoundRecord,
     space: Space,
-    checkpoint: Path,
+    storage: Storage,
     few: int = FEW,
     limits: RowLimits | None = None,
 ) -> EpochResults:
@@ -293,15 +297,15 @@ def merge_round(
     The results' ``second`` is what is left for :func:`merge_second_at_once`.
     """
     number = record.round.number
-    results = merge(rows, space, checkpoint, record.round, record.routing(checkpoint), limits)
+    results = merge(rows, space, storage, record.round, record.routing(storage), limits)
     if record.round.left:
         results = replace(results, rejected=[*(left.letter for left in record.round.left), *results.rejected])
     slots: tuple[int, ...] = ()
     if results.second is not None and results.second.questions > few:
-        results.second.save(round_path(checkpoint, number, "second"))
+        results.second.save(storage, round_name(number, "second"))
         slots, results = results.second.slots, replace(results, second=None)
     summary = Summary(results.rows, len(results.rejected), results.counts, results.loads, slots, results.foreign)
-    summary.save(round_path(checkpoint, number, "summary"))
+    summary.save(storage, number)
     return results
 
 
@@ -309,7 +313,7 @@ def narrow_merge(
     rows: Sequence[Row],
     record: RoundRecord,
     settings: WorkSettings,
-    checkpoint: Path,
+    storage: Storage,
     limits: RowLimits | None = None,
 ) -> list[Left]:
     """What has to be left out of a round for MERGE not to fail, nor its second phase.
@@ -318,7 +322,7 @@ def narrow_merge(
         rows: the partials of all slots, which have done the round.
         record: of the round.
         settings: of the stream.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         limits: how long rows may be.
     """
     items: dict[tuple[str, int], str] = {}
@@ -335,16 +339,15 @@ def narrow_merge(
             for row, seq in enumerate(messages.numbers(content, "seq").tolist()):
                 items.setdefault((OBJECT, seq), lines[row].as_py())
     names = sorted(items, key=lambda name: (name[0] == OBJECT, name[1]))
-    slots = {slot for slot, _, _ in rows}
-    with scratch(checkpoint, "merger", *(f"slot-{slot:04d}" for slot in slots)) as copy:
+    copy = Overlay(storage)
 
-        def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
-            copy.renew()
-            others = [names[i] for i in np.setdiff1d(np.arange(len(names)), kept).tolist()]
-            return failure(lambda: _rehearse_merge(rows, record, settings, copy.folder, others, limits))
+    def outcome(kept: npt.NDArray[np.int64]) -> Exception | None:
+        copy.renew()
+        others = [names[i] for i in np.setdiff1d(np.arange(len(names)), kept).tolist()]
+        return failure(lambda: _rehearse_merge(rows, record, settings, copy, others, limits))
 
-        found = culprits(len(names), outcome)
-        merging.forget(copy.folder)
+    found = culprits(len(names), outcome)
+    merging.forget(copy)
     return [Left(*names[i], dead_letter(error, "MERGE", items[names[i]], *_origin(*names[i]))) for i, error in found]
 
 
@@ -352,7 +355,7 @@ def _rehearse_merge(
     rows: Sequence[Row],
     record: RoundRecord,
     settings: WorkSettings,
-    checkpoint: Path,
+    storage: Storage,
     others: Sequence[tuple[str, int]],
     limits: RowLimits | None,
 ) -> None:
@@ -364,40 +367,40 @@ def _rehearse_merge(
         if name in content.schema.names and len(gone):
             content = content.take(pa.array(np.flatnonzero(~np.isin(messages.numbers(content, name), gone))))
         kept.append((slot, kind, content))
-    results = merge_round(kept, record, settings.space, checkpoint, few=_ALL, limits=limits)
+    results = merge_round(kept, record, settings.space, storage, few=_ALL, limits=limits)
     deque(results.lines, 0)
     if results.second is not None:
-        deque(merge_second_at_once(results.second, record.round.number, settings, checkpoint, limits), 0)
+        deque(merge_second_at_once(results.second, record.round.number, settings, storage, limits), 0)
 
 
 def merge_second_at_once(
-    second: Second, number: int, settings: WorkSettings, checkpoint: Path, limits: RowLimits | None = None
+    second: Second, number: int, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
 ) -> Iterable[pa.LargeStringArray]:
     """The lines of a second phase with few questions, which are asked here, one after the other."""
-    rows, take = list(second.rows), _take(checkpoint, number)
+    rows, take = list(second.rows), _take(storage, number)
     for slot in second.slots:
-        rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, checkpoint, take))
+        rows += answer_second(slot, second.rows, slot_objects(slot, number, settings, storage, take))
     return merge_second(rows, settings.space, limits)
 
 
-def second_round(slot: int, number: int, settings: WorkSettings, checkpoint: Path) -> list[Row]:
+def second_round(slot: int, number: int, settings: WorkSettings, storage: Storage) -> list[Row]:
     """A slot's part in the second phase of a round."""
-    rows = Second.load(round_path(checkpoint, number, "second"))
-    objects = slot_objects(slot, number, settings, checkpoint, _take(checkpoint, number))
+    rows = Second.load(storage, round_name(number, "second"))
+    objects = slot_objects(slot, number, settings, storage, _take(storage, number))
     return list(answer_second(slot, rows, objects))
 
 
-def _take(checkpoint: Path, number: int) -> int:
+def _take(storage: Storage, number: int) -> int:
     """The take of a round by its record; embedded mode keeps no records of rounds, and leaves nothing out."""
-    path = round_path(checkpoint, number)
-    return RoundRecord.load(path).round.take if path.exists() else 0
+    name = round_name(number)
+    return 0 if find(storage, name) is None else RoundRecord.load(storage, name).round.take
 
 
 def merge_second_round(
-    rows: Sequence[Row], number: int, space: Space, checkpoint: Path, limits: RowLimits | None = None
+    rows: Sequence[Row], number: int, space: Space, storage: Storage, limits: RowLimits | None = None
 ) -> Iterable[pa.LargeStringArray]:
     """The lines of the second phase of a round."""
-    return merge_second([*Second.load(round_path(checkpoint, number, "second")), *rows], space, limits)
+    return merge_second([*Second.load(storage, round_name(number, "second")), *rows], space, limits)
 
 
 # ------------------------------------------------------------------------------------------------------- on the driver
@@ -418,7 +421,7 @@ class Worker:
 
     Args:
         slots: number of slots.
-        checkpoint: folder of the stream's state.
+        storage: of the stream's state.
         store: the routing store.
         jobs: what does the work.
         step: is called before each step, with its name; tests stop the worker there.
@@ -432,7 +435,7 @@ class Worker:
     def __init__(
         self,
         slots: int,
-        checkpoint: Path,
+        storage: Storage,
         store: RoutingStore,
         jobs: WorkerJobs,
         step: Callable[[str], None] = lambda name: None,
@@ -440,13 +443,13 @@ class Worker:
     ) -> None:
         self._slots = slots
         self._begins = (lambda: (0,) * slots) if begins is None else begins
-        self._checkpoint = checkpoint
+        self._storage = storage
         self._store = store
         self._jobs = jobs
         self._step = step
-        records = sorted((checkpoint / "rounds").glob("*.json"))
-        self.last: RoundRecord | None = RoundRecord.load(records[-1]) if records else None
-        self._progress = Progress(checkpoint / "rounds" / "done")
+        records = [name for name in storage.list(ROUNDS) if name.endswith(".json")]
+        self.last: RoundRecord | None = RoundRecord.load(storage, records[-1]) if records else None
+        self._progress = Progress(storage, f"{ROUNDS}done")
         self.done = self._progress.load()
 
     @property
@@ -475,7 +478,7 @@ class Worker:
         if record is None:
             return None
         self._step("record")
-        record.save(round_path(self._checkpoint, record.round.number))
+        record.save(self._storage)
         self.last = record
         return self.again()
 
@@ -493,7 +496,7 @@ class Worker:
         if found:
             record = replace(record, round=replace(record.round, left=(*record.round.left, *found.values())))
             self._step("leave")
-            record.save(round_path(self._checkpoint, record.round.number))
+            record.save(self._storage)
             self.last = record
         return tuple(found.values())
 
@@ -503,7 +506,7 @@ class Worker:
         assert record is not None
         self._step("work")
         self._jobs.work(record)
-        summary = Summary.load(round_path(self._checkpoint, record.round.number, "summary"))
+        summary = Summary.load(self._storage, record.round.number)
         if summary.second:
             self._step("second")
             self._jobs.second(record, summary.second)
@@ -590,12 +593,10 @@ class Worker:
 
     def _clean(self, number: int) -> None:
         """Delete what no replay can ask for."""
-        for kind in ("json", "summary", "second"):
-            round_path(self._checkpoint, number - 2, kind).unlink(missing_ok=True)
         assert self.last is not None
-        for folder in (self._checkpoint / "transfers").glob("*"):
-            if int(folder.name) <= self.last.round.version:
-                shutil.rmtree(folder, ignore_errors=True)
+        if number >= 2:
+            self._storage.delete(round_name(number - 2, kind) for kind in ("json", "summary", "second"))
+        drop_transfers(self._storage, self.last.round.version)
 
 
 def _past(announcements: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int, int], ...]:

@@ -48,11 +48,11 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 def _demo(options: argparse.Namespace) -> int:
     from spatialstream.cli.run import run_with_progress
     from spatialstream.cli.tree import leaf_table
-    from spatialstream.index.version import RoutingVersion
     from spatialstream.model.objects import ObjectBatch, parse_object
     from spatialstream.model.space import WGS84
     from spatialstream.report import write_page
     from spatialstream.spark.run import RunSettings
+    from spatialstream.spark.run_stages import run_version
 
     settings = RunSettings(
         (OBJECTS,),
@@ -77,7 +77,7 @@ def _demo(options: argparse.Namespace) -> int:
         queries,
         objects,
         results,
-        leaf_table(RoutingVersion.load(settings.paths.version), batch),
+        leaf_table(run_version(settings.paths.storage), batch),
         {
             "objects": summary.objects,
             "queries": summary.queries,

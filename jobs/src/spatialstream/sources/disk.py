@@ -1,0 +1,102 @@
+"""Files that are there whole or not at all, and what is said when a disk does not do what it is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from spatialstream.model.errors import Missing, RunError, SettingError, StateError
+
+__all__ = ["DAMAGED", "disk_errors", "made", "undamaged", "whole_file", "write_whole"]
+
+
+DAMAGED = "the checkpoint cannot be used; begin anew with another one"
+"""The way out where a file of a checkpoint is damaged."""
+
+
+def made(folder: Path) -> Path:
+    """The folder; it is there now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def disk_errors(setting: str | None = None) -> Iterator[None]:
+    """Say in one sentence what a disk does not do; whatever is on it is whole.
+
+    Args:
+        setting: the setting that says where on the disk; None where that was usable a moment ago.
+
+    Raises:
+        SettingError: the folder of the setting cannot be used.
+        RunError: another error of the disk, such as that it is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        problem = f"{error.filename}: {what}" if error.filename else what
+        if setting is not None:
+            raise SettingError(setting, f"cannot be used, {problem}; give a folder that can be written") from error
+        raise RunError(f"cannot go on, {problem}; once that is mended, the same again goes on from here") from error
+
+
+@contextmanager
+def undamaged(file: Path | str, way_out: str) -> Iterator[None]:
+    """Whatever goes wrong here with a file of the project's own, is the file's fault.
+
+    Args:
+        file: the file, as a person would say it.
+        way_out: what to do about a damaged one, as the end of a sentence.
+
+    Raises:
+        StateError: it is missing, cannot be read, or is damaged.
+    """
+    try:
+        yield
+    except Missing as error:
+        raise StateError(f"{error}; {way_out}") from error
+    except OSError as error:
+        raise StateError(f"{file} cannot be read: {error.strerror or error}; {way_out}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StateError(f"{file} is damaged; {way_out}") from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written within; it is there whole or not at all (aside, then renamed).
+
+    Raises:
+        OSError: it cannot be written, such as on a full disk; names the file, and leaves no part of it.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with _opened(aside) as file:
+            yield file
+        aside.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(aside)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A new file; its folder is made, also where somebody removes it meanwhile because it is empty."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return path.open("wb")
+        except FileNotFoundError:
+            if path.parent.is_dir():
+                raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; raises as :func:`whole_file`."""
+    with whole_file(path) as file:
+        file.write(data)

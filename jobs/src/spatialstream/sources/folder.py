@@ -1,0 +1,102 @@
+"""Storage on a folder, of one machine or shared by several."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from spatialstream.model.errors import Missing
+from spatialstream.sources.disk import whole_file
+
+__all__ = ["Folder", "checked"]
+
+_PART = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*")
+"""A part of a name. None begins with a dot: such files are being written, or somebody else's."""
+
+
+def checked(name: str) -> str:
+    """A name that is one.
+
+    Raises:
+        ValueError: it is not: letters, digits and ``_ . = -``, in parts separated by ``/``, none of which begins with a
+            dot.
+    """
+    if not all(map(_PART.fullmatch, name.split("/"))):
+        raise ValueError(f"{name!r} is no name of a file in a storage")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder as a :class:`~spatialstream.sources.contracts.Storage`; nothing is made before something is written.
+
+    A file is written aside, under a hidden name that bears the number of the process, and renamed. What is read is
+    mapped, so pages are shared between processes and read on demand; a file that is replaced or removed stays, without
+    a name, for as long as somebody has it mapped. Nothing is forced to the disk: killed processes lose nothing, but a
+    machine that loses power may.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return str(self.path)
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        with whole_file(self.path / checked(name)) as file:
+            for part in parts:
+                file.write(part)
+
+    def get(self, name: str) -> pa.Buffer:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        path = self.path / checked(name)
+        try:
+            with path.open("rb") as file:
+                if not os.fstat(file.fileno()).st_size:
+                    return pa.py_buffer(bytearray())
+                return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise Missing(f"{path} is missing") from None
+
+    def list(self, prefix: str) -> list[str]:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        if prefix:
+            checked(prefix.removesuffix("/"))
+        return sorted(_below(self.path / prefix, prefix))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`. Folders that are empty then go too."""
+        for name in names:
+            path = self.path / checked(name)
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.unlink()
+            with suppress(OSError):
+                for folder in path.relative_to(self.path).parents[:-1]:
+                    (self.path / folder).rmdir()
+
+
+def _below(folder: Path, prefix: str) -> Iterator[str]:
+    """Names of the files in a folder and in those below it."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _below(Path(entry.path), f"{prefix}{entry.name}/")
+                else:
+                    yield prefix + entry.name
+    except (FileNotFoundError, NotADirectoryError):
+        return

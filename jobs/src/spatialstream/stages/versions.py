@@ -1,0 +1,39 @@
+"""Routing versions where the stages find them: each a file of the storage that never changes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from spatialstream.index.version import RoutingVersion
+from spatialstream.sources.contracts import Storage
+
+__all__ = ["VERSIONS", "load_version", "number_of", "save_version", "version_name"]
+
+VERSIONS = "versions/"
+"""What their names begin with."""
+
+
+def version_name(number: int) -> str:
+    """The name of a version's file."""
+    return f"{VERSIONS}{number:06d}.arrays"
+
+
+def number_of(name: str) -> int:
+    """The number of the version in a file."""
+    return int(name.removeprefix(VERSIONS).removesuffix(".arrays"))
+
+
+def save_version(storage: Storage, version: RoutingVersion) -> None:
+    """Put a version where the stages find it."""
+    storage.put(version_name(version.number), *version.pack())
+
+
+@lru_cache(maxsize=8)
+def load_version(storage: Storage, number: int) -> RoutingVersion:
+    """A version.
+
+    Raises:
+        StateError: it is missing, or damaged.
+    """
+    name = version_name(number)
+    return RoutingVersion.unpack(storage.get(name), f"{storage.place}/{name}")
