@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,7 +72,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: it cannot be written, such as on a full disk; names the file, and leaves no part of it.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{secrets.randbits(63)}")  # others may write the same, also on other machines
     try:
         with _opened(aside) as file:
             yield file

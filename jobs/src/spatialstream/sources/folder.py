@@ -37,7 +37,7 @@ def checked(name: str) -> str:
 class Folder:
     """A folder as a :class:`~spatialstream.sources.contracts.Storage`; nothing is made before something is written.
 
-    A file is written aside, under a hidden name that bears the number of the process, and renamed. What is read is
+    A file is written aside, under a hidden name of its own, and renamed. What is read is
     mapped, so pages are shared between processes and read on demand; a file that is replaced or removed stays, without
     a name, for as long as somebody has it mapped. Nothing is forced to the disk: killed processes lose nothing, but a
     machine that loses power may.

@@ -29,7 +29,7 @@ class MemoryStorage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By place: what is in memory is not copied."""
-        return _storages.__getitem__, (self.place,)
+        return _of_place, (self.place,)
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -53,6 +53,10 @@ class MemoryStorage:
 
 
 _storages: WeakValueDictionary[str, MemoryStorage] = WeakValueDictionary()
+
+
+def _of_place(place: str) -> MemoryStorage:
+    return _storages[place]
 
 
 class Overlay:
