@@ -262,6 +262,8 @@ def test_threads_write_and_delete_side_by_side(storage: Storage) -> None:
             assert content(storage, f"shared/{thread}/{number}") == bytes([thread]) * 1000
             storage.put("same", b"equal" * 1000)
             storage.list("")
+            storage.put(f"briefly/there/{thread}", b"")
+            storage.delete([f"briefly/there/{thread}"])
             if number % 5:
                 storage.delete([f"shared/{thread}/{number}"])
 

@@ -16,6 +16,8 @@ __all__ = ["DAMAGED", "disk_errors", "made", "undamaged", "whole_file", "write_w
 DAMAGED = "the checkpoint cannot be used; begin anew with another one"
 """The way out where a file of a checkpoint is damaged."""
 
+_TRIES = 100
+
 
 def made(folder: Path) -> Path:
     """The folder; it is there now."""
@@ -86,14 +88,12 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """A new file; its folder is made, also where somebody removes it meanwhile because it is empty."""
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+    """A new file; its folder is made, again and again where others remove it because it is empty."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError, FileExistsError):
+            path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("wb")
-        except FileNotFoundError:
-            if path.parent.is_dir():
-                raise
+    return path.open("wb")
 
 
 def write_whole(path: Path, data: bytes) -> None:

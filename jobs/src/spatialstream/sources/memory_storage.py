@@ -79,7 +79,6 @@ class Overlay:
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._above.put(name, *parts)
-        self._deleted.discard(name)
 
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
