@@ -24,10 +24,10 @@ from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.sources.delivery import Assembler, Deduplicator, result_messages
 from spatialstream.sources.folder import Folder
 from spatialstream.spark import inline
 from spatialstream.stages import messages
-from spatialstream.stages.delivery import Assembler, Deduplicator, result_messages
 from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.rows import RowLimits

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spatialstream.client.results import Results
 from spatialstream.model.errors import SettingError
-from spatialstream.stages.delivery import Place
+from spatialstream.sources.delivery import Place
 from tests.unit.client.broker import Broker, Topic
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.sources.kafka import Announcements, Connection, read_announcement
+from spatialstream.sources.announcements import read_announcement
+from spatialstream.sources.kafka import Announcements, Connection
+from spatialstream.sources.keys import block_key, read_key
 from spatialstream.stages import messages
-from spatialstream.stages.messages import block_key, read_key
 from spatialstream.stream.router import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream

@@ -18,10 +18,10 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Connection
+from spatialstream.sources.keys import block_key, key_of_life, key_within
 from spatialstream.spark import jobs, tasks
 from spatialstream.spark.jobs import WorkerJob
 from spatialstream.spark.tasks import WorkTask
-from spatialstream.stages.messages import block_key, key_of_life, key_within
 from spatialstream.stages.work import Round, WorkSettings
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.beginning import alone, check_life, ensure_first_version, locked

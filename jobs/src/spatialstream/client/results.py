@@ -17,9 +17,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.sources.delivery import Assembler, Deduplicator, Place
 from spatialstream.sources.disk import write_whole
 from spatialstream.sources.kafka import Connection
-from spatialstream.stages.delivery import Assembler, Deduplicator, Place
 
 __all__ = ["Results"]
 

@@ -2,7 +2,7 @@
 
 Four contracts, each with one suite of tests that every implementation passes (``tests/contracts``). Objects of the
 first three are pickled into the tasks that use them, so they hold addresses and settings; what they open, they open
-where they are used, once a process.
+where they are used, once a process. (Those in memory are for one process, and are not pickled.)
 
 A *partition* of a source has a name such as ``objects/0``: the kind of its records, and a number. It only grows.
 *Offsets* count its messages; a range ``[start, end)`` of a partition gives the same messages whenever it is read.
@@ -96,7 +96,8 @@ class Channel(Protocol):
     """What lies between router and worker: a log of blocks for each slot, and a log of announcements.
 
     Blocks that are sent again come again, with the same keys; who reads knows them by these. What another life of the
-    stream has left in the logs is never given.
+    stream has left in the logs is never given: the life is among the settings of an implementation, which adds it to
+    what it sends. Whoever else writes into the logs is not trusted: what is none of the stream's is told as such.
     """
 
     def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
@@ -110,27 +111,38 @@ class Channel(Protocol):
         """The offset after the last block of each slot."""
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """Append an announcement (JSON-able); once this returns, it is kept."""
+        """Append an announcement (JSON-able); once this returns, it is kept.
 
-    def announced(self, after: int, most: int, patience: float) -> tuple[list[dict[str, Any]], int]:
+        Raises:
+            Unavailable: it may not be.
+        """
+
+    def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
         """The announcements from an offset on.
 
         Args:
-            after: offset of the first.
+            after: offset of the first; None for the oldest that is kept.
             most: how many, at most.
             patience: seconds to wait where there are none.
 
         Returns:
-            The announcements, and the offset after the last one that was looked at.
+            The announcements, None for each foreign message among them, and the offset after the last one that was
+            looked at.
+
+        Raises:
+            StateError: announcements from the offset on are gone.
         """
 
     def begins(self) -> list[int]:
         """The offset of the first block of each slot that is still there."""
 
-    def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes | None, pa.Buffer | None]]:
-        """(key, content) of a slot's blocks between two offsets, in any process. Foreign messages come as they are.
+    def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer | None]]:
+        """(key, content) of a slot's blocks between two offsets, in any process.
+
+        Keys are those that they were sent with. Foreign messages come as they are, under an empty key.
 
         Raises:
+            Unavailable: the logs cannot be reached.
             StateError: blocks of the range are gone.
         """
 
@@ -141,11 +153,20 @@ class Sink(Protocol):
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
         """Publish the result rows of a phase of a round, in their order; once this returns, they are kept.
 
-        A round that is repeated publishes the same rows: a consumer has each of them once.
+        A round that is repeated publishes the same rows: a consumer that drops what it has seen has each of them once.
 
         Returns:
             How many rows there were.
+
+        Raises:
+            Unavailable: they may not be kept.
         """
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
-        """Publish the dead letters of a stage (``input`` or ``round``) of a turn, lines of JSON."""
+        """Publish the dead letters of a stage (``input`` or ``round``) of a turn, lines of JSON.
+
+        A turn that is repeated publishes the same letters, which may then be there more than once.
+
+        Raises:
+            Unavailable: they may not be kept.
+        """

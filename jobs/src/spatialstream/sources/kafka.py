@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.sources.announcements import read_announcement
 
 __all__ = [
     "INTERNAL",
@@ -37,7 +38,6 @@ __all__ = [
     "Connection",
     "Offsets",
     "Topics",
-    "read_announcement",
     "read_properties",
     "read_topic",
 ]
@@ -239,7 +239,7 @@ class Topics:
 
     @property
     def results(self) -> str:
-        """Result rows; see :mod:`spatialstream.stages.delivery`."""
+        """Result rows; see :mod:`spatialstream.sources.delivery`."""
         return self._name("results")
 
     @property
@@ -474,43 +474,6 @@ class Announcements:
     def close(self) -> None:
         """Let go of the broker."""
         self._consumer.close()
-
-
-def read_announcement(value: bytes | None) -> dict[str, Any] | None:
-    """An announcement from the value of its message; None if it is none, whatever bytes it is."""
-    try:
-        record: object = json.loads(value or b"null")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or not record.keys() >= _ANNOUNCED.keys():
-        return None
-    return record if all(fits(record[name]) for name, fits in _ANNOUNCED.items()) else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    """Lists of as many values as there are tests of them; of any length for a single one."""
-
-    def check(value: object) -> bool:
-        if not isinstance(value, list):
-            return False
-        tests = fits * len(value) if len(fits) == 1 else fits
-        return len(value) == len(tests) and all(test(each) for test, each in zip(tests, value, strict=True))
-
-    return check
-
-
-_ANNOUNCED: dict[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
-    "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
-    "controls": _is_list(_is_list(lambda value: isinstance(value, str), _is_number)),
-    "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
-    "ends": _is_list(_is_number),
-}
-"""What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""
 
 
 def _words(error: KafkaException) -> str:

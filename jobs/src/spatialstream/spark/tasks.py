@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from spatialstream.sources.contracts import Storage
+from spatialstream.sources.delivery import result_messages
+from spatialstream.sources.keys import key_of_life, key_within
 from spatialstream.stages import messages
-from spatialstream.stages.delivery import result_messages
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.work import WorkSettings
@@ -92,7 +93,7 @@ class RouteTask:
                         for line in content.column("line").to_pylist():
                             yield _message(self.rejected, None, None, line.encode())
                     else:
-                        yield _message(self.blocks, slot, messages.key_of_life(key, self.life), messages.pack(content))
+                        yield _message(self.blocks, slot, key_of_life(key, self.life), messages.pack(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _blocks_by_slot(batches: Iterator[pa.RecordBatch], life: str) -> dict[int, l
     for batch in batches:
         slot, key, value = (batch.column(name) for name in ("partition", "key", "value"))
         for i in range(batch.num_rows):
-            if (name := messages.key_within(key[i].as_py(), life)) is not None:
+            if (name := key_within(key[i].as_py(), life)) is not None:
                 blocks.setdefault(slot[i].as_py(), []).append((name, value[i].as_buffer()))
     return blocks
 

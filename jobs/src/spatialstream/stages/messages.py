@@ -6,7 +6,6 @@ block.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,15 +32,11 @@ __all__ = [
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
     "STEPS",
-    "block_key",
     "blocks",
     "columns",
-    "key_of_life",
-    "key_within",
     "messages",
     "numbers",
     "pack",
-    "read_key",
     "unpack",
 ]
 
@@ -134,36 +129,6 @@ def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:
     """The rows of a stage's input as (slot, kind, batch)."""
     slot, kind, data = rows.columns
     return [(slot[i].as_py(), kind[i].as_py(), unpack(data[i].as_buffer())) for i in range(rows.num_rows)]
-
-
-def block_key(epoch: int, partition: int, number: int, kind: str, take: int = 0) -> bytes:
-    """Key of a block's message: the number-th block of a router partition for a slot in a take of an epoch."""
-    return f"{epoch} {partition} {number} {kind}{f' {take}' if take else ''}".encode()
-
-
-_KEY = re.compile(rb"(\d{1,15}) \d{1,15} \d{1,15} ([a-z]{1,15})(?: (\d{1,9}))?")
-
-
-def read_key(key: bytes | None) -> tuple[int, str, int] | None:
-    """Epoch, kind and take of a :func:`block_key`; None of anything else."""
-    match = _KEY.fullmatch(key or b"")
-    return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
-
-
-def key_of_life(key: bytes, life: str) -> bytes:
-    """The key of a block's message in a topic where there may be blocks of other lives of the stream."""
-    return key + b" " + life.encode() if life else key
-
-
-def key_within(key: bytes | None, life: str) -> bytes | None:
-    """What :func:`key_of_life` was given; None if the block belongs to another life, empty if it is no block's key."""
-    whole = key or b""
-    name, _, last = whole.rpartition(b" ")
-    if life and last == life.encode():
-        return name
-    if read_key(whole) is not None:
-        return None if life else whole
-    return None if read_key(name) is not None else b""
 
 
 def marker(epoch: int, upto: int, partitions: int) -> pa.RecordBatch:

@@ -42,13 +42,14 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.keys import block_key
 from spatialstream.sources.memory_storage import Overlay
 from spatialstream.sources.owned import STREAM
 from spatialstream.stages import messages
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.learning import write_sample
 from spatialstream.stages.leaving import Left, culprits, dead_letter, failure
-from spatialstream.stages.messages import block_key, numbers
+from spatialstream.stages.messages import numbers
 from spatialstream.stages.moves import ACTIVATE, Control
 from spatialstream.stages.plan import Run, unpack_place
 from spatialstream.stages.route import Row, Share, queries_with_numbers, route

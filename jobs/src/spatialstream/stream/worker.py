@@ -33,6 +33,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.keys import read_key
 from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages
@@ -208,7 +209,7 @@ def _blocks_of_round(slot: int, blocks: Sequence[tuple[bytes | None, Any]], orde
     rows: list[Row] = []
     foreign = 0
     for key, data in blocks:
-        place = messages.read_key(key)
+        place = read_key(key)
         if place is None:
             foreign += 1
             continue

@@ -1,0 +1,52 @@
+"""What an announcement of an epoch is, whatever else somebody may have written among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["announcements_within", "read_announcement"]
+
+
+def announcements_within(values: Iterable[bytes | None], life: str) -> list[dict[str, Any] | None]:
+    """The announcements of a life of the stream among the values of messages; None for each that is of no life."""
+    read = map(read_announcement, values)
+    return [each for each in read if each is None or each.get("life", "") == life]
+
+
+def read_announcement(value: bytes | None) -> dict[str, Any] | None:
+    """An announcement from the value of its message; None if it is none, whatever bytes it is."""
+    try:
+        record: object = json.loads(value or b"null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not record.keys() >= _ANNOUNCED.keys():
+        return None
+    return record if all(fits(record[name]) for name, fits in _ANNOUNCED.items()) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Lists of as many values as there are tests of them; of any length for a single one."""
+
+    def check(value: object) -> bool:
+        if not isinstance(value, list):
+            return False
+        tests = fits * len(value) if len(fits) == 1 else fits
+        return len(value) == len(tests) and all(test(each) for test, each in zip(tests, value, strict=True))
+
+    return check
+
+
+_ANNOUNCED: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
+    "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
+    "controls": _is_list(_is_list(lambda value: isinstance(value, str), _is_number)),
+    "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
+    "ends": _is_list(_is_number),
+}
+"""What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""

@@ -1,0 +1,37 @@
+"""Keys of the messages that hold a slot's blocks: what a block is, and of which life of the stream."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["block_key", "key_of_life", "key_within", "read_key"]
+
+
+def block_key(epoch: int, partition: int, number: int, kind: str, take: int = 0) -> bytes:
+    """Key of a block's message: the number-th block of a router partition for a slot in a take of an epoch."""
+    return f"{epoch} {partition} {number} {kind}{f' {take}' if take else ''}".encode()
+
+
+_KEY = re.compile(rb"(\d{1,15}) \d{1,15} \d{1,15} ([a-z]{1,15})(?: (\d{1,9}))?")
+
+
+def read_key(key: bytes | None) -> tuple[int, str, int] | None:
+    """Epoch, kind and take of a :func:`block_key`; None of anything else."""
+    match = _KEY.fullmatch(key or b"")
+    return None if match is None else (int(match[1]), match[2].decode(), int(match[3] or b"0"))
+
+
+def key_of_life(key: bytes, life: str) -> bytes:
+    """The key of a block's message in a topic where there may be blocks of other lives of the stream."""
+    return key + b" " + life.encode() if life else key
+
+
+def key_within(key: bytes | None, life: str) -> bytes | None:
+    """What :func:`key_of_life` was given; None if the block belongs to another life, empty if it is no block's key."""
+    whole = key or b""
+    name, _, last = whole.rpartition(b" ")
+    if life and last == life.encode():
+        return name
+    if read_key(whole) is not None:
+        return None if life else whole
+    return None if read_key(name) is not None else b""

@@ -1,0 +1,25 @@
+"""The implementations of each contract that need no server; ``tests/cluster/test_contracts.py`` adds the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.harness import Channels, MemoryChannels, MemorySinks, MemorySources, Sinks, Sources
+
+
+@pytest.fixture(params=[MemorySources])
+def sources(request: pytest.FixtureRequest) -> Sources:
+    made: Sources = request.param()
+    return made
+
+
+@pytest.fixture(params=[MemoryChannels])
+def channels(request: pytest.FixtureRequest) -> Channels:
+    made: Channels = request.param()
+    return made
+
+
+@pytest.fixture(params=[MemorySinks])
+def sinks(request: pytest.FixtureRequest) -> Sinks:
+    made: Sinks = request.param()
+    return made

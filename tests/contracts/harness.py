@@ -1,0 +1,99 @@
+"""What the suites of the contracts need of an implementation besides the contract: to write into it, and to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from spatialstream.sources.contracts import Channel, Sink, Source
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+
+
+class Sources(Protocol):
+    """A source of the partitions ``objects/0``, ``objects/1`` and ``queries/0``."""
+
+    source: Source
+
+    def append(self, partition: str, messages: Sequence[Message], *, abort: bool = False) -> None:
+        """Append messages, once it returns for all to see; or such as have been taken back, and are never given."""
+
+    def remove(self, partition: str, before: int) -> None:
+        """Remove the messages before an offset."""
+
+
+class Channels(Protocol):
+    """Channels of two slots over the same logs."""
+
+    def of(self, life: str) -> Channel:
+        """The channel of a life of the stream."""
+
+    def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
+        """What somebody else writes among the blocks of a slot."""
+
+    def write_announcement(self, value: bytes | None) -> None:
+        """What somebody else writes among the announcements."""
+
+    def remove(self, slot: int, before: int) -> None:
+        """Remove the blocks of a slot before an offset."""
+
+    def remove_announcements(self, before: int) -> None:
+        """Remove the announcements before an offset."""
+
+
+class Sinks(Protocol):
+    """A sink with messages of three rows at most, and what lies in it."""
+
+    def of(self, life: str) -> Sink:
+        """The sink of a life of the stream."""
+
+    def results(self) -> list[tuple[bytes, bytes]]:
+        """The messages of results in their order."""
+
+    def letters(self) -> list[str]:
+        """The dead letters in their order."""
+
+
+class MemorySources:
+    def __init__(self) -> None:
+        self.source = MemorySource(["objects/0", "objects/1", "queries/0"])
+
+    def append(self, partition: str, messages: Sequence[Message], *, abort: bool = False) -> None:
+        if not abort:
+            self.source.logs[partition].append(*messages)
+
+    def remove(self, partition: str, before: int) -> None:
+        self.source.logs[partition].remove(before)
+
+
+class MemoryChannels:
+    def __init__(self) -> None:
+        self._logs, self._epochs = [MemoryLog(), MemoryLog()], MemoryLog()
+
+    def of(self, life: str) -> Channel:
+        return MemoryChannel(self._logs, self._epochs, life)
+
+    def write(self, slot: int, key: bytes | None, value: bytes | None) -> None:
+        self._logs[slot].append((key, value))
+
+    def write_announcement(self, value: bytes | None) -> None:
+        self._epochs.append((None, value))
+
+    def remove(self, slot: int, before: int) -> None:
+        self._logs[slot].remove(before)
+
+    def remove_announcements(self, before: int) -> None:
+        self._epochs.remove(before)
+
+
+class MemorySinks:
+    def __init__(self) -> None:
+        self._results, self._dead = MemoryLog(), MemoryLog()
+
+    def of(self, life: str) -> Sink:
+        return MemorySink(self._results, self._dead, 3, life)
+
+    def results(self) -> list[tuple[bytes, bytes]]:
+        return [(key or b"", value or b"") for key, value in self._results.read(*self._results.bounds)]
+
+    def letters(self) -> list[str]:
+        return [(value or b"").decode() for _, value in self._dead.read(*self._dead.bounds)]
