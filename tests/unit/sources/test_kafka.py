@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from spatialstream.model.errors import SettingError
 from spatialstream.sources.kafka import Connection, Topics, read_properties
+from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
 
 
 def test_properties_of_a_file(tmp_path: Path) -> None:
@@ -69,3 +71,10 @@ def test_topics_begin_with_the_streams_name() -> None:
 def test_no_two_kinds_share_a_topic(names: dict[str, str]) -> None:
     with pytest.raises(SettingError, match=r"is the topic of .* and of .*; name another one"):
         Connection("h:1", names=names).topics("quakes")
+
+
+def test_what_goes_to_tasks_has_the_secrets_and_does_not_show_them() -> None:
+    connection = Connection("h:1", {"sasl.password": "secret"})
+    for each in (KafkaSource(connection, "s"), KafkaChannel(connection, "s", 2, "one"), KafkaSink(connection, "s")):
+        assert pickle.loads(pickle.dumps(each)) == each
+        assert "secret" not in repr(each)

@@ -55,6 +55,9 @@ _COMMITTED = IsolationLevel.READ_COMMITTED
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
+_COUNTS_KEPT = 5.0
+"""Seconds for which the numbers of partitions are not asked for again."""
+
 _BROKERS_DEFAULT = 1_000_000
 """Bytes of a message that a topic takes whose settings nobody has made, about."""
 
@@ -137,7 +140,8 @@ class Connection:
 
     def client(self, **more: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client."""
-        return {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, **self.security, **more}
+        default = {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, "reconnect.backoff.max.ms": 1000}
+        return {**default, **self.security, **more}
 
     def options(self) -> dict[str, str]:
         """The options of Spark's connector.
@@ -375,9 +379,10 @@ class Offsets:
         stopping: once it is set, nobody waits for a broker that does not answer.
     """
 
-    def __init__(self, connection: Connection, stopping: threading.Event) -> None:
-        self._connection, self._stopping = connection, stopping
+    def __init__(self, connection: Connection, stopping: threading.Event | None = None) -> None:
+        self._connection, self._stopping = connection, stopping or threading.Event()
         self._admin = connection.admin()
+        self._counts: tuple[float, dict[str, int]] = 0.0, {}
 
     def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
         """The offset after the last message of each partition; of a transaction that is open, before its first.
@@ -388,38 +393,60 @@ class Offsets:
         Raises:
             Unavailable: the broker did not answer.
         """
-        return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._ask(partitions, OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
 
     def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
         """The offset of the first message of each partition; as :meth:`latest`."""
-        return self._ask(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._ask(partitions, OffsetSpec.earliest())[0]  # type: ignore[no-untyped-call]
 
-    def _ask(self, partitions: Mapping[str, int], spec: OffsetSpec) -> dict[str, list[int]]:
-        asked = {TopicPartition(topic, i): spec for topic, count in partitions.items() for i in range(count)}
+    def bounds(self, partitions: Mapping[str, int]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """:meth:`earliest` and :meth:`latest`, asked at the same time."""
+        earliest, latest = self._ask(partitions, OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return earliest, latest
+
+    def _ask(self, partitions: Mapping[str, int], *specs: OffsetSpec) -> list[dict[str, list[int]]]:
+        places = [TopicPartition(topic, i) for topic, count in partitions.items() for i in range(count)]
         until = time.monotonic() + _TIMEOUT
         while True:
             try:
-                answers = self._admin.list_offsets(asked, isolation_level=_COMMITTED, request_timeout=5.0)
-                found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
-                return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
+                asked = [
+                    self._admin.list_offsets(
+                        dict.fromkeys(places, spec), isolation_level=_COMMITTED, request_timeout=5.0
+                    )
+                    for spec in specs
+                ]
+                found = [_by_topic(partitions, answers) for answers in asked]
             except KafkaException as error:
-                if time.monotonic() > until or self._stopping.wait(0.2):
-                    topics = ", ".join(partitions)
-                    raise Unavailable(f"the broker does not tell the offsets of {topics}: {_words(error)}") from None
+                problem = _words(error)
+            else:
+                if all(offset >= 0 for topics in found for offsets in topics.values() for offset in offsets):
+                    return found
+                problem = "it went away"  # librdkafka says then that the offset is -1001, and calls that no error
+            if time.monotonic() > until or self._stopping.wait(0.2):
+                raise Unavailable(f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}")
             # a client may hold on to what it knew of a broker that has been started again
             self._admin = self._connection.admin()
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each topic has now, of those that are there.
+        """How many partitions each topic has now, or had seconds ago, of those that are there.
 
         Raises:
             Unavailable: the broker did not answer.
         """
-        try:
-            present = self._admin.list_topics(timeout=_TIMEOUT).topics
-        except KafkaException as error:
-            raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
-        return {topic: len(present[topic].partitions) for topic in topics if topic in present}
+        asked, counts = self._counts
+        if time.monotonic() > asked + _COUNTS_KEPT or not counts.keys() >= set(topics):
+            try:
+                present = self._admin.list_topics(timeout=_TIMEOUT).topics
+            except KafkaException as error:
+                raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
+            counts = {topic: len(present[topic].partitions) for topic in present}
+            self._counts = time.monotonic(), counts
+        return {topic: counts[topic] for topic in topics if topic in counts}
+
+
+def _by_topic(partitions: Mapping[str, int], answers: Mapping[TopicPartition, Any]) -> dict[str, list[int]]:
+    found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
+    return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
 
 
 class Announcements:

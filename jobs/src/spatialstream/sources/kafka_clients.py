@@ -1,0 +1,232 @@
+"""Reading and sending with clients of the broker that stay connected: what Spark's tasks, and whoever else, do with it.
+
+A process makes its clients when it first needs them, and keeps them: to connect takes longer than most tasks. Whoever
+uses one has it alone, so there are as many as threads use them at a time, and one that has failed is thrown away. A
+process that is forked makes its own; librdkafka's threads are not forked with it.
+
+Reading is between exact offsets. Not every offset has a message: markers of transactions, what transactions have sent
+that were aborted, and what compaction has removed leave gaps, also where a range ends. The broker says where it stands
+(``enable.partition.eof``), so that nobody waits for a message that will not come.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.sources.kafka import Connection, Offsets
+
+__all__ = ["follow", "offsets", "read", "send"]
+
+T = TypeVar("T")
+
+PATIENCE = 120.0
+"""Seconds within which a broker that does not answer has to do so again."""
+
+_END_PATIENCE = 5.0
+"""Seconds within which a partition has to be as long as it was: after a failure a broker may not know at once."""
+
+_MOST = 10_000
+"""Messages that are taken at a time; what librdkafka has read ahead (64 MB) limits them, too."""
+
+_READING = {
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    # a fetch beyond the end of a range is answered soon, so that the next range need not wait for it
+    "fetch.wait.max.ms": 2,
+}
+_FOLLOWING = {"auto.offset.reset": "error", "enable.partition.eof": False, "isolation.level": "read_committed"}
+
+_idle: dict[tuple[Any, ...], list[Any]] = {}
+
+
+def _kept(connection: Connection, use: str, make: Callable[[], T]) -> tuple[list[T], T]:
+    """A client that nobody uses, and the list to put it back into."""
+    security = tuple(sorted(connection.security.items()))
+    clients = _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
+    try:
+        return clients, clients.pop()
+    except IndexError:
+        return clients, make()
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def offsets(connection: Connection) -> Offsets:
+    """Where partitions begin and end."""
+    clients, found = _kept(connection, "offsets", lambda: Offsets(connection))
+    clients.append(found)  # it is for any number of threads
+    return found
+
+
+def read(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
+    """The messages of a partition between two offsets, many at a time, in their order.
+
+    Raises:
+        StateError: the broker has not got all of the range any more, or has less than there was.
+        Unavailable: the broker cannot be reached, or does not let anybody read.
+    """
+    if start >= end:
+        return
+    clients, consumer = _kept(connection, "read", lambda: connection.consumer("spatialstream", **_READING))
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        yield from _between(consumer, topic, partition, start, end)
+        consumer.unassign()
+    except BaseException as error:
+        consumer.close()
+        if isinstance(error, KafkaException):
+            raise Unavailable(f"{topic} cannot be read: {error}") from None
+        raise
+    clients.append(consumer)
+
+
+def _between(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
+    at, shortest = start, None  # the next offset, and that at which the partition was said to end
+    until = time.monotonic() + PATIENCE
+    while at < end:
+        messages = _taken(consumer, min(_MOST, end - at), until - time.monotonic())
+        if any(message.error() is not None for message in messages):
+            events = [message for message in messages if message.error() is not None]
+            messages = [message for message in messages if message.error() is None]
+            for event in events:
+                _check(event, topic, partition, at)  # it is the end, then
+                at = max(at, int(event.offset() or 0))
+                if shortest is None:
+                    shortest, until = at, min(until, time.monotonic() + _END_PATIENCE)
+        elif messages:
+            shortest, until = None, time.monotonic() + PATIENCE
+        elif time.monotonic() >= until:
+            if shortest is not None:
+                raise StateError(f"{topic} ends at offset {shortest} in partition {partition}, but {end} were there")
+            raise Unavailable(f"{topic} cannot be read: no answer within {PATIENCE:.0f} s")
+        if messages:
+            at = max(at, int(messages[-1].offset() or 0) + 1)
+            while messages and int(messages[-1].offset() or 0) >= end:
+                messages.pop()
+            if messages:
+                yield messages
+
+
+def _taken(consumer: Consumer, most: int, patience: float) -> list[Message]:
+    """What has come, as soon as anything has."""
+    first = consumer.poll(max(0.0, patience))
+    if first is None:
+        return []
+    return [first, *consumer.consume(most - 1, 0.0)] if most > 1 else [first]
+
+
+def _check(event: Message, topic: str, partition: int, at: int) -> None:
+    """Raise what an event of a consumer says, if it is not that the partition ends."""
+    error = event.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise StateError(f"{topic} has not got offset {at} of partition {partition} any more: {error.str()}")
+    raise Unavailable(f"{topic} cannot be read: {error.str()}")
+
+
+class _Follower:
+    """A consumer that reads ahead, and the offset of what it gives next."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.consumer, self.next = connection.consumer("spatialstream", **_FOLLOWING), -1
+
+
+def follow(connection: Connection, topic: str, start: int, most: int, patience: float) -> tuple[list[Message], int]:
+    """The messages of a topic's partition 0 from an offset on; whoever goes on has them read ahead.
+
+    Args:
+        connection: how to reach the broker.
+        topic: its name.
+        start: offset of the first one.
+        most: of them, at most.
+        patience: seconds to wait for the first.
+
+    Returns:
+        The messages, and the offset after the last of them.
+
+    Raises:
+        StateError: the broker has not got the first one any more.
+        Unavailable: the broker does not let anybody read.
+    """
+    clients, follower = _kept(connection, topic, lambda: _Follower(connection))
+    try:
+        if follower.next != start:
+            follower.consumer.assign([TopicPartition(topic, 0, start)])
+            follower.next = start
+        messages = _taken(follower.consumer, most, patience)
+        for message in messages:
+            _check(message, topic, 0, follower.next)
+            follower.next = int(message.offset() or 0) + 1
+    except BaseException as error:
+        follower.consumer.close()
+        if isinstance(error, KafkaException):
+            raise Unavailable(f"{topic} cannot be read: {error}") from None
+        raise
+    clients.append(follower)
+    return messages, follower.next
+
+
+# ------------------------------------------------------------------------------------------------------------- sending
+
+
+class _Sender:
+    """A producer, and what it could not deliver."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.failed: list[str] = []
+        self.producer: Producer = connection.producer(
+            **{
+                "message.timeout.ms": int(PATIENCE * 1000),
+                "queue.buffering.max.kbytes": 128 << 10,
+                "delivery.report.only.error": True,
+                "on_delivery": self._note,
+            }
+        )
+
+    def _note(self, error: KafkaError, _: Message) -> None:
+        self.failed.append(error.str())
+
+
+def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]) -> None:
+    """Send messages, in their order; once this returns, the broker has them.
+
+    Args:
+        connection: how to reach the broker.
+        messages: topic, partition (None: any), key, and value (bytes or a buffer).
+
+    Raises:
+        Unavailable: it may not have all of them.
+    """
+    clients, sender = _kept(connection, "send", lambda: _Sender(connection))
+    try:
+        for topic, partition, key, value in messages:
+            _produce(sender, topic, -1 if partition is None else partition, key, value)
+        if sender.producer.flush(PATIENCE) or sender.failed:
+            raise Unavailable(f"messages were not taken: {sender.failed[0] if sender.failed else 'no answer'}")
+    except BaseException as error:
+        # nothing of it is to come when others have begun to send it again
+        sender.producer.purge(in_queue=True, in_flight=False)
+        sender.producer.flush(_END_PATIENCE)
+        if isinstance(error, KafkaException):
+            raise Unavailable(f"{topic} takes no message: {error}") from None
+        raise
+    clients.append(sender)
+
+
+def _produce(sender: _Sender, topic: str, partition: int, key: bytes | None, value: Any) -> None:
+    while not sender.failed:
+        try:
+            sender.producer.produce(topic, value, key, partition)
+            sender.producer.poll(0)
+        except BufferError:  # the queue is full, until messages are delivered or have waited too long
+            sender.producer.poll(0.1)
+        else:
+            return

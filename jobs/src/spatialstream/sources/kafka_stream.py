@@ -1,0 +1,159 @@
+"""Source, channel and sink of a live stream: the topics of a broker.
+
+Each is a value that says where the broker is and what the stream is called, so that it can be sent to where it is used.
+It holds what clients have to show to be let in, and does not show it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spatialstream.model.errors import Unavailable
+from spatialstream.sources.announcements import announcements_within
+from spatialstream.sources.contracts import MESSAGE, Ranges
+from spatialstream.sources.delivery import result_messages
+from spatialstream.sources.kafka import Connection, Topics
+from spatialstream.sources.kafka_clients import follow, offsets, read, send
+from spatialstream.sources.keys import key_of_life, key_within
+
+__all__ = ["KafkaChannel", "KafkaSink", "KafkaSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """The topics of objects and queries; see :class:`~spatialstream.sources.contracts.Source`.
+
+    Partitions that are added to a topic are read within seconds.
+
+    Attributes:
+        connection: how to reach the broker.
+        stream: its name.
+    """
+
+    connection: Connection
+    stream: str
+
+    def bounds(self) -> Ranges:
+        """See :class:`~spatialstream.sources.contracts.Source`."""
+        kinds = self.connection.topics(self.stream).kinds
+        where = offsets(self.connection)
+        counts = where.partitions(kinds)
+        if missing := sorted(kinds.keys() - counts.keys()):
+            raise Unavailable(f"the broker has no topic {missing[0]}")
+        begins, ends = where.bounds(counts)
+        return {
+            f"{kind}/{i}": bounds
+            for topic, kind in kinds.items()
+            for i, bounds in enumerate(zip(begins[topic], ends[topic], strict=True))
+        }
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """See :class:`~spatialstream.sources.contracts.Source`."""
+        kind, _, number = partition.partition("/")
+        topics = {kind: topic for topic, kind in self.connection.topics(self.stream).kinds.items()}
+        for messages in read(self.connection, topics[kind], int(number), start, end):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([message.offset() for message in messages], pa.int64()),
+                    pa.array([message.key() for message in messages], pa.binary()),
+                    pa.array([message.value() for message in messages], pa.binary()),
+                ],
+                schema=MESSAGE,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaChannel:
+    """The topics of blocks and of announcements; see :class:`~spatialstream.sources.contracts.Channel`.
+
+    Attributes:
+        connection: how to reach the broker.
+        stream: its name.
+        slots: how many there are.
+        life: id of the stream's life.
+    """
+
+    connection: Connection
+    stream: str
+    slots: int
+    life: str = ""
+
+    @property
+    def _topics(self) -> Topics:
+        return self.connection.topics(self.stream)
+
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        topic = self._topics.blocks
+        send(self.connection, ((topic, slot, key_of_life(key, self.life), content) for slot, key, content in blocks))
+
+    def ends(self) -> list[int]:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        topic = self._topics.blocks
+        return offsets(self.connection).latest({topic: self.slots})[topic]
+
+    def announce(self, announcement: Mapping[str, Any]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        value = json.dumps({**announcement, "life": self.life}).encode()
+        send(self.connection, [(self._topics.epochs, 0, None, value)])
+
+    def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        topic = self._topics.epochs
+        start = offsets(self.connection).earliest({topic: 1})[topic][0] if after is None else after
+        messages, end = follow(self.connection, topic, start, most, patience)
+        return announcements_within((message.value() for message in messages), self.life), end
+
+    def begins(self) -> list[int]:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        topic = self._topics.blocks
+        return offsets(self.connection).earliest({topic: self.slots})[topic]
+
+    def blocks(self, slot: int, start: int, end: int) -> Iterator[tuple[bytes, pa.Buffer | None]]:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        for messages in read(self.connection, self._topics.blocks, slot, start, end):
+            for message in messages:
+                name, value = key_within(message.key(), self.life), message.value()
+                if name is not None:
+                    yield name, None if value is None else pa.py_buffer(value)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """The topics of results and of dead letters; see :class:`~spatialstream.sources.contracts.Sink`.
+
+    Attributes:
+        connection: how to reach the broker.
+        stream: its name.
+        rows_per_message: the most rows of a message.
+        life: id of the stream's life.
+    """
+
+    connection: Connection
+    stream: str
+    rows_per_message: int = 500
+    life: str = ""
+
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        topic, count = self.connection.topics(self.stream).results, 0
+
+        def messages() -> Iterator[tuple[str, int, bytes, bytes]]:
+            nonlocal count
+            for key, value in result_messages(lines, turn, phase, self.rows_per_message, self.life):
+                content = value.to_pybytes()
+                count += content.count(b"\n") + 1
+                yield topic, 0, key, content  # wherever there are more partitions: rows have one order
+
+        send(self.connection, messages())
+        return count
+
+    def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Sink`."""
+        topic = self.connection.topics(self.stream).rejected
+        send(self.connection, ((topic, None, None, letter.encode()) for letter in letters))
