@@ -7,8 +7,6 @@ import pytest
 import yaml
 
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
-from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.router import StreamSettings
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.metrics import CONDITIONS, OperatorMetrics
 from tests.charts.render import OPERATOR, of_kind, promtool, render
@@ -19,14 +17,13 @@ SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
 
 
 @pytest.fixture(scope="module")
-def series(tmp_path_factory):
+def series():
     """The names of all series, as Prometheus stores them."""
-    checkpoint = tmp_path_factory.mktemp("checkpoint")
     return {
         family.name + suffix
         for metrics in (
-            RouterMetrics(StreamSettings("s"), {}),
-            WorkerMetrics(StreamSettings("s"), checkpoint, MemoryStore()),
+            RouterMetrics(),
+            WorkerMetrics(slots=4),
             OperatorMetrics(),
         )
         for family in metrics.registry.collect()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,25 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spatialstream.balance.loads import LeafCounts, slot_loads
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
-from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.errors import SettingError, StateError, Unavailable
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.errors import SettingError
+from spatialstream.model.queries import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.work import Round
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
+from spatialstream.store.reports import STATISTICS
 from spatialstream.stream.adoption import Adoption
-from spatialstream.stream.clocks import NEVER, Clocks
-from spatialstream.stream.load_window import LoadWindow
-from spatialstream.stream.router import EpochRecord, StreamSettings
-from spatialstream.stream.worker import RoundRecord, Summary
+from spatialstream.stream.clocks import Clocks
+from spatialstream.stream.router import EpochRecord
 from spatialstream_operator.metrics import OperatorMetrics
+from tests.unit.stream.loads import SLOTS, Hourly, load_of, loads_of, round_of, sample
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
-SLOTS = 3
-SETTINGS = StreamSettings("s", slots=SLOTS)
 TYPES = {kind.value for kind in QueryType}
 BY_LEAF = {
     "spatialstream_leaf_objects": None,
@@ -56,14 +48,8 @@ Series = dict[str, set[tuple[tuple[str, str], ...]]]
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> WorkerMetrics:
-    return WorkerMetrics(SETTINGS, Folder(tmp_path), MemoryStore())
-
-
-@pytest.fixture(scope="module")
-def sample() -> tuple[ObjectBatch, QueryBatch]:
-    settings = GenerateSettings(objects=500, queries={QueryType.CRQ: 20, QueryType.SRQ: 20})
-    return ObjectBatch.concat(list(object_batches(settings))), query_batch(settings)
+def worker() -> WorkerMetrics:
+    return WorkerMetrics(SLOTS)
 
 
 def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, Series]]:
@@ -92,48 +78,14 @@ def operator_registry() -> CollectorRegistry:
     return operator.registry
 
 
-def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, Any]]) -> tuple[RoundRecord, Summary]:
-    order = Round(number, (number,), 1_000 * number, version.number)
-    record = RoundRecord(order, number, (0,) * SLOTS, (1,) * SLOTS, births=(0,))
-    return record, Summary(2, 1, {"CRQ": 2 * number, "rejected": number}, loads)
-
-
-def load_of(version: RoutingVersion, slot: int) -> dict[str, Any]:
-    """What a slot reports that got four objects in each of its leaves."""
-    leaves = np.flatnonzero(version.mapping == slot).tolist()
-    return {
-        "objects": 4 * len(leaves),
-        "matches": 3,
-        "seconds": 0.25,
-        "held": 7,
-        "bytes": 1_000,
-        "standing": {"CRQ": 5, "CKQ": 1, "CTQ": 0},
-        "leaves": leaves,
-        "leaf_objects": [4] * len(leaves),
-        "leaf_checked": [9] * len(leaves),
-        "leaf_matches": [1] * len(leaves),
-        "spent": {"match": 0.1, "results": 0.02, "objects": 0.08, "queries": 0.0},
-        "queries": {"SRQ": 2, "CRQ": 1},
-        "leaf_queries": {"SRQ": [leaves, [1] * len(leaves)], "CRQ": [leaves, [1] * len(leaves)]},
-        "leaf_standing": {"CRQ": [leaves, [2] * len(leaves)], "CTQ": [leaves, [1] * len(leaves)]},
-    }
-
-
-def test_what_a_leaf_holds_is_not_counted_from_before_there_was_a_clock(
-    sample: tuple[ObjectBatch, QueryBatch],
+def observe(
+    worker: WorkerMetrics, reporter: Hourly, number: int, version: RoutingVersion, loads: dict[int, dict[str, Any]]
 ) -> None:
-    """The first round may end before every timestamp: partitions of which nothing has been heard hold it back."""
-    version = build(WGS84, *sample, 4, SLOTS)
-    window = LoadWindow(span=600_000, retention=None)
-    window.use(version, NEVER)
-    window.take(NEVER, {})
-    window.take(1_000, {slot: load_of(version, slot) for slot in range(SLOTS)})
-    window.take(61_000, {slot: load_of(version, slot) for slot in range(SLOTS)})
-    counts = window.counts()
-    assert counts is not None
-    np.testing.assert_array_equal(counts.objects, np.full(len(version.mapping), 8.0))
-    np.testing.assert_array_equal(counts.arrivals, np.full(len(version.mapping), 8.0))
-    assert counts.span == 60_000
+    """What becomes of a round in a worker's job."""
+    done = round_of(number, version, loads)
+    worker.observe(*done, 0.1)
+    reporter.observe(*done)
+    assert reporter.reported(60.0)
 
 
 # --------------------------------------------------------------------------------------------------- the documentation
@@ -147,26 +99,23 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_page_names_exactly_the_metrics_that_there_are(worker: WorkerMetrics) -> None:
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
+    there = exposed(RouterMetrics().registry, worker.registry, operator_registry())
 
     assert {name: kind for name, (kind, _) in documented().items()} == {name: kind for name, (kind, _) in there.items()}
 
 
 def test_the_page_names_no_metric_that_there_is_not(worker: WorkerMetrics) -> None:
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
+    there = exposed(RouterMetrics().registry, worker.registry, operator_registry())
     names = {*there, *(name for _, series in there.values() for name in series)}
 
     assert set(re.findall(r"spatialstream_\w+", PAGE.read_text("utf-8"))) <= names
 
 
-def test_the_page_names_the_labels(
-    worker: WorkerMetrics, tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
-) -> None:
-    version = build(WGS84, *sample, leaves=4, slots=SLOTS)
+def test_the_page_names_the_labels(worker: WorkerMetrics, tmp_path: Path) -> None:
+    version = build(WGS84, *sample(), leaves=4, slots=SLOTS)
     save_version(Folder(tmp_path), version)
-    worker.observe(*round_of(0, version, {0: load_of(version, 0)}), 0.1)
-    assert worker.published(60.0)
-    there = exposed(RouterMetrics(SETTINGS, {}).registry, worker.registry, operator_registry())
+    observe(worker, Hourly(Folder(tmp_path), MemoryStore(), worker), 0, version, {0: load_of(version, 0)})
+    there = exposed(RouterMetrics().registry, worker.registry, operator_registry())
 
     for name, (_, labels) in documented().items():
         for series in there[name][1].values():
@@ -178,7 +127,7 @@ def test_the_page_names_the_labels(
 
 @pytest.mark.parametrize("job", ["router", "worker"])
 def test_all_series_but_those_of_leaves_are_there_from_the_first_scrape_on(job: str, worker: WorkerMetrics) -> None:
-    registry = worker.registry if job == "worker" else RouterMetrics(SETTINGS, {}).registry
+    registry = worker.registry if job == "worker" else RouterMetrics().registry
     values = {"slot": {"0", "1", "2"}, "kind": {"objects", "queries"}, "type": TYPES, "reason": set(REASONS)}
 
     for name, (_, series) in exposed(registry).items():
@@ -192,7 +141,7 @@ def test_all_series_but_those_of_leaves_are_there_from_the_first_scrape_on(job: 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
 def test_names_follow_the_conventions(job: str, worker: WorkerMetrics) -> None:
-    registry = worker.registry if job == "worker" else RouterMetrics(SETTINGS, {}).registry
+    registry = worker.registry if job == "worker" else RouterMetrics().registry
 
     for name, kind, text, series in families(registry):
         assert re.fullmatch(r"spatialstream(_[a-z]+)+", name), name
@@ -208,18 +157,16 @@ def test_names_follow_the_conventions(job: str, worker: WorkerMetrics) -> None:
 
 
 def test_series_do_not_grow_with_rounds_and_are_those_of_the_active_version(
-    worker: WorkerMetrics, tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
+    worker: WorkerMetrics, tmp_path: Path
 ) -> None:
-    versions = [build(WGS84, *sample, leaves, SLOTS, number=i) for i, leaves in enumerate([16, 4])]
-    slots = range(SLOTS)
+    versions = [build(WGS84, *sample(), leaves, SLOTS, number=i) for i, leaves in enumerate([16, 4])]
+    reporter = Hourly(Folder(tmp_path), MemoryStore(), worker)
     for version in versions:
         save_version(Folder(tmp_path), version)
     number, sizes = 0, []
     for version in versions:
         for _ in range(30):
-            worker._due = 0.0  # as if five seconds had passed
-            worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in slots}), 0.1)
-            assert worker.published(60.0)
+            observe(worker, reporter, number, version, loads_of(version))
             number += 1
             sizes.append(len(generate_latest(worker.registry).splitlines()))
         there = exposed(worker.registry)
@@ -242,7 +189,7 @@ def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:
 
 
 def test_epochs_make_no_new_series() -> None:
-    metrics = RouterMetrics(SETTINGS, {})
+    metrics = RouterMetrics()
     before = exposed(metrics.registry)
     for epoch in range(20):
         intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5, 0, {"late": i}) for i in range(2))
@@ -263,16 +210,14 @@ def test_epochs_make_no_new_series() -> None:
 # -------------------------------------------------------------------------------------------------------------- values
 
 
-def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]) -> None:
+def test_a_round_in_figures(worker: WorkerMetrics, tmp_path: Path) -> None:
     store = MemoryStore()
-    version = build(WGS84, *sample, 16, SLOTS)
+    version = build(WGS84, *sample(), 16, SLOTS)
     save_version(Folder(tmp_path), version)
-    store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample, 1_000).to_arrays())
-    worker = WorkerMetrics(SETTINGS, Folder(tmp_path), store)
+    store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample(), 1_000).to_arrays())
+    reporter = Hourly(Folder(tmp_path), store, worker)
     for number in range(2):
-        worker._due = 0.0
-        worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
-        assert worker.published(60.0)
+        observe(worker, reporter, number, version, loads_of(version))
 
     value = worker.registry.get_sample_value
     on_slot = np.bincount(version.mapping, minlength=SLOTS)
@@ -298,57 +243,6 @@ def test_a_round_in_figures(tmp_path: Path, sample: tuple[ObjectBatch, QueryBatc
     assert value("spatialstream_imbalance_ratio") == pytest.approx(max(loads) / min(loads))
     assert 0 <= value("spatialstream_model_error_ratio") <= 2 / len(version.mapping)
     assert 0 < value("spatialstream_model_time_error_ratio") <= 2 / len(version.mapping)
-
-    load = read_load(store)
-    counts = load.counts
-    assert load.version == version.number
-    assert counts.arrivals.tolist() == [8] * len(version.mapping)
-    assert counts.standing.tolist() == [3] * len(version.mapping)
-    assert load.checked.tolist() == [18] * len(version.mapping)
-    assert load.seconds is not None
-    assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
-
-
-class AwayStore(MemoryStore):
-    """A routing store that answers only when it is back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.back = threading.Event()
-
-    def save_statistics(self, name: str, arrays: Any, meta: Any) -> None:
-        if not self.back.wait(60.0):
-            raise Unavailable("away")
-        super().save_statistics(name, arrays, meta)
-
-
-def test_no_round_waits_for_a_routing_store_that_is_away(
-    tmp_path: Path, sample: tuple[ObjectBatch, QueryBatch]
-) -> None:
-    store, version = AwayStore(), build(WGS84, *sample, 16, SLOTS)
-    save_version(Folder(tmp_path), version)
-    worker = WorkerMetrics(SETTINGS, Folder(tmp_path), store)
-    for number in range(3):
-        worker._due = 0.0
-        worker.observe(*round_of(number, version, {slot: load_of(version, slot) for slot in range(SLOTS)}), 0.1)
-    assert not worker.published(0.05)
-    assert worker.registry.get_sample_value("spatialstream_worker_round") == 2
-    store.back.set()
-    assert worker.published(60.0)
-    assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
-
-
-def test_there_are_no_load_statistics_before_the_first_round() -> None:
-    with pytest.raises(StateError, match="there are no load statistics yet"):
-        read_load(MemoryStore())
-
-
-def test_statistics_without_times_are_read() -> None:
-    """As an earlier release has written them."""
-    store, column = MemoryStore(), np.ones(2)
-    save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0), column, 5))
-
-    assert read_load(store).seconds is None
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

@@ -6,36 +6,36 @@ import threading
 
 import pytest
 
-from spatialstream.stream.background import Aside
+from spatialstream.stream.background import Background
 
 
 def test_only_the_last_of_what_waits_is_done() -> None:
-    aside, done, begun, go = Aside("test"), [], threading.Event(), threading.Event()
+    background, done, begun, go = Background("test"), [], threading.Event(), threading.Event()
 
     def first() -> None:
         begun.set()
         go.wait(10.0)
         done.append(1)
 
-    aside.give(first)
+    background.give(first)
     assert begun.wait(10.0)
-    aside.give(lambda: done.append(2))
-    aside.give(lambda: done.append(3))
-    assert not aside.wait(0.01)
+    background.give(lambda: done.append(2))
+    background.give(lambda: done.append(3))
+    assert not background.wait(0.01)
     go.set()
-    assert aside.wait(10.0)
+    assert background.wait(10.0)
     assert done == [1, 3]
 
 
 def test_nothing_given_is_done_at_once() -> None:
-    assert Aside("test").wait(0.0)
+    assert Background("test").wait(0.0)
 
 
 def test_a_failure_is_raised_once_where_more_is_given_and_it_goes_on() -> None:
-    aside, done = Aside("test"), []
-    aside.give(lambda: done.append(1 // 0))
+    background, done = Background("test"), []
+    background.give(lambda: done.append(1 // 0))
     with pytest.raises(ZeroDivisionError):
-        aside.wait(10.0)
-    aside.give(lambda: done.append(1))
-    assert aside.wait(10.0)
+        background.wait(10.0)
+    background.give(lambda: done.append(1))
+    assert background.wait(10.0)
     assert done == [1]

@@ -21,13 +21,13 @@ from spatialstream.model.space import WGS84
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.work import load_version
 from spatialstream.stream import worker
+from spatialstream.stream.clocks import NEVER
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
 from spatialstream.stream.router import StreamSettings
 from spatialstream.stream.worker import RoundRecord, round_name
 from tests.simulation import IDLE, Simulation
 from tests.streams import Stream, random_stream
-
-SLOTS = 3
+from tests.unit.stream.loads import SLOTS, loads_of, sample
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +197,18 @@ def test_records_of_an_earlier_release_are_taken(version: RoutingVersion) -> Non
     assert counts.arrivals[leaves].tolist() == [4] * len(leaves)
     assert window.checked[leaves].tolist() == [9] * len(leaves)
     assert window.seconds.tolist() == counts.standing.tolist() == [0] * len(version.mapping)
+
+
+def test_what_a_leaf_holds_is_not_counted_from_before_there_was_a_clock() -> None:
+    """The first round may end before every timestamp: partitions of which nothing has been heard hold it back."""
+    version = build(WGS84, *sample(), 4, SLOTS)
+    window = LoadWindow(span=600_000, retention=None)
+    window.use(version, NEVER)
+    window.take(NEVER, {})
+    window.take(1_000, loads_of(version))
+    window.take(61_000, loads_of(version))
+    counts = window.counts()
+    assert counts is not None
+    np.testing.assert_array_equal(counts.objects, np.full(len(version.mapping), 8.0))
+    np.testing.assert_array_equal(counts.arrivals, np.full(len(version.mapping), 8.0))
+    assert counts.span == 60_000

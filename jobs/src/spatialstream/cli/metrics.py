@@ -1,4 +1,4 @@
-"""What the jobs tell Prometheus, and the load statistics that the rebalancer reads.
+"""What the jobs tell Prometheus.
 
 Everything is there from the first scrape on, and bounded: series by slot, by type of query, and by leaf of the active
 version (numbers of leaves begin anew with each version).
@@ -6,11 +6,9 @@ version (numbers of leaves begin anew with each version).
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -19,27 +17,17 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
-from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
-from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.balance.loads import LeafCounts, imbalance, model_error
+from spatialstream.model.errors import SettingError
 from spatialstream.model.queries import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.sources.contracts import Storage
-from spatialstream.stages.versions import load_version
-from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import LoadReport, read_statistics, save_load
-from spatialstream.stream.background import Aside
 from spatialstream.stream.clocks import NEVER
-from spatialstream.stream.load_window import SNAPSHOT, STANDING, Lately, LoadWindow
-from spatialstream.stream.router import EpochRecord, StreamSettings
+from spatialstream.stream.load_report import LoadObserver
+from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
+from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import RoundRecord, Summary
 
 __all__ = ["RouterMetrics", "WorkerMetrics", "serve"]
-
-_PUBLISH_SECONDS = 5.0
-"""Time between two publications of load statistics, at least."""
-
-_PUBLISH_SHARE = 0.05
-"""Which part of the time they may take."""
 
 _SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 
@@ -84,14 +72,9 @@ def _running(registry: CollectorRegistry) -> Gauge:
 
 
 class RouterMetrics:
-    """The router's metrics.
+    """The router's metrics."""
 
-    Args:
-        settings: of the stream.
-        counts: partitions of each topic.
-    """
-
-    def __init__(self, settings: StreamSettings, counts: Mapping[str, int]) -> None:
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         name = "spatialstream_router_"
         self._epochs = Histogram(
@@ -237,7 +220,7 @@ class _SlotSeries:
 
 
 class _LeafSeries:
-    """What each leaf of the active version has had lately. Which leaves there are is known only with a version."""
+    """What each leaf of the active version has had view. Which leaves there are is known only with a version."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -265,15 +248,15 @@ class _LeafSeries:
         for metric, kind in typed:
             self._series[metric, kind] = [metric.labels(leaf, kind.value) for leaf in range(leaves)]
 
-    def observe(self, lately: Lately, counts: LeafCounts) -> None:
+    def observe(self, view: WindowView, counts: LeafCounts) -> None:
         """What a window held, and its counts."""
         self._set(self._objects, counts.arrivals)
-        self._set(self._checked, lately.checked)
-        self._set(self._seconds, lately.seconds)
+        self._set(self._checked, view.checked)
+        self._set(self._seconds, view.seconds)
         self._set(self._held, counts.objects)
-        for kind, standing in lately.standing.items():
+        for kind, standing in view.standing.items():
             self._set(self._standing, standing, kind)
-        for kind, queries in lately.queries.items():
+        for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)
 
     def _set(self, metric: Gauge, values: npt.NDArray[np.float64], kind: QueryType | None = None) -> None:
@@ -315,28 +298,19 @@ class _ModelSeries:
         self._time_error.set(model_error(loads, seconds).share_error)
 
 
-class WorkerMetrics:
-    """The worker's metrics; also puts load statistics into the routing store now and then.
-
-    That, and what there is for each of thousands of leaves, is done in a thread of its own: the routing store may be
-    slow or away, and no round waits for it.
+class WorkerMetrics(LoadObserver):
+    """The worker's metrics.
 
     Args:
-        settings: of the stream.
-        storage: of the stream's state.
-        store: the routing store.
-        window: ms of the stream over which load is measured.
+        slots: how many there are.
+        leaves: how many the active version has; 0 if that is not known yet.
     """
 
-    def __init__(self, settings: StreamSettings, storage: Storage, store: RoutingStore, window: int = 600_000) -> None:
+    def __init__(self, slots: int, leaves: int = 0) -> None:
         self.registry = registry = CollectorRegistry()
-        self._storage, self._store, self._slots = storage, store, settings.slots
-        self._window = LoadWindow(window, settings.retention)
-        self._due = 0.0
         self._shown: int | None = None
-        self._aside = Aside("load-statistics")
         self._of_rounds = _RoundSeries(registry)
-        self._of_slots = _SlotSeries(settings.slots, registry)
+        self._of_slots = _SlotSeries(slots, registry)
         self._of_leaves = _LeafSeries(registry)
         self._of_model = _ModelSeries(registry)
         name = "spatialstream_worker_"
@@ -348,7 +322,7 @@ class WorkerMetrics:
         self._tasks = Counter(
             f"{name}task_seconds", "Time that executors have worked on tasks, with Spark's own part.", registry=registry
         )
-        self._of_leaves.begin(self._leaves_known())
+        self._of_leaves.begin(leaves)
         self.running = _running(registry)
 
     def foreign(self, messages: int) -> None:
@@ -361,51 +335,21 @@ class WorkerMetrics:
         self._cores.set(cores)
         self._tasks.inc(worked)
 
-    def _leaves_known(self) -> int:
-        """How many leaves the active version has; 0 if it is not to be had now."""
-        try:
-            return len(self._store.load(self._store.state().active.number).index.leaves)
-        except (StateError, Unavailable):
-            return 0
-
     def observe(self, record: RoundRecord, summary: Summary, seconds: float) -> None:
         """A round has been done."""
-        now, order = time.time(), record.round
-        self._of_rounds.observe(record, summary, seconds, now)
+        self._of_rounds.observe(record, summary, seconds, time.time())
         for slot, load in summary.loads.items():
             self._of_slots.observe(slot, load)
-        version = load_version(self._storage, order.version)
-        changed = self._window.version is None or self._window.version.number != version.number
-        self._window.use(version, order.upto)
-        self._window.take(order.upto, summary.loads)
-        if changed or time.monotonic() >= self._due:
-            self._due = time.monotonic() + _PUBLISH_SECONDS
-            self._aside.give(partial(self._publish, self._window.lately()))
 
-    def published(self, timeout: float | None = None) -> bool:
-        """Wait until what was observed is shown and saved, so many seconds at most; whether it is."""
-        return self._aside.wait(timeout)
+    def counted(self, view: WindowView) -> None:
+        """See :class:`~spatialstream.stream.load_report.LoadObserver`."""
+        if self._shown != view.version.number:
+            self._of_leaves.begin(len(view.version.index.leaves))
+            self._shown = view.version.number
+        if view.counts is not None:
+            self._of_leaves.observe(view, view.counts)
 
-    def _publish(self, lately: Lately) -> None:
-        """Show what there is of each leaf, and put it where the rebalancer finds it; compute load by the cost model."""
-        began = time.monotonic()
-        if self._shown != lately.version.number:
-            self._of_leaves.begin(len(lately.version.index.leaves))
-            self._shown = lately.version.number
-        if lately.counts is not None:
-            self._of_leaves.observe(lately, lately.counts)
-            with contextlib.suppress(Unavailable):  # there will be others
-                self._save(lately, lately.counts)
-        # with very many leaves it takes seconds, in which the job's other threads get less of the processor
-        took = time.monotonic() - began
-        self._due = max(self._due, began + took / _PUBLISH_SHARE)
-
-    def _save(self, lately: Lately, counts: LeafCounts) -> None:
-        version, checked, seconds = lately.version, lately.checked, lately.seconds
-        save_load(self._store, LoadReport(version.number, counts, checked, lately.upto, seconds))
-        known = read_statistics(self._store)
-        if known is not None:
-            loads = leaf_loads(version, counts, known)
-            slots = slot_loads(loads, version.mapping, self._slots)
-            self._of_slots.estimate(slots)
-            self._of_model.observe(loads, slots, checked, seconds)
+    def estimated(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
+        """See :class:`~spatialstream.stream.load_report.LoadObserver`."""
+        self._of_slots.estimate(slots)
+        self._of_model.observe(leaves, slots, view.checked, view.seconds)

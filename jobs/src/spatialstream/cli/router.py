@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         sample = options.history, options.history_queries
         ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
         _keep_balance(options, store)
-        metrics = RouterMetrics(settings, counts)
+        metrics = RouterMetrics()
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
         job = RouterJob(

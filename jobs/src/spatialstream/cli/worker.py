@@ -51,6 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import WorkerJob, stop_spark
     from spatialstream.stream.beginning import alone, check_life, locked
+    from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
-        metrics = WorkerMetrics(settings, storage, store)
+        metrics = WorkerMetrics(settings.slots, known_leaves(store))
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
         job = WorkerJob(
@@ -82,6 +83,7 @@ def _run(options: argparse.Namespace) -> int:
             rows_per_message=options.rows_per_message,
             limits=limits,
             foreign=metrics.foreign,
+            loads=metrics,
             executors=_executors(options, session, store, metrics),
         )
         try:

@@ -49,9 +49,10 @@ from spatialstream.stages.leaving import AMBIENT, Left
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.base import RoutingStore
+from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.router import EpochRecord, Router, StreamSettings
 from spatialstream.stream.timeouts import done_within
-from spatialstream.stream.worker import RoundRecord, Worker
+from spatialstream.stream.worker import RoundRecord, Summary, Worker
 
 __all__ = ["RouterJob", "WorkerJob", "spark_ended", "stop_spark"]
 
@@ -601,6 +602,7 @@ class WorkerJob(_Job):
         limits: how long rows may be.
         executors: keeps their number; None: it stays as it is.
         foreign: is told how many messages of the internal topics are not the router's.
+        loads: is told the loads of leaves and slots that the job reports to the routing store.
     """
 
     archive: Storage | None = None
@@ -609,6 +611,8 @@ class WorkerJob(_Job):
     limits: RowLimits = field(default_factory=RowLimits)
     executors: Executors | None = None
     foreign: Callable[[int], object] = lambda messages: None
+    loads: LoadObserver = field(default_factory=LoadObserver)
+    _reporter: LoadReporter | None = None
     _worker: Worker | None = None
     _announcements: Announcements | None = None
     _passed_over: int = 0
@@ -622,6 +626,7 @@ class WorkerJob(_Job):
 
     def _prepare(self) -> None:
         self._worker = Worker(self.settings.slots, self.storage, self.store, self, begins=self._begins)
+        self._reporter = LoadReporter(self.storage, self.store, self.settings.retention, self.loads)
 
     def _begins(self) -> Sequence[int]:
         """Where the slots' partitions begin; in topics that an earlier life left, the first messages may be gone."""
@@ -636,9 +641,7 @@ class WorkerJob(_Job):
         assert worker is not None
         if worker.unfinished:
             began = time.monotonic()
-            record, summary = worker.again()
-            self.observe(record, summary, time.monotonic() - began)
-            self._tell_foreign(summary.foreign)
+            self._done(*worker.again(), time.monotonic() - began)
             return True
         if self._announcements is None:
             self._announcements = Announcements(self.connection, self.topics.epochs, worker.announced)
@@ -649,9 +652,15 @@ class WorkerJob(_Job):
         began = time.monotonic()
         done = worker.round(announcements, self._announcements.next)
         if done is not None:
-            self.observe(*done, time.monotonic() - began)
-            self._tell_foreign(done[1].foreign)
+            self._done(*done, time.monotonic() - began)
         return done is not None
+
+    def _done(self, record: RoundRecord, summary: Summary, seconds: float) -> None:
+        """A round has been done: tell of it, and report its loads."""
+        assert self._reporter is not None
+        self.observe(record, summary, seconds)
+        self._reporter.observe(record, summary)
+        self._tell_foreign(summary.foreign)
 
     def _tell_foreign(self, count: int) -> None:
         """Tell of messages that were passed over: metrics at once, a person now and then, for there may be many."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["Aside"]
+__all__ = ["Background"]
 
 
-class Aside:
+class Background:
     """A thread that does the last thing that it was given; what it has not begun when more comes, it does not do.
 
     Args:

@@ -16,7 +16,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.queries import QueryType
 from spatialstream.stream.clocks import NEVER
 
-__all__ = ["SNAPSHOT", "STANDING", "Lately", "LoadWindow"]
+__all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
 
 SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 """Queries that are answered once."""
@@ -39,8 +39,8 @@ class _Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lately:
-    """What a window held at one moment, for those who look at it while the next rounds come.
+class WindowView:
+    """What a window holds at one moment, for those who look at it while the next rounds come.
 
     Attributes:
         version: the active one, with n leaves.
@@ -164,10 +164,10 @@ class LoadWindow:
         leaves, counts = (np.concatenate(columns) for columns in zip(*cells, strict=True))
         return np.bincount(leaves, counts, self.leaves).astype(np.float64)
 
-    def lately(self) -> Lately:
+    def view(self) -> WindowView:
         """What the window holds now; there is a version."""
         assert self.version is not None
-        return Lately(
+        return WindowView(
             self.version,
             self.counts(),
             self.checked,

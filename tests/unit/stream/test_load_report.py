@@ -1,0 +1,138 @@
+"""The worker's load report: what it says, and that no round waits for the routing store."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spatialstream.balance.loads import LeafCounts, slot_loads
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.model.space import WGS84
+from spatialstream.sources.folder import Folder
+from spatialstream.sources.kafka import Connection
+from spatialstream.spark.jobs import WorkerJob
+from spatialstream.stages.versions import save_version
+from spatialstream.store.memory import MemoryStore
+from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
+from spatialstream.stream.load_report import LoadObserver, known_leaves
+from spatialstream.stream.load_window import WindowView
+from spatialstream.stream.router import StreamSettings
+from tests.unit.stream.loads import SLOTS, Hourly, loads_of, round_of, sample
+
+
+@pytest.fixture
+def version(tmp_path: Path) -> RoutingVersion:
+    made = build(WGS84, *sample(), 16, SLOTS)
+    save_version(Folder(tmp_path), made)
+    return made
+
+
+class Seen(LoadObserver):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.views: list[WindowView] = []
+        self.slots: list[np.ndarray] = []
+
+    def counted(self, view: WindowView) -> None:
+        self.views.append(view)
+
+    def estimated(self, view: WindowView, leaves: np.ndarray, slots: np.ndarray) -> None:
+        assert view is self.views[-1]
+        np.testing.assert_allclose(slot_loads(leaves, view.version.mapping, SLOTS), slots)
+        self.slots.append(slots)
+
+
+def test_a_report_adds_rounds_up(tmp_path: Path, version: RoutingVersion) -> None:
+    store = MemoryStore()
+    reporter = Hourly(Folder(tmp_path), store)
+    for number in range(2):
+        reporter.observe(*round_of(number, version, loads_of(version)))
+        assert reporter.reported(60.0)
+
+    load = read_load(store)
+    assert load.version == version.number
+    assert load.upto == 1_000
+    assert load.counts.arrivals.tolist() == [8] * len(version.mapping)
+    assert load.counts.standing.tolist() == [3] * len(version.mapping)
+    assert load.checked.tolist() == [18] * len(version.mapping)
+    assert load.seconds is not None
+    assert slot_loads(load.seconds, version.mapping, SLOTS) == pytest.approx([0.4] * SLOTS)
+
+
+def test_a_worker_without_metrics_reports(
+    tmp_path: Path, version: RoutingVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    settings = StreamSettings("s", slots=SLOTS)
+    job = WorkerJob(None, Connection("nowhere:1"), settings, Folder(tmp_path), store)  # type: ignore[arg-type]
+    job._prepare()
+    monkeypatch.setattr(type(job._worker), "unfinished", True)
+    monkeypatch.setattr(job._worker, "again", lambda: round_of(1, version, loads_of(version)), raising=False)
+    assert job._turn()
+    assert job._reporter is not None
+    assert job._reporter.reported(60.0)
+
+    assert read_load(store).counts.arrivals.tolist() == [4] * len(version.mapping)
+
+
+def test_loads_are_estimated_once_the_router_has_learned(tmp_path: Path, version: RoutingVersion) -> None:
+    store, seen = MemoryStore(), Seen()
+    reporter = Hourly(Folder(tmp_path), store, seen)
+    for number in range(2):
+        reporter.observe(*round_of(number, version, loads_of(version)))
+        assert reporter.reported(60.0)
+        assert len(seen.slots) == number
+        store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample(), 1_000).to_arrays())
+    assert [view.upto for view in seen.views] == [0, 1_000]
+    assert (seen.slots[0] > 0.0).all()
+
+
+def test_the_leaves_that_are_known(version: RoutingVersion) -> None:
+    store = MemoryStore()
+    assert known_leaves(store) == 0
+    store.create(version, "life")
+    assert known_leaves(store) == len(version.mapping)
+
+
+class AwayStore(MemoryStore):
+    """A routing store that answers only when it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = threading.Event()
+
+    def save_statistics(self, name: str, arrays: Any, meta: Any) -> None:
+        if not self.back.wait(60.0):
+            raise Unavailable("away")
+        super().save_statistics(name, arrays, meta)
+
+
+def test_no_round_waits_for_a_routing_store_that_is_away(tmp_path: Path, version: RoutingVersion) -> None:
+    store = AwayStore()
+    reporter = Hourly(Folder(tmp_path), store)
+    for number in range(3):
+        reporter.observe(*round_of(number, version, loads_of(version)))
+    assert not reporter.reported(0.05)
+    store.back.set()
+    assert reporter.reported(60.0)
+    assert read_load(store).upto == 2_000  # what came last; nobody needs what came between
+
+
+def test_there_are_no_load_statistics_before_the_first_round() -> None:
+    with pytest.raises(StateError, match="there are no load statistics yet"):
+        read_load(MemoryStore())
+
+
+def test_statistics_without_times_are_read() -> None:
+    """As an earlier release has written them."""
+    store, column = MemoryStore(), np.ones(2)
+    save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0), column, 5))
+
+    assert read_load(store).seconds is None
