@@ -21,7 +21,6 @@ import argparse
 import itertools
 import json
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -42,13 +41,13 @@ import pyarrow as pa
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch
-from spatialstream.generate import object_lines, query_lines
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
+from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import Server, await_condition
@@ -64,7 +63,6 @@ NAMES = ("latency", "throughput", "rebalance")
 PARTITIONS = 2
 YEAR = 365 * 24 * 3_600_000
 ROOT = Path(__file__).parents[2]
-_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
 
 Sample = dict[str, float]
 Steps = list[dict[str, Any]]
@@ -341,7 +339,7 @@ class Live:
     def sender(self, rate: float, objects_per_message: int = 200) -> Sender:
         """A sender that stamps records with the day's clock."""
         settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message)
-        return Sender(self.connection, settings, lambda batch: object_lines(batch, SPACE), query_lines)
+        return Sender(self.connection, settings, SPACE)
 
     @property
     def objects(self) -> ObjectBatch:
@@ -350,11 +348,11 @@ class Live:
 
     def register(self) -> float:
         """Register the standing CRQs; the seconds until all slots have them."""
-        queries, now = asked_for(self.source, self.scale.standing, QueryType.CRQ), int(time.time() * 1000)
+        queries = asked_for(self.source, self.scale.standing, QueryType.CRQ)
         n, began = len(queries), time.monotonic()
         sender = self.sender(0.0)
-        sender.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, YEAR, np.int64)))
-        sender.send_marks(now + 1)
+        sender.register(queries, YEAR)
+        sender.send_marks(int(time.time() * 1000) + 1)
         sender.flush()
         self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
         return time.monotonic() - began
@@ -566,30 +564,16 @@ def snapshots(source: ObjectBatch, n: int) -> QueryBatch:
     return replace(mixed, ids=ids, duration=np.full(3 * n, 60_000, np.int64))
 
 
-class EveryRow(Latencies):
-    """Ages of all rows."""
-
-    def take(self, value: bytes, now: float) -> None:
-        for found in _ROW.finditer(value):
-            kind, t = found[1].decode(), int(found[2])
-            self.rows[kind] = self.rows.get(kind, 0) + 1
-            if t >= self.since:
-                self.ages.setdefault(kind, []).append(now - t)
-
-
 def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Ages of results at a moderate rate."""
     scale = live.scale
-    watch = Watch(live.connection, live.name)
-    try:
-        watch.latencies = EveryRow(int((time.time() + scale.warm_up) * 1000))
+    since = int((time.time() + scale.warm_up) * 1000)
+    with Watch(live.connection, live.name, Latencies(since, every=1)) as watch:
         sender = live.sender(scale.calm_rate, 50)
         asked = snapshots(live.source, 500)
         seconds = scale.warm_up + scale.calm_seconds
         sender.live(live.objects, asked, 10.0, seconds, lambda: False, int(scale.calm_rate * seconds))
         watch.settle(3.0)
-    finally:
-        watch.close()
     rows, found = [], watch.latencies.percentiles()
     missing = {"CRQ", "SRQ", "SKQ", "STQ"} - set(found)
     if missing:

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from spatialstream.client.results import Results
 from spatialstream.client.sending import LoadSettings, Sender
-from spatialstream.generate import object_lines
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -88,7 +87,7 @@ class LiveStream:
 
     def sender(self, rate: float) -> Sender:
         settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message=20)
-        return Sender(self.connection, settings, lambda batch: object_lines(batch, self.space), query_lines)
+        return Sender(self.connection, settings, self.space)
 
     def send(
         self,
@@ -133,11 +132,6 @@ class LiveStream:
                 values.append(message.value())
         consumer.close()
         return [json.loads(value) for value in dict.fromkeys(values)]
-
-
-def query_lines(batch: QueryBatch) -> bytes:
-    """Queries and cancellations as JSON Lines."""
-    return b"".join(json.dumps(batch[i].to_record()).encode() + b"\n" for i in range(len(batch)))
 
 
 def differences(

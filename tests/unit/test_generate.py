@@ -6,14 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from spatialstream.generate import (
     GenerateSettings,
     object_batches,
-    object_lines,
     query_batch,
-    query_lines,
     write_stream,
 )
 from spatialstream.generate.objects import CHUNK
@@ -23,12 +20,12 @@ from spatialstream.generate.words import english_words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.objects import ObjectBatch, parse_object
-from spatialstream.model.queries import QueryBatch, QueryType, parse_query
+from spatialstream.model.queries import QueryType, parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import extract_terms
 from spatialstream.oracle import answers
-from tests.streams import streams
+from spatialstream.records.encode import object_lines, query_lines
 
 PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
 STREAMS = {
@@ -368,20 +365,3 @@ def test_settings_that_make_no_sense_are_refused(setting, values):
 )
 def test_coordinates_have_a_sensible_number_of_digits(space, decimals):
     assert GenerateSettings(kind="uniform", space=space).decimals == decimals
-
-
-@given(streams())
-def test_any_queries_and_cancellations_are_read_as_they_were_written(stream) -> None:
-    asked = [replace(each, id=f'{each.id}"\\\n é') for each in stream.queries]
-    lines = bytes(query_lines(QueryBatch.of(asked))).splitlines()
-    assert [parse_query(json.loads(line), stream.space) for line in lines] == asked
-
-
-@given(streams())
-def test_any_objects_are_read_as_they_were_written(stream) -> None:
-    sent = [replace(each, id=f'{each.id}"\\\n é') for each in stream.objects]
-    lines = bytes(object_lines(ObjectBatch.of(sent), stream.space)).splitlines()
-    found = [parse_object(json.loads(line), stream.space) for line in lines]
-    assert [(each.id, each.t, each.x, each.y, set(each.terms)) for each in found] == [
-        (each.id, each.t, each.x, each.y, set(each.terms)) for each in sent
-    ]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from spatialstream.client import sending
 from spatialstream.client.sending import LoadSettings, Sender
-from spatialstream.generate import object_lines
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
+from spatialstream.records.encode import object_lines
 from spatialstream.sources.kafka import Connection
 from tests.unit.index.samples import query
 
@@ -44,7 +44,7 @@ def records(text: bytes) -> list[dict[str, object]]:
 @given(_OBJECTS, st.data())
 def test_stamped_lines_are_those_of_stamped_objects(objects: list[SpatialObject], data: st.DataObject) -> None:
     batch = ObjectBatch.of(objects)
-    lines = sending._Lines(batch, encode)
+    lines = sending._Lines(batch, WGS84)
     assert len(lines) == len(batch)
     for _ in range(3):
         first = data.draw(st.integers(0, len(batch)))
@@ -74,7 +74,7 @@ class Topic:
 @pytest.mark.parametrize(("count", "expected"), [(None, 7), (17, 17), (3, 3)])
 def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> None:
     objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
-    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2, 1000.0, 2, tick=0.005), encode, encode)
+    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2, 1000.0, 2, tick=0.005), WGS84)
     sender._producer = topic = Topic()  # type: ignore[assignment]
     sender.live(objects, sending.QueryBatch.of([]), 0.0, 60.0, lambda: False, count)
     sent = [value for at, value, key in topic.messages if at.topic == "s.objects" and key is None]
@@ -102,3 +102,24 @@ def test_queries_of_two_calls_share_no_id() -> None:
     first, second = (set(sending.with_own_ids(queries, token).ids.to_pylist()) for token in ("00000000", "00000001"))
     assert first == {"srq0@00000000", "srq1@00000000", "srq2@00000000"}
     assert not first & second
+
+
+def test_of_many_matches_of_a_message_some_are_measured() -> None:
+    match, answer = (b'{"query": "q", "type": "%s", "t": 900, "x": 1}' % kind for kind in (b"CRQ", b"SRQ"))
+    early = match.replace(b"900", b"100")
+    few, all_ = sending.Latencies(500), sending.Latencies(500, every=1)
+    for each in (few, all_):
+        each.take(b"\n".join([match] * 20 + [answer, early]), 1_000.0)
+        assert each.rows == {"CRQ": 21, "SRQ": 1}
+    assert few.percentiles() == {"CRQ": (2, 100.0, 100.0, 100.0), "SRQ": (1, 100.0, 100.0, 100.0)}
+    assert all_.percentiles()["CRQ"][0] == 20
+
+
+def test_queries_are_registered_from_now_on() -> None:
+    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2), WGS84)
+    sender._producer = topic = Topic()  # type: ignore[assignment]
+    sender.register(sending.QueryBatch.of([query("CRQ")]), 5_000)
+    (value, *marks) = [value for at, value, _ in topic.messages]
+    (record,) = records(value + b"\n")
+    assert record["duration"] == 5_000
+    assert [json.loads(each) for each in marks] == [{"clock": record["t"]}] * 3

@@ -56,7 +56,6 @@ def _load(options: argparse.Namespace) -> int:
     import json
 
     from spatialstream.client.sending import LoadSettings, Sender, Watch
-    from spatialstream.generate import object_lines, query_lines
     from spatialstream.stream.beginning import read_objects, read_queries
     from spatialstream.stream.router import StreamSettings
 
@@ -77,24 +76,21 @@ def _load(options: argparse.Namespace) -> int:
         marks=not options.no_marks,
     )
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
-    sender = Sender(connection, setup, lambda batch: object_lines(batch, options.space), query_lines)
-    with live.stopping(options, lambda: stop.append(True)):
-        watch = Watch(connection, options.stream)
+    sender = Sender(connection, setup, options.space)
+    with live.stopping(options, lambda: stop.append(True)), Watch(connection, options.stream) as watch:
         began = time.monotonic()
         if options.objects is not None:
             objects = read_objects(options.objects, known)
             queries = QueryBatch.of([]) if options.queries is None else read_queries(options.queries, known)
-            if options.now:
-                _now(sender, options, objects, queries, stop)
-            else:
-                sender.replay(objects, queries, lambda: bool(stop))
         else:
             objects, queries = _generated(options)
+        if options.now:
             _now(sender, options, objects, queries, stop)
+        else:
+            sender.replay(objects, queries, lambda: bool(stop))
         seconds = time.monotonic() - began
         live.say(options, f"sent {sender.sent:,} objects and {sender.queries_sent:,} queries in {seconds:.1f} s")
         watch.settle(options.settle)
-        watch.close()
     report = {
         "objects": sender.sent,
         "queries": sender.queries_sent,
@@ -114,18 +110,11 @@ def _load(options: argparse.Namespace) -> int:
 
 def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: list[bool]) -> None:
     """Register the standing queries for as long as objects come, then send."""
-    from dataclasses import replace
-
     from spatialstream.client.sending import with_own_ids
 
     crq = list(QueryType).index(QueryType.CRQ)
-    now = int(time.time() * 1000)
     queries = with_own_ids(queries, secrets.token_hex(4))
-    standing = queries.take(np.flatnonzero(queries.code >= crq))
-    duration = np.full(len(standing), int(options.seconds * 1000) + _AFTER, np.int64)
-    sender.send_queries(replace(standing, t=np.full(len(standing), now, np.int64), duration=duration))
-    sender.send_marks(now)
-    sender.flush()
+    sender.register(queries.take(np.flatnonzero(queries.code >= crq)), int(options.seconds * 1000) + _AFTER)
     snapshots = queries.take(np.flatnonzero(queries.code < crq))
     count = int(options.rate * options.seconds) + 1 if options.objects is None else None
     sender.live(objects, snapshots, options.snapshots, options.seconds, lambda: bool(stop), count)

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,13 @@ from spatialstream.client.results import Results
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import Space
+from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.stages.ingest import CLOCK, mark
 
 __all__ = ["Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"]
 
-_EVERY = 16
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10
 _QUERIES_PER_MESSAGE = 1000
@@ -69,9 +70,11 @@ class Latencies:
 
     Attributes:
         since: rows of earlier timestamps are not counted.
+        every: of the many matches of a message every so-many-th will do: they came at the same time.
     """
 
     since: int = 0
+    every: int = 16
     ages: dict[str, list[float]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
 
@@ -82,8 +85,7 @@ class Latencies:
             kind, t = row[1].decode(), int(row[2])
             self.rows[kind] = self.rows.get(kind, 0) + 1
             matches += kind == "CRQ"
-            # of the many matches of a message every so-many-th will do: they came at the same time
-            if t >= self.since and (kind != "CRQ" or matches % _EVERY == 1):
+            if t >= self.since and (kind != "CRQ" or (matches - 1) % self.every == 0):
                 self.ages.setdefault(kind, []).append(now - t)
 
     def percentiles(self) -> dict[str, tuple[int, float, float, float]]:
@@ -101,8 +103,7 @@ class Sender:
     Args:
         connection: how to reach the broker.
         settings: how to send.
-        object_lines: objects as JSON Lines.
-        query_lines: queries as JSON Lines.
+        space: of the stream.
 
     Attributes:
         rate: objects a second; may be changed while a stream is replayed.
@@ -111,20 +112,13 @@ class Sender:
         behind: seconds by which sending was behind its rate, at most.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        settings: LoadSettings,
-        object_lines: Callable[[ObjectBatch], Any],
-        query_lines: Callable[[QueryBatch], Any],
-    ) -> None:
-        self.settings = settings
+    def __init__(self, connection: Connection, settings: LoadSettings, space: Space) -> None:
+        self.settings, self._space = settings, space
         self.rate = settings.rate
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
         self._topics = connection.topics(settings.stream)
-        self._object_lines, self._query_lines = object_lines, query_lines
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
         )
@@ -155,7 +149,7 @@ class Sender:
         """Send objects, in their order."""
         if not len(objects):
             return
-        self._send_lines(np.frombuffer(self._object_lines(objects), np.uint8))
+        self._send_lines(np.frombuffer(object_lines(objects, self._space), np.uint8))
 
     def _send_lines(self, text: npt.NDArray[np.uint8]) -> None:
         """Send objects that are lines already, so many to a message."""
@@ -171,7 +165,7 @@ class Sender:
         """Send queries, in their order; many to a message where there are many."""
         if not len(queries):
             return
-        text = bytes(self._query_lines(queries))
+        text = bytes(query_lines(queries))
         first = 0
         for last in _message_ends(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")), _QUERIES_PER_MESSAGE):
             self._produce(self._topics.queries, 0, text[first:last])
@@ -234,6 +228,13 @@ class Sender:
         else:
             self.behind = max(self.behind, -left)
 
+    def register(self, queries: QueryBatch, duration: int) -> None:
+        """Send continuous queries that stand from now on, for ``duration`` ms."""
+        n, now = len(queries), _now()
+        self.send_queries(replace(queries, t=np.full(n, now, np.int64), duration=np.full(n, duration, np.int64)))
+        self.send_marks(now)
+        self.flush()
+
     def live(
         self,
         objects: ObjectBatch,
@@ -254,14 +255,14 @@ class Sender:
             count: send so many objects, again from the start when they are used up; None: each once.
         """
         tick, rate = self.settings.tick, self.settings.rate
-        lines = _Lines(objects, self._object_lines)  # takes seconds if there are many
+        lines = _Lines(objects, self._space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
         place, asked, number = 0, 0, 0
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
-            now = int(time.time() * 1000)
+            now = _now()
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
@@ -273,7 +274,7 @@ class Sender:
                 place += last - first
             self.send_marks(now)
             self._wait(began + number * tick)
-        self.send_marks(int(time.time() * 1000) + 1)
+        self.send_marks(_now() + 1)
         self.flush()
 
 
@@ -298,11 +299,11 @@ class _Lines:
 
     Args:
         objects: at least one.
-        encode: objects as JSON Lines with ``"t": `` before the timestamp.
+        space: of the stream.
     """
 
-    def __init__(self, objects: ObjectBatch, encode: Callable[[ObjectBatch], Any]) -> None:
-        text = bytearray(encode(replace(objects, t=np.full(len(objects), _ANY_TIME, np.int64))))
+    def __init__(self, objects: ObjectBatch, space: Space) -> None:
+        text = bytearray(object_lines(replace(objects, t=np.full(len(objects), _ANY_TIME, np.int64)), space))
         self._text = np.frombuffer(text, np.uint8)
         self._starts = np.concatenate([[0], np.flatnonzero(self._text == ord("\n")) + 1])
         # quotes within a text are escaped, so what looks like this is nothing else
@@ -326,6 +327,11 @@ class _Lines:
         return self._text[self._starts[first] : self._starts[last]]
 
 
+def _now() -> int:
+    """The day's clock, ms."""
+    return time.time_ns() // 1_000_000
+
+
 def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:
     """The queries under ids that no other call has given: ``ID@TOKEN``, with a token of this call's own."""
     return replace(queries, ids=pc.binary_join_element_wise(queries.ids, pa.scalar(token), "@"))
@@ -339,14 +345,22 @@ def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> Q
 
 
 class Watch:
-    """Measures latencies from a stream's results, in a thread of its own, until :meth:`close`."""
+    """Measures latencies from a stream's results, in a thread of its own, until it is left."""
 
-    def __init__(self, connection: Connection, stream: str) -> None:
-        self.latencies = Latencies(int(time.time() * 1000))
+    def __init__(self, connection: Connection, stream: str, latencies: Latencies | None = None) -> None:
+        self.latencies = latencies or Latencies(_now())
         self._results = Results(connection, stream, newest=True)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join(10)
+        self._results.close()
 
     def _run(self) -> None:
         for value in self._results.messages(self._ended.is_set):
@@ -360,9 +374,3 @@ class Watch:
             if now != seen:
                 seen, since = now, time.monotonic()
             time.sleep(0.1)
-
-    def close(self) -> None:
-        """End."""
-        self._ended.set()
-        self._thread.join(10)
-        self._results.close()

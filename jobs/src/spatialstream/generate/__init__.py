@@ -12,9 +12,9 @@ purpose, number of the chunk), so memory does not grow with the stream.
 - :mod:`~spatialstream.generate.files`: :func:`write_stream`, both as JSON Lines.
 """
 
-from spatialstream.generate.files import object_lines, query_lines, write_stream
+from spatialstream.generate.files import write_stream
 from spatialstream.generate.objects import object_batches
 from spatialstream.generate.queries import query_batch
 from spatialstream.generate.settings import GenerateSettings
 
-__all__ = ["GenerateSettings", "object_batches", "object_lines", "query_batch", "query_lines", "write_stream"]
+__all__ = ["GenerateSettings", "object_batches", "query_batch", "write_stream"]

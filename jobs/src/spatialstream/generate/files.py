@@ -1,31 +1,23 @@
-"""Synthetic streams as JSON Lines, written column by column: no Python object a record."""
+"""Synthetic streams as files of JSON Lines."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spatialstream.generate.objects import CHUNK, object_batches
 from spatialstream.generate.queries import chosen, focuses, query_batch_around
 from spatialstream.generate.settings import GenerateSettings
-from spatialstream.model.geometry import BOX
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, TYPES, QueryBatch
-from spatialstream.model.regions import Regions
-from spatialstream.model.space import Space
-from spatialstream.model.terms import TermLists
+from spatialstream.records.encode import object_lines, query_lines
 
-__all__ = ["object_lines", "query_lines", "write_stream"]
+__all__ = ["write_stream"]
 
 
 def write_stream(
@@ -76,97 +68,3 @@ def _created(path: Path | None) -> Iterator[BinaryIO | None]:
                 yield file
         else:
             yield plain
-
-
-def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
-    """Objects as JSON Lines. Terms are word characters only, so nothing needs to be escaped."""
-    x, y = space.axes
-    return _bytes(
-        _joined(
-            '{"id": "',
-            _escaped(batch.ids),
-            '", "t": ',
-            _numbers(batch.t),
-            f', "{x}": ',
-            _numbers(batch.x),
-            f', "{y}": ',
-            _numbers(batch.y),
-            ', "text": "',
-            _words(batch.terms, batch.terms.vocabulary, " "),
-            '"}\n',
-        )
-    )
-
-
-def query_lines(batch: QueryBatch) -> memoryview:
-    """Queries and cancellations as JSON Lines."""
-    asks = batch.code != CANCEL
-    quoted = _joined('"', batch.keywords.vocabulary, '"')
-    keywords = _joined(', "keywords": [', _words(batch.keywords, quoted, ", "), "]")
-    return _bytes(
-        _joined(
-            '{"id": "',
-            _escaped(batch.ids),
-            '", "type": "',
-            pa.array([*(kind.value for kind in TYPES), "CANCEL"]).take(pa.array(batch.code)),
-            '", "t": ',
-            _numbers(batch.t),
-            _region(batch.regions),
-            _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
-            _where(np.diff(batch.keywords.offsets) > 0, keywords),
-            _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
-            _where(asks, _joined(', "duration": ', _numbers(batch.duration))),
-            _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
-            _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
-            "}\n",
-        )
-    )
-
-
-def _region(regions: Regions) -> pa.StringArray:
-    box = _joined(', "region": {"box": ', _list(regions.shape), "}")
-    circle = _joined(', "region": {"circle": ', _list(regions.shape[:, :3]), "}")
-    return _where(regions.kind > 0, pc.if_else(pa.array(regions.kind == BOX), box, circle))
-
-
-def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
-    return pc.binary_join_element_wise(*parts, "")
-
-
-def _where(condition: npt.NDArray[np.bool_], text: pa.StringArray) -> pa.StringArray:
-    return pc.if_else(pa.array(condition), text, "")
-
-
-def _escaped(texts: pa.StringArray) -> pa.StringArray:
-    """Texts as they stand between the quotes of JSON."""
-    special = pc.match_substring_regex(texts, r'["\\\x00-\x1f]')
-    if not pc.any(special).as_py():
-        return texts
-    return pa.array([json.dumps(each)[1:-1] for each in texts.to_pylist()], pa.string())
-
-
-def _numbers(values: npt.NDArray[Any]) -> pa.StringArray:
-    """Numbers in JSON; of floats the shortest form that reads as the same."""
-    return pa.array(np.ascontiguousarray(values)).cast(pa.string())
-
-
-def _list(values: npt.NDArray[np.float64]) -> pa.StringArray:
-    """Rows of a matrix as JSON lists."""
-    columns = [_numbers(column) for column in values.T]
-    between = [part for column in columns for part in (", ", column)][1:]
-    return _joined("[", *between, "]")
-
-
-def _words(lists: TermLists, vocabulary: pa.StringArray, separator: str) -> pa.StringArray:
-    """Each set of terms as one text."""
-    words = vocabulary.take(pa.array(lists.codes))
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(lists.offsets), words), separator)
-
-
-def _bytes(lines: pa.StringArray) -> memoryview:
-    """The bytes of all strings, one after the other."""
-    if len(lines) == 0:
-        return memoryview(b"")
-    _, offsets, data = lines.buffers()
-    ends = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    return memoryview(data)[int(ends[0]) : int(ends[-1])]

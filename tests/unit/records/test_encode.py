@@ -1,0 +1,30 @@
+"""Batches as JSON Lines: what is written is read as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from hypothesis import given
+
+from spatialstream.model.objects import ObjectBatch, parse_object
+from spatialstream.model.queries import QueryBatch, parse_query
+from spatialstream.records.encode import object_lines, query_lines
+from tests.streams import Stream, streams
+
+
+@given(streams())
+def test_any_queries_and_cancellations_are_read_as_they_were_written(stream: Stream) -> None:
+    asked = [replace(each, id=f'{each.id}"\\\n é') for each in stream.queries]
+    lines = bytes(query_lines(QueryBatch.of(asked))).splitlines()
+    assert [parse_query(json.loads(line), stream.space) for line in lines] == asked
+
+
+@given(streams())
+def test_any_objects_are_read_as_they_were_written(stream: Stream) -> None:
+    sent = [replace(each, id=f'{each.id}"\\\n é') for each in stream.objects]
+    lines = bytes(object_lines(ObjectBatch.of(sent), stream.space)).splitlines()
+    found = [parse_object(json.loads(line), stream.space) for line in lines]
+    assert [(each.id, each.t, each.x, each.y, set(each.terms)) for each in found] == [
+        (each.id, each.t, each.x, each.y, set(each.terms)) for each in sent
+    ]
