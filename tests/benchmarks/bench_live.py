@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch
+from spatialstream.client import Connection, Latencies, LoadSettings, Sender, Watch
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
@@ -52,7 +52,6 @@ from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import Server, await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from spatialstream.sources.kafka import Connection
 from spatialstream.store.reports import read_load, read_statistics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import workload

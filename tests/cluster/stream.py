@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from spatialstream.client.results import Results
-from spatialstream.client.sending import LoadSettings, Sender
+from confluent_kafka import TopicPartition
+
+from spatialstream.client import Connection, LoadSettings, Results, Sender
+from spatialstream.client.results import bounds
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -21,7 +23,7 @@ from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from spatialstream.sources.kafka import Connection, Topics
+from spatialstream.sources.kafka import Topics
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 PARTITIONS = 2
@@ -118,20 +120,22 @@ class LiveStream:
 
     def rejected(self) -> list[dict[str, Any]]:
         """All dead letters, each once."""
-        consumer = self.connection.consumer(f"{self.name}-rejected")
-        from confluent_kafka import TopicPartition
+        values = dict.fromkeys(value for _, value in self.messages(Topics(self.name).rejected))
+        return [json.loads(value) for value in values]
 
-        topic = Topics(self.name).rejected
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    def messages(self, topic: str) -> list[tuple[bytes | None, bytes]]:
+        """Key and value of every message of a topic of one partition."""
+        consumer = self.connection.consumer(f"{self.name}-test")
+        _, end = bounds(consumer, topic)[0]
         consumer.assign([TopicPartition(topic, 0, 0)])
-        values: list[bytes] = []
-        while len(values) < end:
+        found = list[tuple[bytes | None, bytes]]()
+        while len(found) < end:
             message = consumer.poll(10.0)
             assert message is not None
             if message.error() is None:
-                values.append(message.value())
+                found.append((message.key(), message.value() or b""))
         consumer.close()
-        return [json.loads(value) for value in dict.fromkeys(values)]
+        return found
 
 
 def differences(

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from spatialstream.client import CLOCK, mark
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
 from spatialstream.sources.kafka import Topics
-from spatialstream.stages.ingest import CLOCK, mark
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.client import CLOCK
 from spatialstream.model.space import Space
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
-from spatialstream.stages.ingest import CLOCK
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)
@@ -44,22 +44,8 @@ class Asked(LiveStream):
 
     def queries(self) -> list[dict[str, Any]]:
         """All records of the topic of queries."""
-        from confluent_kafka import TopicPartition
-
-        consumer = self.connection.consumer("test-queries")
-        place = TopicPartition(self.connection.topics(self.name).queries, 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
-        consumer.assign([place])
-        read, values = 0, []
-        while read < end:
-            message = consumer.poll(10.0)
-            assert message is not None
-            if message.error() is None:
-                read += 1
-                if message.key() != CLOCK:
-                    values += [json.loads(line) for line in message.value().splitlines()]
-        consumer.close()
-        return values
+        messages = self.messages(self.connection.topics(self.name).queries)
+        return [json.loads(line) for key, value in messages if key != CLOCK for line in value.splitlines()]
 
 
 @pytest.fixture(scope="module")

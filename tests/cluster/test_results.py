@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.client import CLOCK, mark
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
-from spatialstream.stages.ingest import CLOCK, mark
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)

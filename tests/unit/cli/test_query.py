@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from spatialstream.cli import main, parser
-from spatialstream.cli.awaited import Awaited
-from spatialstream.cli.query import check, from_options, read
-from spatialstream.model.queries import Cancellation, Query, parse_query
-from spatialstream.model.space import WGS84, Space
-from tests.streams import PLANE, Stream, query_record, streams
+from spatialstream.cli.query import from_options, read
+from spatialstream.client.asking import check_queries
+from spatialstream.model.queries import Query, parse_query
+from spatialstream.model.space import Space
+from tests.streams import PLANE, Stream, streams
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 SRQ = {"type": "SRQ", "region": {"box": [-2, -2, 2, 2]}, "duration": "1h"}
@@ -95,27 +94,8 @@ def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
     for query in drawn.queries:
         if isinstance(query, Query):
             options = parser().parse_args(["query", "--stream", "s", *as_options(query.to_record())])
-            (record,) = check(read(options), drawn.space)
+            (record,) = check_queries(read(options), drawn.space)
             assert parse_query(record, drawn.space) == query
-
-
-@given(drawn=streams(), stamped=st.booleans())
-def test_what_is_checked_is_sent_as_it_was_written(drawn: Stream, stamped: bool) -> None:
-    written = {}
-    for query in drawn.queries:
-        record = query_record(query)
-        written[record["id"]] = record if stamped else {name: record[name] for name in record if name != "t"}
-
-    sent = check([("line", record) for record in written.values()], drawn.space)
-
-    assert sent == list(written.values())
-
-
-def test_a_query_without_an_id_gets_one_of_its_own() -> None:
-    sent = check([("one", SRQ), ("two", SRQ)], WGS84)
-
-    assert len({record["id"] for record in sent}) == 2
-    assert all(record | {"id": ""} == SRQ | {"id": ""} for record in sent)
 
 
 @pytest.mark.parametrize(
@@ -212,93 +192,8 @@ def test_on_kubernetes_the_streams_own_space_and_terms_decide(
         assert f"keywords: '{keyword}' has no term" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------------------------------------ what is awaited
-
-
-def query(name: str, kind: str, t: int = 100, duration: int = 50) -> Query:
-    record = {"id": name, "type": kind, "t": t, "duration": duration, "k": 1, "at": [0, 0], "window": 5, "step": 5}
-    wanted = {"S": ["at", "k"], "C": ["region", "k", "window", "step"]}[kind[0]] if kind[1] == "T" else []
-    fields = {"SKQ": ["at", "k"], "CKQ": ["at", "k"], "SRQ": ["region"], "CRQ": ["region"]}.get(kind, wanted)
-    chosen = {name: record[name] for name in ["id", "type", "t", "duration", *fields] if name in record}
-    parsed = parse_query(chosen | ({"region": {"box": [0, 0, 1, 1]}} if "region" in fields else {}), WGS84)
-    assert isinstance(parsed, Query)
-    return parsed
-
-
-def test_a_snapshot_query_waits_for_its_one_row() -> None:
-    awaited = Awaited.of([query("a", "SRQ")])
-
-    assert not awaited.take({"query": "b", "type": "SRQ", "t": 100})
-    assert not awaited.take({"query": "a", "type": "SRQ", "t": 99})  # of an earlier query of this id
-    assert not awaited.take({"query": "a", "type": "CRQ", "t": 100})
-    assert not awaited.done
-    assert awaited.take({"query": "a", "type": "SRQ", "t": 100})
-    assert awaited.done
-    assert not awaited.take({"query": "a", "type": "SRQ", "t": 100})
-    assert awaited.failed == 0
-
-
-def test_a_row_that_is_too_long_is_an_answer_too() -> None:
-    awaited = Awaited.of([query("a", "SRQ")])
-    assert awaited.take({"query": "a", "type": "SRQ", "t": 100, "error": "the row would have 9 bytes"})
-    assert awaited.done
-    assert awaited.failed == 1
-    assert awaited.cancellations(500, stamped=True) == []
-
-
-def test_a_continuous_query_waits_for_more_and_is_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "CKQ"), Cancellation("c", 5)])
-
-    assert not awaited.take({"query": "a", "type": "CRQ", "t": 99})
-    assert awaited.take({"query": "a", "type": "CRQ", "t": 120})
-    assert awaited.take({"query": "a", "type": "CRQ", "t": 110})
-    assert not awaited.done
-    assert awaited.cancellations(130, stamped=True) == [Cancellation("a", 130), Cancellation("b", 130)]
-    assert awaited.cancellations(130, stamped=False) == [Cancellation("a", 120), Cancellation("b", 100)]
-    assert awaited.cancellations(50, stamped=True) == [Cancellation("a", 100), Cancellation("b", 100)]
-
-
-def test_a_continuous_query_whose_time_is_over_is_not_waited_for_nor_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "CRQ", duration=1_000)])
-
-    awaited.expire(159, grace=10)
-    assert set(awaited.standing) == {"a", "b"}
-    awaited.expire(160, grace=10)
-    assert awaited.cancellations(160, stamped=True) == [Cancellation("b", 160)]
-
-
-def test_a_rejected_query_is_not_waited_for_nor_cancelled() -> None:
-    awaited = Awaited.of([query("a", "CRQ"), query("b", "SRQ")])
-
-    awaited.refuse("a", "its id is in use")
-    awaited.refuse("b", "k: 0")
-
-    assert awaited.done
-    assert awaited.refused == {"a": "its id is in use", "b": "k: 0"}
-    assert awaited.cancellations(500, stamped=True) == []
-
-
-NAMES = st.one_of(st.sampled_from(["a", "q-1", 'say "a"', "Zürich", "\\", ""]), st.text(max_size=4))
-
-
-@given(names=st.lists(NAMES, min_size=1, max_size=20, unique=True), other=NAMES, plain=st.booleans())
-def test_a_quick_look_never_misses_an_answer(names: list[str], other: str, plain: bool) -> None:
-    awaited = Awaited.of([query(name, "CRQ") for name in names if name.isprintable()])
-
-    for name in [*names, other]:
-        row = {"query": name, "type": "CRQ", "t": 100}
-        line = json.dumps(row, ensure_ascii=plain).encode(errors="surrogatepass")
-        assert awaited.may_concern(line) or not awaited.take(row)
-
-
-def test_rows_of_other_queries_are_not_even_parsed() -> None:
-    awaited = Awaited.of([query("q-1f", "CRQ")])
-
-    assert not awaited.may_concern(b'{"query": "crq480", "type": "CRQ", "t": 100}')
-
-
 def test_space_of_a_plane_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     options = options_of("--type SKQ --point 5 5 --k 1 --duration 1h --space planar:-8,-8,8,8")
 
     assert options.space == PLANE == Space.parse(str(PLANE))
-    assert check(read(options), options.space)[0]["at"] == [5.0, 5.0]
+    assert check_queries(read(options), options.space)[0]["at"] == [5.0, 5.0]

@@ -1,8 +1,10 @@
-"""A topic in memory with the part of librdkafka's consumer that reads results."""
+"""Topics in memory with the parts of librdkafka's clients that ask and read results."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -43,20 +45,49 @@ class _Message:
 
 
 class Broker:
-    """Stands for a :class:`~spatialstream.sources.kafka.Connection`, and for its consumers."""
+    """Stands for a :class:`~spatialstream.sources.kafka.Connection`, and for its clients.
 
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
+    Args:
+        topic: of the results.
+        rejected: of the dead letters.
+        hear: is told each record that is sent to the topic of queries, and its offset.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        rejected: Topic | None = None,
+        hear: Callable[[dict[str, Any], int], None] = lambda record, offset: None,
+    ) -> None:
+        self.topic, self.letters, self.hear = topic, rejected or Topic(), hear
+        self.sent: list[dict[str, Any]] = []
+        self._read = topic
         self._at = 0
 
     def topics(self, stream: str) -> Topics:
         return Topics(stream)
 
     def consumer(self, group: str) -> Broker:
-        return Broker(self.topic)
+        return Broker(self.topic, self.letters)
 
     def admin(self) -> Broker:
         return self
+
+    def producer(self) -> Broker:
+        return self
+
+    def produce(self, topic: str, value: bytes, on_delivery: Callable[[None, _Message], None]) -> None:
+        assert topic.endswith(".queries")
+        self.sent.append(json.loads(value))
+        on_delivery(None, _Message(len(self.sent) - 1, None, value))
+
+    def flush(self, timeout: float) -> int:
+        for offset, record in enumerate(self.sent):
+            self.hear(record, offset)
+        return 0
+
+    def _of(self, name: str) -> Topic:
+        return self.letters if name.endswith(".rejected") else self.topic
 
     def describe_topics(self, asked: Any, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
@@ -67,18 +98,20 @@ class Broker:
         return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions={0: None})})
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
-        return self.topic.first, len(self.topic.messages)
+        topic = self._of(place.topic)
+        return topic.first, len(topic.messages)
 
     def assign(self, places: list[Any]) -> None:
         (place,) = places
-        assert self.topic.first <= place.offset <= len(self.topic.messages)
+        self._read = self._of(place.topic)
+        assert self._read.first <= place.offset <= len(self._read.messages)
         self._at = place.offset
 
     def poll(self, timeout: float) -> _Message | None:
-        if self._at == len(self.topic.messages):
+        if self._at == len(self._read.messages):
             return None
         self._at += 1
-        return _Message(self._at - 1, *self.topic.messages[self._at - 1])
+        return _Message(self._at - 1, *self._read.messages[self._at - 1])
 
     def close(self) -> None:
         pass

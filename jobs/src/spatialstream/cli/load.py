@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    from spatialstream.client.sending import LoadSettings, Sender, Watch
+    from spatialstream.client import LoadSettings, Sender, Watch
     from spatialstream.stream.beginning import read_objects, read_queries
     from spatialstream.stream.router import StreamSettings
 
@@ -110,7 +110,7 @@ def _load(options: argparse.Namespace) -> int:
 
 def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: list[bool]) -> None:
     """Register the standing queries for as long as objects come, then send."""
-    from spatialstream.client.sending import with_own_ids
+    from spatialstream.client import with_own_ids
 
     crq = list(QueryType).index(QueryType.CRQ)
     queries = with_own_ids(queries, secrets.token_hex(4))

@@ -1,9 +1,7 @@
 """``spatialstream query``: asks a live stream, and prints the answers.
 
-Three steps. What is asked is read from JSON or from options, and checked before anything is sent (:func:`check`). It
-goes to the topic of queries while the topics of results and of dead letters are read from their ends on. And what comes
-is compared with what is awaited (:mod:`spatialstream.cli.awaited`), until there is nothing left to wait for. Continuous
-queries are cancelled at the end, unless they are to be kept.
+What is asked is read from JSON or from options, and checked before anything is sent. Asking and waiting is done by
+:mod:`spatialstream.client.asking`. Continuous queries are cancelled at the end, unless they are to be kept.
 """
 
 from __future__ import annotations
@@ -12,25 +10,18 @@ import argparse
 import json
 import re
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.cli.awaited import Awaited
-from spatialstream.cli.results import broker_errors, print_row
-from spatialstream.model.errors import RecordError, RunError, SettingError, Unavailable
-from spatialstream.model.queries import Cancellation, Query, parse_query
+from spatialstream.cli.results import print_row
+from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule, extract_terms
 
-if TYPE_CHECKING:
-    from spatialstream.sources.kafka import Connection
-
-__all__ = ["add_parser", "check", "from_options", "read"]
+__all__ = ["add_parser", "from_options", "read"]
 
 _FIELDS = ("type", "box", "circle", "point", "keywords", "k", "duration", "window", "step", "time", "id")
 
@@ -75,12 +66,14 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
 
 
 def _query(options: argparse.Namespace) -> int:
+    from spatialstream.client import check_queries
+
     remote = kubernetes.asked(options)
     space, rule = options.space or WGS84, DEFAULT_RULE
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = _stream_of(found["spec"], options.space)
-    records = check(read(options), space, rule)
+    records = check_queries(read(options), space, rule)
     if not remote:
         return _ask(options, records, space)
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -173,180 +166,40 @@ def _number_or_text(text: str | None) -> int | str | None:
     return text if text is None or not re.fullmatch(r"-?[0-9]+", text) else int(text)
 
 
-def check(places: Sequence[Place], space: Space, rule: TermRule = DEFAULT_RULE) -> list[dict[str, Any]]:
-    """The records, each with an id; one without a time is asked when it is sent.
-
-    Args:
-        places: the records and their places.
-        space: of the stream.
-        rule: of the stream's terms.
-
-    Raises:
-        SettingError: one of them is no query of this stream; names its place, the field, and what would be right.
-    """
-    records: list[dict[str, Any]] = []
-    known: set[str] = set()
-    for place, given in places:
-        if not isinstance(given, dict):
-            raise SettingError(place, "is not a JSON object")
-        record = {name: value for name, value in given.items() if name != "t" or value is not None}
-        if record.get("id") is None and record.get("type") != "CANCEL":
-            record["id"] = f"q-{uuid.uuid4().hex[:12]}"
-        query = _parse(place, record, space, rule)
-        if isinstance(query, Query):
-            if query.id in known:
-                raise SettingError(place, f"another query has the id {query.id!r} too")
-            known.add(query.id)
-        records.append(record)
-    return records
-
-
-def _parse(place: str, record: Mapping[str, Any], space: Space, rule: TermRule) -> Query | Cancellation:
-    try:
-        query = parse_query({"t": 0, **record}, space, rule)
-        query.id.encode()
-    except RecordError as error:
-        raise SettingError(place, str(error)) from None
-    except UnicodeEncodeError:
-        raise SettingError(place, "id: holds half of a surrogate pair; give Unicode text") from None
-    return query
-
-
-# -------------------------------------------------------------------------------------------------- asking and waiting
-
-
-class _Post:
-    """Sends to the topic of queries, and reads the dead letters about what was sent."""
-
-    def __init__(self, connection: Connection, stream: str) -> None:
-        from confluent_kafka import TopicPartition
-
-        topics = connection.topics(stream)
-        self._topic = topics.queries
-        self._sent: dict[str, str] = {}
-        self._failed: list[str] = []
-        self._producer = connection.producer()
-        self._letters = connection.consumer(f"{stream}-query")
-        metadata = self._letters.list_topics(topics.rejected, timeout=30).topics[topics.rejected]
-        places = [TopicPartition(topics.rejected, partition) for partition in metadata.partitions]
-        for place in places:
-            place.offset = self._letters.get_watermark_offsets(place, timeout=30)[1]
-        self._letters.assign(places)
-
-    def send(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Send records, one a message, and wait until the broker has them.
-
-        Raises:
-            Unavailable: it does not take them.
-            SettingError: one is too long to be sent.
-        """
-        from confluent_kafka import KafkaException
-
-        for record in records:
-            value = json.dumps(record, ensure_ascii=False).encode()
-            try:
-                self._producer.produce(self._topic, value, on_delivery=self._noted(str(record["id"])))
-            except KafkaException as error:
-                raise SettingError("query", f"{len(value)} bytes cannot be sent: {error.args[0].str()}") from None
-        left = self._producer.flush(30.0)
-        if left or self._failed:
-            raise Unavailable(
-                f"the broker did not take the queries: {self._failed[0] if self._failed else 'no answer'}"
-            )
-
-    def _noted(self, name: str) -> Callable[[Any, Any], None]:
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                self._failed.append(error.str())
-            else:
-                self._sent[f"queries/{message.partition()}@{message.offset()}"] = name
-
-        return delivered
-
-    def refusals(self) -> Iterator[tuple[str, str]]:
-        """Ids and reasons of what was sent and has been rejected since the last time."""
-        while (message := self._letters.poll(0.0)) is not None:
-            value = message.value()
-            if message.error() is not None or value is None:
-                continue
-            letter = json.loads(value)
-            name = self._sent.pop(f"{letter['source']}@{letter['offset']}", None)
-            if name is not None:
-                yield name, letter["reason"]
-
-    def close(self) -> None:
-        """Let go of the broker."""
-        self._letters.close()
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+# ------------------------------------------------------------------------------------------------ what is answered
 
 
 def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: Space) -> int:
     """Send, print what comes, cancel."""
-    from spatialstream.client.results import Results
+    from spatialstream.client import Asker
 
-    connection = live.connection(options)
+    def tell(text: str) -> None:
+        print(f"spatialstream: {text}", file=sys.stderr, flush=True)
+
     stop: list[bool] = []
-    with broker_errors(options):
-        results = Results(connection, options.stream, newest=True, report=lambda text: live.say(options, text))
-        post = _Post(connection, options.stream)
-    try:
-        with live.stopping(options, lambda: stop.append(True)):
-            stamped = {record["id"] for record in records if "t" not in record}
-            sent = [{"t": _now(), **record} for record in records]
-            awaited = Awaited.of(_parse("query", record, space, DEFAULT_RULE) for record in sent)
-            post.send(sent)
-            try:
-                _follow(options, results, post, awaited, stamped, stop)
-            finally:
-                if not options.keep:
-                    post.send(each.to_record() for each in _cancellations(awaited, stamped))
-    finally:
-        post.close()
-        results.close()
-    return _outcome(options, awaited, bool(stop))
-
-
-def _cancellations(awaited: Awaited, stamped: set[str]) -> list[Cancellation]:
-    by_clock, by_rows = (awaited.cancellations(_now(), each) for each in (True, False))
-    return [one if one.id in stamped else other for one, other in zip(by_clock, by_rows, strict=True)]
-
-
-def _follow(
-    options: argparse.Namespace, results: Any, post: _Post, awaited: Awaited, stamped: set[str], stop: list[bool]
-) -> None:
-    """Print rows until nothing is awaited any more, or as the options say."""
-    heard = began = time.monotonic()
-
-    def over() -> bool:
-        for name, reason in post.refusals():
-            print(f"spatialstream: rejected: query {name!r}: {reason}", file=sys.stderr, flush=True)
-            awaited.refuse(name, reason)
-        now = time.monotonic()
-        if stamped.issuperset(awaited.standing):
-            awaited.expire(_now(), options.timeout)
-        late = bool(awaited.snapshots) and (now - began) * 1000 > options.timeout
-        impatient = options.patience is not None and (now - heard) * 1000 > options.patience
-        return bool(stop) or awaited.done or late or impatient
-
-    for value in results.messages(over):
-        for line in value.split(b"\n"):
-            if awaited.may_concern(line) and awaited.take(row := json.loads(line)):
-                heard = time.monotonic()
+    asker = Asker(
+        live.connection(options),
+        options.stream,
+        space,
+        report=lambda text: live.say(options, text),
+        refused=lambda name, reason: tell(f"rejected: query {name!r}: {reason}"),
+    )
+    with asker, live.stopping(options, lambda: stop.append(True)):
+        awaited = asker.ask(records)
+        patience = None if options.patience is None else options.patience / 1000
+        try:
+            for row in asker.rows(awaited, options.timeout / 1000, patience, lambda: bool(stop)):
                 print_row(row)
                 if "error" in row:
-                    print(f"spatialstream: query {row['query']!r}: {row['error']}", file=sys.stderr, flush=True)
+                    tell(f"query {row['query']!r}: {row['error']}")
                 if awaited.rows == options.count:
-                    return
-
-
-def _outcome(options: argparse.Namespace, awaited: Awaited, stopped: bool) -> int:
-    """The exit status, when no more rows are waited for."""
+                    break
+        finally:
+            if not options.keep:
+                asker.cancel(awaited)
     if awaited.refused or awaited.failed:
         return 2
-    if awaited.snapshots and not stopped and awaited.rows != options.count:
+    if awaited.snapshots and not stop and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)
         raise RunError(f"no answer to {names} in time; does the stream run? spatialstream status shows it")
-    return 130 if awaited.snapshots and stopped else 0
+    return 130 if awaited.snapshots and stop else 0

@@ -12,17 +12,16 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import RunError, SettingError, Unavailable
+from spatialstream.model.errors import RunError, SettingError
 from spatialstream.model.queries import QueryType
 
-__all__ = ["add_parser", "broker_errors", "hand_over", "print_row"]
+__all__ = ["add_parser", "hand_over", "print_row"]
 
 _QUICK_LOOKS = 50
 
@@ -51,19 +50,17 @@ def add_parser(commands: Any) -> None:
 def _results(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return kubernetes.run_in_pod(options, _arguments(options))
-    from spatialstream.client.results import Results
+    from spatialstream.client import Results
 
     stop: list[bool] = []
     patience = None if options.patience is None else options.patience / 1000
-    connection = live.connection(options)
-    with broker_errors(options):
-        results = Results(
-            connection,
-            options.stream,
-            newest=options.new,
-            position=options.position,
-            report=lambda text: live.say(options, text),
-        )
+    results = Results(
+        live.connection(options),
+        options.stream,
+        newest=options.new,
+        position=options.position,
+        report=lambda text: live.say(options, text),
+    )
     queries, types = set(options.query), set(options.type)
     left = -1 if options.count is None else options.count
     try:
@@ -150,19 +147,3 @@ def _abandon() -> None:
     """Let go of standard output: what is left in its buffer would be tried once more at the end."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-@contextmanager
-def broker_errors(options: argparse.Namespace) -> Iterator[None]:
-    """A broker that does not answer is told in one line.
-
-    Raises:
-        Unavailable: it does not.
-    """
-    from confluent_kafka import KafkaException
-
-    try:
-        yield
-    except KafkaException as error:
-        reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
-        raise Unavailable(f"the broker at {options.bootstrap} does not answer: {reason}") from None

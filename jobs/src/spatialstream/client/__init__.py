@@ -1,1 +1,64 @@
-"""What a user of a running stream does: send records, follow results, have each row once and whole."""
+"""What a user of a running stream does: send records, ask, follow results, have each row once and whole.
+
+- :class:`Connection` says where the broker is;
+- :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
+- :class:`Results` follows all results, from a position on;
+- :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
+- with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
+  :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
+- :func:`write_archive` writes objects into a :class:`Folder` as the worker does when retention drops them.
+
+All of it is loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spatialstream.client.asking import Asker, Awaited, check_queries
+    from spatialstream.client.results import Results
+    from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch, with_own_ids
+    from spatialstream.sources.folder import Folder
+    from spatialstream.sources.kafka import Connection
+    from spatialstream.stages.archive import write_archive
+    from spatialstream.stages.delivery import Assembler, Deduplicator
+    from spatialstream.stages.ingest import CLOCK, mark
+
+__all__ = [
+    "CLOCK",
+    "Asker",
+    "Assembler",
+    "Awaited",
+    "Connection",
+    "Deduplicator",
+    "Folder",
+    "Latencies",
+    "LoadSettings",
+    "Results",
+    "Sender",
+    "Watch",
+    "check_queries",
+    "mark",
+    "with_own_ids",
+    "write_archive",
+]
+
+_MODULES = {
+    "client.asking": ("Asker", "Awaited", "check_queries"),
+    "client.results": ("Results",),
+    "client.sending": ("Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"),
+    "sources.folder": ("Folder",),
+    "sources.kafka": ("Connection",),
+    "stages.archive": ("write_archive",),
+    "stages.delivery": ("Assembler", "Deduplicator"),
+    "stages.ingest": ("CLOCK", "mark"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"spatialstream.{module}"), name)
+    raise AttributeError(f"module 'spatialstream.client' has no attribute {name!r}")

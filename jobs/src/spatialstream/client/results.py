@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from spatialstream.sources.delivery import Assembler, Deduplicator, Place
 from spatialstream.sources.disk import write_whole
 from spatialstream.sources.kafka import Connection
 
-__all__ = ["Results"]
+__all__ = ["Results", "answering", "bounds"]
 
 _FATAL = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _SAVE_SECONDS = 1.0
@@ -49,6 +50,33 @@ class _Row:
     held: Mapping[str, tuple[int, int]]
 
 
+@contextmanager
+def answering(connection: Connection) -> Iterator[None]:
+    """A broker that does not answer is told in one line.
+
+    Raises:
+        Unavailable: it does not.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
+        raise Unavailable(f"the broker at {connection.bootstrap} does not answer: {reason}") from None
+
+
+def bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
+    """Where the partitions of a topic begin, and the offset after the last message of each.
+
+    Raises:
+        Unavailable: the broker has no such topic.
+    """
+    metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics.get(topic)
+    if metadata is None or metadata.error is not None:
+        raise Unavailable(f"the broker has no topic {topic}")
+    partitions = [TopicPartition(topic, i) for i in metadata.partitions]
+    return {at.partition: consumer.get_watermark_offsets(at, timeout=_TIMEOUT) for at in partitions}
+
+
 class Results:
     """Reads the results of a stream, from a place on.
 
@@ -64,7 +92,7 @@ class Results:
         report: is told what a person should know.
 
     Raises:
-        Unavailable: the broker has no such topic.
+        Unavailable: the broker does not answer, or has no such topic.
         SettingError: the position file is none, or of another topic, or cannot be written.
     """
 
@@ -78,9 +106,7 @@ class Results:
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._topic = connection.topics(stream).results
-        self._consumer: Consumer = connection.consumer(f"{stream}-results")
         self._position, self._report = position, report
-        self._topic_id = self._id_of_topic(connection) if position is not None else None
         self._read = Deduplicator()
         self._written = Deduplicator()
         self._next: dict[int, int] = {}
@@ -89,12 +115,12 @@ class Results:
         self._held: Mapping[str, tuple[int, int]] = {}
         self._last: _Row | None = None
         self._saved = time.monotonic()
-        try:
+        with answering(connection), ExitStack() as opened:
+            self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
+            self._topic_id = self._id_of_topic(connection) if position is not None else None
             self._assign(newest)
             self._save()
-        except BaseException:
-            self._consumer.close()
-            raise
+            opened.pop_all()
 
     @property
     def repeated(self) -> int:
@@ -112,14 +138,10 @@ class Results:
             return None
 
     def _assign(self, newest: bool) -> None:
-        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics.get(self._topic)
-        if metadata is None or metadata.error is not None:
-            raise Unavailable(f"the broker has no topic {self._topic}")
+        partitions = bounds(self._consumer, self._topic)
         if self._position is not None and self._position.exists():
             self._load(self._position)
-        places = []
-        for partition in metadata.partitions:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)
+        for partition, (low, high) in partitions.items():
             start = self._next.get(partition, high if newest else low)
             if start > high:
                 self._report(
@@ -130,8 +152,7 @@ class Results:
                 self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
                 start = low
             self._next[partition] = start
-            places.append(TopicPartition(self._topic, partition, start))
-        self._consumer.assign(places)
+        self._consumer.assign([TopicPartition(self._topic, i, self._next[i]) for i in partitions])
 
     def _load(self, path: Path) -> None:
         """Take the position from its file.
