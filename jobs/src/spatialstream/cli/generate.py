@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -102,28 +103,9 @@ def _generate(options: argparse.Namespace) -> int:
 
     from spatialstream.generate import GenerateSettings, write_stream
 
-    settings = GenerateSettings(
-        kind=options.kind,
-        objects=options.number,
-        space=options.space,
-        seed=options.seed,
-        start=options.start,
-        rate=options.rate,
-        diurnal=options.diurnal,
-        sigma=options.sigma,
-        terms=options.terms,
-        vocabulary=options.vocabulary,
-        zipf=options.zipf,
-        queries=options.queries_per_type if options.queries is not None else {},
-        region=options.region,
-        circles=options.circles,
-        keywords=options.keywords,
-        frequent=options.frequent,
-        k=options.k,
-        duration=options.duration,
-        window=options.window,
-        step=options.step,
-    )
+    named = {each.name: vars(options)[each.name] for each in fields(GenerateSettings) if each.name in vars(options)}
+    asked = options.queries_per_type if options.queries is not None else {}
+    settings = GenerateSettings(**named | {"objects": options.number, "queries": asked})
     hidden = options.quiet or not sys.stderr.isatty()
     with tqdm(total=settings.objects, unit="object", unit_scale=True, disable=hidden, leave=False) as bar:
         write_stream(options.objects, options.queries, settings, bar.update)

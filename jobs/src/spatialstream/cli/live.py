@@ -10,7 +10,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -52,6 +52,8 @@ VARIABLES = {
 }
 """Environment variables that say where a stream is, where the command line does not."""
 
+_FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
+
 
 def _environment(option: str, default: str | None = None) -> str | None:
     return os.environ.get(VARIABLES[option]) or default
@@ -60,39 +62,21 @@ def _environment(option: str, default: str | None = None) -> str | None:
 def add_stream(parser: argparse.ArgumentParser) -> None:
     """``--stream``."""
     known = _environment("stream")
-    parser.add_argument(
-        "--stream",
-        required=known is None,
-        default=known,
-        metavar="NAME",
-        help="the stream's name; its topics begin with it",
-    )
+    told = "the stream's name; its topics begin with it"
+    parser.add_argument("--stream", required=known is None, default=known, metavar="NAME", help=told)
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """``--stream``, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
     add_stream(parser)
-    parser.add_argument(
-        "--bootstrap",
-        default=_environment("bootstrap", "127.0.0.1:9092"),
-        metavar="HOST:PORT,...",
-        help="the broker (default %(default)s)",
-    )
-    parser.add_argument(
-        "--kafka-security",
-        type=Path,
-        default=_environment("kafka_security"),
-        metavar="FILE",
-        help="lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ...",
-    )
-    parser.add_argument(
-        "--topic",
-        type=shared.value("topic", _topic),
-        action="append",
-        default=[],
-        metavar="KIND=NAME",
-        help="a topic that is not called STREAM.KIND: objects, queries, results or rejected; may be repeated",
-    )
+    add = parser.add_argument
+    known = _environment("bootstrap", "127.0.0.1:9092")
+    add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
+    told = "lines name=value with librdkafka's names: security.protocol, sasl.mechanism, sasl.username, ..."
+    add("--kafka-security", type=Path, default=_environment("kafka_security"), metavar="FILE", help=told)
+    topic = shared.value("topic", _topic)
+    told = "a topic that is not called STREAM.KIND: objects, queries, results or rejected; may be repeated"
+    add("--topic", type=topic, action="append", default=[], metavar="KIND=NAME", help=told)
 
 
 def _topic(text: str) -> tuple[str, str]:
@@ -103,19 +87,11 @@ def _topic(text: str) -> tuple[str, str]:
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """``--zookeeper``, ``--zookeeper-credentials``."""
-    parser.add_argument(
-        "--zookeeper",
-        default=_environment("zookeeper", "127.0.0.1:2181"),
-        metavar="HOST:PORT,...",
-        help="ZooKeeper (default %(default)s)",
-    )
-    parser.add_argument(
-        "--zookeeper-credentials",
-        type=Path,
-        default=_environment("zookeeper_credentials"),
-        metavar="FILE",
-        help="a file with user:password, for digest access",
-    )
+    add = parser.add_argument
+    known = _environment("zookeeper", "127.0.0.1:2181")
+    add("--zookeeper", default=known, metavar="HOST:PORT,...", help="ZooKeeper (default %(default)s)")
+    known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest access"
+    add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -245,20 +221,35 @@ def say(options: argparse.Namespace, text: str) -> None:
 
 
 @contextmanager
-def stopping(options: argparse.Namespace, stop: Any) -> Iterator[None]:
-    """An interrupt or SIGTERM calls ``stop``; a second one ends at once."""
+def stopping(
+    options: argparse.Namespace, then: Callable[[], object] = lambda: None, told: str = _FINISHING
+) -> Iterator[Callable[[], bool]]:
+    """Gives a function that says whether an interrupt or SIGTERM has come; a second one ends at once.
+
+    Args:
+        options: whether a person wants quiet.
+        then: is called at the first one.
+        told: what a person is told then.
+    """
     received: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        say(options, "finishing what is under way; once more to stop at once")
-        stop()
+        if not options.quiet:
+            print(told, file=sys.stderr, flush=True)
+        then()
+
+    def stop() -> bool:
+        # Spark installs a handler of its own for SIGINT when it starts
+        if signal.getsignal(signal.SIGINT) is not handler:
+            signal.signal(signal.SIGINT, handler)
+        return bool(received)
 
     before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield stop
     finally:
         for each, previous in before.items():
             signal.signal(each, previous)

@@ -63,7 +63,7 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("objects", "give a file, or --now for a generated stream")
     if options.now and not options.rate:
         raise SettingError("rate", "--now needs a rate of objects a second")
-    connection, stop = live.connection(options), []
+    connection = live.connection(options)
     topics = connection.admin().list_topics(timeout=30).topics
     name = connection.topics(options.stream).objects
     if name not in topics:
@@ -77,7 +77,7 @@ def _load(options: argparse.Namespace) -> int:
     )
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
     sender = Sender(connection, setup, options.space)
-    with live.stopping(options, lambda: stop.append(True)), Watch(connection, options.stream) as watch:
+    with live.stopping(options) as stop, Watch(connection, options.stream) as watch:
         began = time.monotonic()
         if options.objects is not None:
             objects = read_objects(options.objects, known)
@@ -87,7 +87,7 @@ def _load(options: argparse.Namespace) -> int:
         if options.now:
             _now(sender, options, objects, queries, stop)
         else:
-            sender.replay(objects, queries, lambda: bool(stop))
+            sender.replay(objects, queries, stop)
         seconds = time.monotonic() - began
         live.say(options, f"sent {sender.sent:,} objects and {sender.queries_sent:,} queries in {seconds:.1f} s")
         watch.settle(options.settle)
@@ -108,7 +108,7 @@ def _load(options: argparse.Namespace) -> int:
     return 0
 
 
-def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: list[bool]) -> None:
+def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: Any) -> None:
     """Register the standing queries for as long as objects come, then send."""
     from spatialstream.client import with_own_ids
 
@@ -117,7 +117,7 @@ def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries
     sender.register(queries.take(np.flatnonzero(queries.code >= crq)), int(options.seconds * 1000) + _AFTER)
     snapshots = queries.take(np.flatnonzero(queries.code < crq))
     count = int(options.rate * options.seconds) + 1 if options.objects is None else None
-    sender.live(objects, snapshots, options.snapshots, options.seconds, lambda: bool(stop), count)
+    sender.live(objects, snapshots, options.snapshots, options.seconds, stop, count)
 
 
 def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:

@@ -67,44 +67,51 @@ def serve(registry: CollectorRegistry, address: str, port: int) -> None:
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 
 
+class _Series:
+    """Makes the series of a registry whose names begin alike, and which have some labels in common."""
+
+    def __init__(self, registry: CollectorRegistry, prefix: str, *labels: str) -> None:
+        self._registry, self._prefix, self._labels = registry, f"spatialstream_{prefix}", labels
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(self._prefix + name, text, [*self._labels, *labels], registry=self._registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(self._prefix + name, text, [*self._labels, *labels], registry=self._registry)
+
+    def times(self, name: str, text: str) -> Histogram:
+        return Histogram(self._prefix + name, text, buckets=_SECONDS, registry=self._registry)
+
+
 def _running(registry: CollectorRegistry) -> Gauge:
-    return Gauge("spatialstream_running", "Whether the job is warm and its turns succeed.", registry=registry)
+    return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
 
 
 class RouterMetrics:
     """The router's metrics."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        name = "spatialstream_router_"
-        self._epochs = Histogram(
-            f"{name}epoch_seconds", "Time that an epoch takes.", buckets=_SECONDS, registry=registry
-        )
-        self._epoch = Gauge(f"{name}epoch", "Number of the last epoch.", registry=registry)
-        self._records = Counter(f"{name}records", "Records accepted.", ["kind"], registry=registry)
-        self._rejected = Counter(f"{name}rejected", "Records rejected.", ["kind", "reason"], registry=registry)
-        self._left = Counter(f"{name}left_out", "Records left out of a failing epoch.", registry=registry)
-        self._clock = Gauge(
-            f"{name}clock_seconds", "Timestamp up to which the stream has been routed.", registry=registry
-        )
-        self._held = Gauge(
-            f"{name}held_seconds", "How far the latest timestamp is ahead of what has been routed.", registry=registry
-        )
-        self._active = Gauge(
-            f"{name}active_version", "Number of the routing version of the last epoch.", registry=registry
-        )
-        self._pending = Gauge(
-            f"{name}pending_version", "Number of the version that is being prepared; -1 if none is.", registry=registry
-        )
-        self._last = Gauge(f"{name}last_epoch_timestamp_seconds", "When the last epoch ended.", registry=registry)
-        self._lag = Gauge(f"{name}lag_messages", "Messages that no epoch has read.", ["kind"], registry=registry)
+        self.registry = CollectorRegistry()
+        series = _Series(self.registry, "router_")
+        self._epochs = series.times("epoch_seconds", "Time that an epoch takes.")
+        self._epoch = series.gauge("epoch", "Number of the last epoch.")
+        self._records = series.counter("records", "Records accepted.", "kind")
+        self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
+        self._left = series.counter("left_out", "Records left out of a failing epoch.")
+        self._clock = series.gauge("clock_seconds", "Timestamp up to which the stream has been routed.")
+        self._held = series.gauge("held_seconds", "How far the latest timestamp is ahead of what has been routed.")
+        self._active = series.gauge("active_version", "Number of the routing version of the last epoch.")
+        text = "Number of the version that is being prepared; -1 if none is."
+        self._pending = series.gauge("pending_version", text)
+        self._last = series.gauge("last_epoch_timestamp_seconds", "When the last epoch ended.")
+        self._lag = series.gauge("lag_messages", "Messages that no epoch has read.", "kind")
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
             self._records.labels(kind)
             for reason in REASONS:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
-        self.running = _running(registry)
+        self.running = _running(self.registry)
 
     def lag(self, kind: str, messages: int) -> None:
         """So many messages are left to read."""
@@ -133,25 +140,18 @@ class RouterMetrics:
 class _RoundSeries:
     """How the worker's rounds go."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        name = "spatialstream_worker_"
-        self._rounds = Histogram(
-            f"{name}round_seconds", "Time that a round takes.", buckets=_SECONDS, registry=registry
-        )
-        self._delay = Histogram(
-            f"{name}epoch_delay_seconds",
-            "Time from the decision about an epoch in the router to its results.",
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._round = Gauge(f"{name}round", "Number of the last round.", registry=registry)
-        self._epoch = Gauge(f"{name}epoch", "Number of the last epoch whose results are out.", registry=registry)
-        self._clock = Gauge(f"{name}clock_seconds", "Timestamp up to which results are out.", registry=registry)
-        self._results = Gauge(f"{name}results_rows", "Result rows since the stream began.", ["type"], registry=registry)
-        self._rejected = Counter(f"{name}rejected", "Queries that were not admitted.", registry=registry)
-        self._left = Counter(f"{name}left_out", "Records left out of a failing round.", registry=registry)
-        self._version = Gauge(f"{name}active_version", "Number of the routing version.", registry=registry)
-        self._last = Gauge(f"{name}last_round_timestamp_seconds", "When the last round ended.", registry=registry)
+    def __init__(self, series: _Series) -> None:
+        self._rounds = series.times("round_seconds", "Time that a round takes.")
+        text = "Time from the decision about an epoch in the router to its results."
+        self._delay = series.times("epoch_delay_seconds", text)
+        self._round = series.gauge("round", "Number of the last round.")
+        self._epoch = series.gauge("epoch", "Number of the last epoch whose results are out.")
+        self._clock = series.gauge("clock_seconds", "Timestamp up to which results are out.")
+        self._results = series.gauge("results_rows", "Result rows since the stream began.", "type")
+        self._rejected = series.counter("rejected", "Queries that were not admitted.")
+        self._left = series.counter("left_out", "Records left out of a failing round.")
+        self._version = series.gauge("active_version", "Number of the routing version.")
+        self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
         for kind in QueryType:
             self._results.labels(kind.value)
 
@@ -175,22 +175,16 @@ class _RoundSeries:
 class _SlotSeries:
     """What each slot does and holds."""
 
-    def __init__(self, slots: int, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"spatialstream_slot_{name}", text, ["slot", *labels], registry=registry)
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"spatialstream_slot_{name}", text, ["slot", *labels], registry=registry)
-
-        self._objects = counter("objects", "Objects that have come to a slot.")
-        self._queries = counter("queries", "Queries that have come to a slot.", "type")
-        self._matches = counter("matches", "Matches of CRQs.")
-        self._checked = counter("checked", "Candidates of CRQs that were checked.")
-        self._seconds = counter("busy_seconds", "Time that a slot has worked.")
-        self._bytes = gauge("state_bytes", "Size of a slot's indexes.")
-        self._held = gauge("held_objects", "Objects that a slot keeps.")
-        self._load = gauge("load", "Load of a slot by the cost model.")
-        self._standing = gauge("standing_queries", "Standing queries of a slot.", "type")
+    def __init__(self, slots: int, series: _Series) -> None:
+        self._objects = series.counter("objects", "Objects that have come to a slot.")
+        self._queries = series.counter("queries", "Queries that have come to a slot.", "type")
+        self._matches = series.counter("matches", "Matches of CRQs.")
+        self._checked = series.counter("checked", "Candidates of CRQs that were checked.")
+        self._seconds = series.counter("busy_seconds", "Time that a slot has worked.")
+        self._bytes = series.gauge("state_bytes", "Size of a slot's indexes.")
+        self._held = series.gauge("held_objects", "Objects that a slot keeps.")
+        self._load = series.gauge("load", "Load of a slot by the cost model.")
+        self._standing = series.gauge("standing_queries", "Standing queries of a slot.", "type")
         of_slot = (self._objects, self._matches, self._checked, self._seconds, self._bytes, self._held, self._load)
         for slot in range(slots):
             for metric in of_slot:
@@ -220,21 +214,17 @@ class _SlotSeries:
 
 
 class _LeafSeries:
-    """What each leaf of the active version has had view. Which leaves there are is known only with a version."""
+    """What each leaf of the active version has had lately. Which leaves there are is known only with a version."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"spatialstream_leaf_{name}", text, ["leaf", *labels], registry=registry)
-
-        self._objects = gauge("objects", "Objects of a leaf in the last minutes.")
-        self._checked = gauge("checked", "Candidates checked in a leaf in the last minutes.")
-        self._seconds = gauge(
-            "busy_seconds", "Time of the slot for a leaf in the last minutes, attributed by what the leaf had done."
-        )
-        self._held = gauge("held_objects", "Objects that a leaf keeps, estimated from how many come and the retention.")
-        self._standing = gauge("standing_queries", "Continuous queries that concern a leaf.", "type")
-        self._queries = gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
-
+    def __init__(self, series: _Series) -> None:
+        self._objects = series.gauge("objects", "Objects of a leaf in the last minutes.")
+        self._checked = series.gauge("checked", "Candidates checked in a leaf in the last minutes.")
+        text = "Time of the slot for a leaf in the last minutes, attributed by what the leaf had done."
+        self._seconds = series.gauge("busy_seconds", text)
+        text = "Objects that a leaf keeps, estimated from how many come and the retention."
+        self._held = series.gauge("held_objects", text)
+        self._standing = series.gauge("standing_queries", "Continuous queries that concern a leaf.", "type")
+        self._queries = series.gauge("queries", "Snapshot queries that concerned a leaf in the last minutes.", "type")
         self._series: dict[tuple[Gauge, QueryType | None], list[Gauge]] = {}
 
     def begin(self, leaves: int) -> None:
@@ -267,35 +257,19 @@ class _LeafSeries:
 class _ModelSeries:
     """What the cost model says, and how far it is from what was measured."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._imbalance = Gauge(
-            "spatialstream_imbalance_ratio",
-            "Lmax / Lmin over slots, by the cost model from live counts.",
-            registry=registry,
-        )
-        self._error = Gauge(
-            "spatialstream_model_error_ratio",
-            "Mean absolute difference between a leaf's share of estimated load and of candidates checked.",
-            registry=registry,
-        )
-        self._time_error = Gauge(
-            "spatialstream_model_time_error_ratio",
-            "Mean absolute difference between a leaf's share of estimated load and of the time attributed to leaves.",
-            registry=registry,
-        )
+    def __init__(self, series: _Series) -> None:
+        text = "Lmax / Lmin over slots, by the cost model from live counts."
+        self._imbalance = series.gauge("imbalance_ratio", text)
+        text = "Mean absolute difference between a leaf's share of estimated load and of"
+        self._error = series.gauge("model_error_ratio", f"{text} candidates checked.")
+        self._time_error = series.gauge("model_time_error_ratio", f"{text} the time attributed to leaves.")
         self._imbalance.set(1.0)
 
-    def observe(
-        self,
-        loads: npt.NDArray[np.float64],
-        slots: npt.NDArray[np.float64],
-        checked: npt.NDArray[np.float64],
-        seconds: npt.NDArray[np.float64],
-    ) -> None:
-        """The loads of leaves and of slots by the model; the candidates and the time of leaves as measured."""
+    def observe(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
+        """What was measured, and the loads of leaves and of slots by the model."""
         self._imbalance.set(imbalance(slots))
-        self._error.set(model_error(loads, checked).share_error)
-        self._time_error.set(model_error(loads, seconds).share_error)
+        self._error.set(model_error(leaves, view.checked).share_error)
+        self._time_error.set(model_error(leaves, view.seconds).share_error)
 
 
 class WorkerMetrics(LoadObserver):
@@ -307,23 +281,21 @@ class WorkerMetrics(LoadObserver):
     """
 
     def __init__(self, slots: int, leaves: int = 0) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._shown: int | None = None
-        self._of_rounds = _RoundSeries(registry)
-        self._of_slots = _SlotSeries(slots, registry)
-        self._of_leaves = _LeafSeries(registry)
-        self._of_model = _ModelSeries(registry)
-        name = "spatialstream_worker_"
-        self._foreign = Counter(
-            f"{name}foreign_messages", "Messages in the internal topics that are not the router's.", registry=registry
-        )
-        self._executors = Gauge(f"{name}executors", "Executors that are registered.", registry=registry)
-        self._cores = Gauge(f"{name}cores", "Slots that can work at once.", registry=registry)
-        self._tasks = Counter(
-            f"{name}task_seconds", "Time that executors have worked on tasks, with Spark's own part.", registry=registry
-        )
+        series = _Series(self.registry, "worker_")
+        self._of_rounds = _RoundSeries(series)
+        self._of_slots = _SlotSeries(slots, _Series(self.registry, "slot_", "slot"))
+        self._of_leaves = _LeafSeries(_Series(self.registry, "leaf_", "leaf"))
+        self._of_model = _ModelSeries(_Series(self.registry, ""))
+        text = "Messages in the internal topics that are not the router's."
+        self._foreign = series.counter("foreign_messages", text)
+        self._executors = series.gauge("executors", "Executors that are registered.")
+        self._cores = series.gauge("cores", "Slots that can work at once.")
+        text = "Time that executors have worked on tasks, with Spark's own part."
+        self._tasks = series.counter("task_seconds", text)
         self._of_leaves.begin(leaves)
-        self.running = _running(registry)
+        self.running = _running(self.registry)
 
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""
@@ -352,4 +324,4 @@ class WorkerMetrics(LoadObserver):
     def estimated(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
         """See :class:`~spatialstream.stream.load_report.LoadObserver`."""
         self._of_slots.estimate(slots)
-        self._of_model.observe(leaves, slots, view.checked, view.seconds)
+        self._of_model.observe(view, leaves, slots)

@@ -176,7 +176,6 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
     def tell(text: str) -> None:
         print(f"spatialstream: {text}", file=sys.stderr, flush=True)
 
-    stop: list[bool] = []
     asker = Asker(
         live.connection(options),
         options.stream,
@@ -184,11 +183,11 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
         report=lambda text: live.say(options, text),
         refused=lambda name, reason: tell(f"rejected: query {name!r}: {reason}"),
     )
-    with asker, live.stopping(options, lambda: stop.append(True)):
+    with asker, live.stopping(options) as stop:
         awaited = asker.ask(records)
         patience = None if options.patience is None else options.patience / 1000
         try:
-            for row in asker.rows(awaited, options.timeout / 1000, patience, lambda: bool(stop)):
+            for row in asker.rows(awaited, options.timeout / 1000, patience, stop):
                 print_row(row)
                 if "error" in row:
                     tell(f"query {row['query']!r}: {row['error']}")
@@ -197,9 +196,10 @@ def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: 
         finally:
             if not options.keep:
                 asker.cancel(awaited)
+        stopped = stop()
     if awaited.refused or awaited.failed:
         return 2
-    if awaited.snapshots and not stop and awaited.rows != options.count:
+    if awaited.snapshots and not stopped and awaited.rows != options.count:
         names = ", ".join(awaited.snapshots)
         raise RunError(f"no answer to {names} in time; does the stream run? spatialstream status shows it")
-    return 130 if awaited.snapshots and stop else 0
+    return 130 if awaited.snapshots and stopped else 0

@@ -52,7 +52,6 @@ def _results(options: argparse.Namespace) -> int:
         return kubernetes.run_in_pod(options, _arguments(options))
     from spatialstream.client import Results
 
-    stop: list[bool] = []
     patience = None if options.patience is None else options.patience / 1000
     results = Results(
         live.connection(options),
@@ -64,13 +63,13 @@ def _results(options: argparse.Namespace) -> int:
     queries, types = set(options.query), set(options.type)
     left = -1 if options.count is None else options.count
     try:
-        with live.stopping(options, lambda: stop.append(True)):
-            for row in results.rows(lambda: bool(stop), patience):
+        with live.stopping(options) as stop:
+            for row in results.rows(stop, patience):
                 if (queries and row["query"] not in queries) or (types and row["type"] not in types):
                     continue
                 print_row(row)
                 if options.position is not None:
-                    hand_over(lambda: bool(stop))
+                    hand_over(stop)
                 results.written()
                 left -= 1
                 if left == 0:

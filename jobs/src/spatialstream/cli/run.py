@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from spatialstream.cli import live
 from spatialstream.cli import options as shared
 
 __all__ = ["add_parser", "run_with_progress"]
@@ -105,43 +102,9 @@ def run_with_progress(settings: Any, quiet: bool = False) -> Any:
     """Run with a progress bar; an interrupt or SIGTERM finishes the epoch, a second one stops at once."""
     from spatialstream.spark.run import run
 
-    with _Bar(quiet) as bar, _stop_on_signal(quiet) as stopping:
-        return run(settings, report=bar.report, stop=lambda: bool(stopping))
-
-
-@contextmanager
-def _stop_on_signal(quiet: bool) -> Iterator[list[int]]:
-    received: list[int] = []
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        if not quiet:
-            print("\nspatialstream: finishing the epoch; once more to stop at once", file=sys.stderr)
-
-    # Spark installs a handler of its own for SIGINT when it starts; ours goes back in place whenever it is lost
-    before = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        received_view = _Reinstalling(received, handler)
-        yield received_view
-    finally:
-        for each, previous in before.items():
-            signal.signal(each, previous)
-
-
-class _Reinstalling(list[int]):
-    """Truth of "a signal has come", which puts the handler back whenever it is asked."""
-
-    def __init__(self, received: list[int], handler: Any) -> None:
-        super().__init__()
-        self._received = received
-        self._handler = handler
-
-    def __bool__(self) -> bool:
-        if signal.getsignal(signal.SIGINT) is not self._handler:
-            signal.signal(signal.SIGINT, self._handler)
-        return bool(self._received)
+    told = "\nspatialstream: finishing the epoch; once more to stop at once"
+    with _Bar(quiet) as bar, live.stopping(argparse.Namespace(quiet=quiet), told=told) as stop:
+        return run(settings, report=bar.report, stop=stop)
 
 
 class _Bar:

@@ -61,8 +61,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace, look: Any) -> int:
     """Print what a look gives: once, or until it is interrupted."""
-    stop: list[bool] = []
-    with live.stopping(options, lambda: stop.append(True)):
+    with live.stopping(options) as stop:
         while True:
             try:
                 text = look()
@@ -73,9 +72,9 @@ def _show(options: argparse.Namespace, look: Any) -> int:
             clear = "\x1b[H\x1b[2J" if options.watch and not options.json and sys.stdout.isatty() else ""
             print(clear + text, flush=True)
             ends = time.monotonic() + options.every / 1000
-            while options.watch and not stop and time.monotonic() < ends:
+            while options.watch and not stop() and time.monotonic() < ends:
                 time.sleep(0.1)
-            if stop or not options.watch:
+            if stop() or not options.watch:
                 return 0
 
 
