@@ -389,5 +389,5 @@ def test_rebalancing_in_a_pod_is_told_all_that_was_asked(
 
     assert decide("--strategy", "FG", "--dry-run", "--lambda", "3", "--picture", picture, "--timeout", "5s") == 0
 
-    told = ["--strategy", "FG", "--lambda", "3.0", "--timeout", "5000", "--picture", picture]
+    told = ["--lambda", "3.0", "--strategy", "FG", "--timeout", "5000", "--picture", picture]
     assert capfd.readouterr().out == f"{['--attached', 'rebalance', *told, '--dry-run']}\n"

@@ -25,7 +25,7 @@ from spatialstream.cli import live
 from spatialstream.cli.attached import MARK
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
 
-__all__ = ["RESOURCE", "Kubectl", "add_cluster", "asked", "driver_pod", "resource", "run_in_pod", "running"]
+__all__ = ["RESOURCE", "Kubectl", "add_cluster", "again", "asked", "driver_pod", "resource", "run_in_pod", "running"]
 
 RESOURCE = "spatialstreams.spatialstream.dev"
 """The custom resource, as kubectl takes it."""
@@ -306,6 +306,20 @@ def driver_pod(kubectl: Kubectl, name: str, first: str = "router") -> str:
         f"the stream is {status.get('phase', 'not looked at yet by the operator')}"
         + "".join(f": {each}" for each in told)
     )
+
+
+def again(options: argparse.Namespace, *names: str) -> list[str]:
+    """Some of a command's options as they were given, for the same command in a pod."""
+    arguments: list[str] = []
+    for name in names:
+        given, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        if given is True:
+            arguments.append(option)
+        elif isinstance(given, list):
+            arguments += [f"{option}={each}" for each in given]
+        elif given is not None and given is not False:
+            arguments += [option, str(given)]
+    return arguments
 
 
 def run_in_pod(

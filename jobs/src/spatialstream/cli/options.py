@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
-from spatialstream.model.space import Space
+from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule, extract_terms
 from spatialstream.model.times import parse_duration
 from spatialstream.records.files import parse_columns
@@ -49,21 +49,15 @@ count = value("count", _count)
 
 def add_space(parser: argparse.ArgumentParser) -> None:
     """``--space``."""
-    parser.add_argument(
-        "--space",
-        type=value("space", Space.parse),
-        default=Space.parse("wgs84"),
-        metavar="SPACE",
-        help='"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"',
-    )
+    told = '"wgs84" (default: degrees, distances in metres) or "planar:x0,y0,x1,y1"'
+    parser.add_argument("--space", type=value("space", Space.parse), default=WGS84, metavar="SPACE", help=told)
 
 
 def add_terms(parser: argparse.ArgumentParser) -> None:
     """``--stop-words``, ``--min-term-length``."""
-    parser.add_argument("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
-    parser.add_argument(
-        "--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters"
-    )
+    add = parser.add_argument
+    add("--stop-words", type=Path, metavar="FILE", help="terms to leave out, one a line")
+    add("--min-term-length", type=count, default=1, metavar="N", help="leave out terms with fewer characters")
 
 
 def term_rule(options: argparse.Namespace) -> TermRule:
@@ -80,29 +74,10 @@ def term_rule(options: argparse.Namespace) -> TermRule:
 
 def add_input(parser: argparse.ArgumentParser, queries_required: bool) -> None:
     """``--objects``, ``--queries``, ``--columns``."""
-    parser.add_argument(
-        "--objects",
-        type=Path,
-        nargs="+",
-        action="extend",
-        required=True,
-        metavar="FILE",
-        help="objects: .jsonl, .csv or .parquet, the first two also .gz; in any order of time",
-    )
-    parser.add_argument(
-        "--queries",
-        type=Path,
-        nargs="+",
-        action="extend",
-        required=queries_required,
-        default=None if queries_required else [],
-        metavar="FILE",
-        help="queries: .jsonl, also .gz",
-    )
-    parser.add_argument(
-        "--columns",
-        type=columns,
-        default={},
-        metavar="FIELD=NAME,...",
-        help="names of the objects' fields in the input, such as id=tweet_id,text=body",
-    )
+    add = parser.add_argument
+    told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any order of time"
+    add("--objects", type=Path, nargs="+", action="extend", required=True, metavar="FILE", help=told)
+    told, required = "queries: .jsonl, also .gz", queries_required
+    add("--queries", type=Path, nargs="+", action="extend", required=required, default=[], metavar="FILE", help=told)
+    told = "names of the objects' fields in the input, such as id=tweet_id,text=body"
+    add("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)

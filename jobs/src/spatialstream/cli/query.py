@@ -77,10 +77,8 @@ def _query(options: argparse.Namespace) -> int:
     if not remote:
         return _ask(options, records, space)
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    arguments = ["--file", "-", f"--space={space}", "--timeout", str(options.timeout)]
-    arguments += [] if options.count is None else ["--count", str(options.count)]
-    arguments += [] if options.patience is None else ["--patience", str(options.patience)]
-    return kubernetes.run_in_pod(options, arguments + (["--keep"] if options.keep else []), lines.encode())
+    more = kubernetes.again(options, "timeout", "count", "patience", "keep")
+    return kubernetes.run_in_pod(options, ["--file", "-", f"--space={space}", *more], lines.encode())
 
 
 def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
@@ -139,17 +137,13 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         SettingError: both a box and a circle, or what is no number.
     """
-    record: dict[str, Any] = {"id": options.id, "type": options.type, "t": _number_or_text(options.time)}
-    shapes = {name: _numbers(name, getattr(options, name)) for name in ("box", "circle") if getattr(options, name)}
-    if len(shapes) == 2:
+    given = {name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))}
+    at = given.pop("point", None)
+    if len(given) == 2:
         raise SettingError("circle", "give a box or a circle, not both")
-    if shapes:
-        record["region"] = shapes
-    if options.point:
-        record["at"] = _numbers("point", options.point)
-    if options.keywords:
-        record["keywords"] = [word for text in options.keywords for each in text.split(",") if (word := each.strip())]
-    record |= {"k": options.k}
+    words = [word.strip() for text in options.keywords or () for word in text.split(",")]
+    record = {"id": options.id, "type": options.type, "t": _number_or_text(options.time), "region": given or None}
+    record |= {"at": at, "keywords": options.keywords and [word for word in words if word], "k": options.k}
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
     return {name: value for name, value in record.items() if value is not None}
 

@@ -69,7 +69,9 @@ def _rebalance(options: argparse.Namespace) -> int:
     live.balance(options)
     if kubernetes.asked(options):
         files = [] if options.picture is None else [options.picture]
-        return kubernetes.run_in_pod(options, _arguments(options), files=files)
+        names = ("strategy", "epsilon", "timeout", "picture", "dry_run", "no_wait", "withdraw")
+        threshold = [] if options.threshold is None else ["--lambda", str(options.threshold)]
+        return kubernetes.run_in_pod(options, threshold + kubernetes.again(options, *names), files=files)
     with live.store(options) as store:
         if options.withdraw:
             return _withdraw(store, options)
@@ -111,17 +113,6 @@ def _show(proposal: Proposal, options: argparse.Namespace) -> None:
     print(proposal.explain(), flush=True)
     if options.picture is not None:
         write_file(options, options.picture, rebalance_svg(proposal, proposal.version.index.space))
-
-
-def _arguments(options: argparse.Namespace) -> list[str]:
-    """What the same command is told in a pod."""
-    arguments = ["--strategy", options.strategy]
-    for option, given in (("--lambda", options.threshold), ("--epsilon", options.epsilon)):
-        arguments += [] if given is None else [option, str(given)]
-    arguments += ["--timeout", str(options.timeout)]
-    arguments += [] if options.picture is None else ["--picture", str(options.picture)]
-    chosen = {"--dry-run": options.dry_run, "--no-wait": options.no_wait, "--withdraw": options.withdraw}
-    return arguments + [option for option, given in chosen.items() if given]
 
 
 def _decide(options: argparse.Namespace, word: str, asked: str) -> int:

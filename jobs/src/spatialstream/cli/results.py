@@ -49,7 +49,10 @@ def add_parser(commands: Any) -> None:
 
 def _results(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
-        return kubernetes.run_in_pod(options, _arguments(options))
+        if options.position is not None:
+            problem = "is a file of this machine, and the command would run in a pod; leave it out"
+            raise SettingError("position", problem)
+        return kubernetes.run_in_pod(options, kubernetes.again(options, "query", "type", "new", "count", "patience"))
     from spatialstream.client import Results
 
     patience = None if options.patience is None else options.patience / 1000
@@ -79,16 +82,6 @@ def _results(options: argparse.Namespace) -> int:
     if results.repeated:
         live.say(options, f"{results.repeated} repeated rows dropped")
     return 0
-
-
-def _arguments(options: argparse.Namespace) -> list[str]:
-    """What the same command is told in a pod."""
-    if options.position is not None:
-        raise SettingError("position", "is a file of this machine, and the command would run in a pod; leave it out")
-    arguments = [f"--query={each}" for each in options.query] + [f"--type={each}" for each in options.type]
-    arguments += ["--new"] if options.new else []
-    arguments += [] if options.count is None else ["--count", str(options.count)]
-    return arguments + ([] if options.patience is None else ["--patience", str(options.patience)])
 
 
 def print_row(row: dict[str, Any]) -> None:

@@ -22,36 +22,22 @@ def add_parser(commands: Any) -> None:
         "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
     )
     shared.add_input(parser, queries_required=True)
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records"
-    )
-    parser.add_argument("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
-    parser.add_argument(
-        "--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)"
-    )
-    parser.add_argument(
-        "--interval",
-        type=shared.duration,
-        default=300_000,
-        metavar="TIME",
-        help="granularity of retention (default 5m)",
-    )
-    parser.add_argument(
-        "--retention",
-        type=shared.duration,
-        metavar="TIME",
-        help="how far back snapshot queries see (default: everything)",
-    )
     shared.add_space(parser)
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
-    parser.add_argument(
-        "--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch (default 250000)"
-    )
-    parser.add_argument("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     shared.add_terms(parser)
-    parser.add_argument("--strict", action="store_true", help="stop at the first rejected record, with status 1")
-    parser.add_argument("--overwrite", action="store_true", help="forget an earlier run in the same output folder")
-    parser.add_argument("--quiet", action="store_true", help="no progress and no summary")
+    add = parser.add_argument
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of results and rejected records")
+    add("--slots", type=shared.count, metavar="N", help="worker slots (default: the number of cores)")
+    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves of the QT-tree (default 64)")
+    told = "granularity of retention (default 5m)"
+    add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
+    told = "how far back snapshot queries see (default: everything)"
+    add("--retention", type=shared.duration, metavar="TIME", help=told)
+    add("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
+    add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch (default 250000)")
+    add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
+    add("--strict", action="store_true", help="stop at the first rejected record, with status 1")
+    add("--overwrite", action="store_true", help="forget an earlier run in the same output folder")
+    add("--quiet", action="store_true", help="no progress and no summary")
     parser.set_defaults(function=_run)
 
 

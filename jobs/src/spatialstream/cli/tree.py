@@ -96,8 +96,8 @@ def _tree(options: argparse.Namespace) -> int:
     if options.objects:
         return _of_files(options)
     if kubernetes.asked(options):
-        arguments = [] if options.svg is None else ["--svg", str(options.svg)]
-        return kubernetes.run_in_pod(options, arguments, files=[] if options.svg is None else [options.svg])
+        files = [] if options.svg is None else [options.svg]
+        return kubernetes.run_in_pod(options, kubernetes.again(options, "svg"), files=files)
     with live.store(options) as store:
         table, space, said = live_table(store)
     live.say(options, said)
