@@ -337,7 +337,7 @@ class Live:
 
     def sender(self, rate: float, objects_per_message: int = 200) -> Sender:
         """A sender that stamps records with the day's clock."""
-        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message)
+        settings = LoadSettings(self.name, rate, objects_per_message)
         return Sender(self.connection, settings, SPACE)
 
     @property
@@ -577,10 +577,18 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     missing = {"CRQ", "SRQ", "SKQ", "STQ"} - set(found)
     if missing:
         raise TimeoutError(f"no results of {', '.join(sorted(missing))} have come")
-    for kind, (measured, p50, p95, p99) in found.items():
+    for kind, each in found.items():
         what = "object to CRQ result" if kind == "CRQ" else f"{kind} to complete result"
-        rows.append(row(f"{what}, {scale.calm_rate:,.0f} objects/s, p50", p50, "ms", None, f"{measured:,} measured"))
-        rows.append(row(f"   {what}, p95", p95, "ms", 2_500, f"aim 1,000; p99 {p99:,.0f}"))
+        rows.append(
+            row(
+                f"{what}, {scale.calm_rate:,.0f} objects/s, p50",
+                each["p50"],
+                "ms",
+                None,
+                f"{each['measured']:,} measured",
+            )
+        )
+        rows.append(row(f"   {what}, p95", each["p95"], "ms", 2_500, f"aim 1,000; p99 {each['p99']:,.0f}"))
     steps = _steps(live, (watch.latencies.since / 1000, time.time()), float(sender.sent))
     return rows + steps, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
 
@@ -719,7 +727,7 @@ def draw_latency(record: dict[str, Any], scale: Scale, path: Path) -> None:
     found = record["percentiles"]
     figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
     for i, (name, colour) in enumerate((("p50", "#9ec5e8"), ("p95", "#2a5f8f"), ("p99", "#b5482a"))):
-        axes.bar(np.arange(len(found)) + 0.25 * (i - 1), [each[1 + i] for each in found.values()], 0.22, color=colour)
+        axes.bar(np.arange(len(found)) + 0.25 * (i - 1), [each[name] for each in found.values()], 0.22, color=colour)
         axes.plot([], [], color=colour, linewidth=6, label=name)
     axes.axhline(2_500, color="#555555", linewidth=1, linestyle="--", label="floor of p95")
     axes.axhline(1_000, color="#999999", linewidth=1, linestyle=":", label="aim")

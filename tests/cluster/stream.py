@@ -88,7 +88,7 @@ class LiveStream:
             self.lines += value.split(b"\n")
 
     def sender(self, rate: float) -> Sender:
-        settings = LoadSettings(self.name, PARTITIONS, rate, objects_per_message=20)
+        settings = LoadSettings(self.name, rate, objects_per_message=20)
         return Sender(self.connection, settings, self.space)
 
     def send(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Self
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.client import sending
 from spatialstream.client.sending import LoadSettings, Sender
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.encode import object_lines
-from spatialstream.sources.kafka import Connection
+from spatialstream.sources.kafka import Topics
 from tests.unit.index.samples import query
 
 _TEXTS = st.text(max_size=8) | st.sampled_from(['", "t": 1000000000000', '"t": 1000000000000', "1000000000000", "\n"])
@@ -56,10 +59,21 @@ def test_stamped_lines_are_those_of_stamped_objects(objects: list[SpatialObject]
 
 
 class Topic:
-    """A producer that keeps what it is given."""
+    """Stands for a connection, and for its producer, which keeps what it is given."""
+
+    bootstrap = "nowhere:1"
 
     def __init__(self) -> None:
         self.messages: list[tuple[TopicPartition, bytes, bytes | None]] = []
+
+    def topics(self, stream: str) -> Topics:
+        return Topics(stream)
+
+    def producer(self, **options: object) -> Self:
+        return self
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={"s.objects": SimpleNamespace(partitions={0: None, 1: None})})
 
     def produce(self, topic: str, value: bytes, key: bytes | None, partition: int, **more: object) -> None:
         self.messages.append((TopicPartition(topic, partition), value, key))
@@ -71,11 +85,15 @@ class Topic:
         return 0
 
 
+def sending_to(topic: Topic, settings: LoadSettings) -> Sender:
+    return Sender(topic, settings, WGS84)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("count", "expected"), [(None, 7), (17, 17), (3, 3)])
 def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> None:
     objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
-    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2, 1000.0, 2, tick=0.005), WGS84)
-    sender._producer = topic = Topic()  # type: ignore[assignment]
+    topic = Topic()
+    sender = sending_to(topic, LoadSettings("s", 1000.0, 2, tick=0.005))
     sender.live(objects, sending.QueryBatch.of([]), 0.0, 60.0, lambda: False, count)
     sent = [value for at, value, key in topic.messages if at.topic == "s.objects" and key is None]
     ids = [line.split(b'"')[3] for value in sent for line in value.split(b"\n")]
@@ -86,11 +104,9 @@ def test_objects_are_sent_round_and_round(count: int | None, expected: int) -> N
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 7))
 def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[int], most: int) -> None:
     text = b"".join(b"x" * length + b"\n" for length in lengths)
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sending, "_MESSAGE_BYTES", 1000)
-        found = sending._message_ends(ends, most)
-    messages = [text[start:end] for start, end in zip([0, *(end + 1 for end in found[:-1])], found, strict=True)]
+        messages = list(sending._messages(np.frombuffer(text, np.uint8), most))
     assert b"\n".join(messages) + b"\n" == text
     for message in messages:
         assert message.count(b"\n") < most
@@ -111,15 +127,28 @@ def test_of_many_matches_of_a_message_some_are_measured() -> None:
     for each in (few, all_):
         each.take(b"\n".join([match] * 20 + [answer, early]), 1_000.0)
         assert each.rows == {"CRQ": 21, "SRQ": 1}
-    assert few.percentiles() == {"CRQ": (2, 100.0, 100.0, 100.0), "SRQ": (1, 100.0, 100.0, 100.0)}
-    assert all_.percentiles()["CRQ"][0] == 20
+    assert few.percentiles() == {
+        kind: {"measured": count, "p50": 100.0, "p95": 100.0, "p99": 100.0} for kind, count in (("CRQ", 2), ("SRQ", 1))
+    }
+    assert all_.percentiles()["CRQ"]["measured"] == 20
 
 
 def test_queries_are_registered_from_now_on() -> None:
-    sender = Sender(Connection("nowhere:1"), LoadSettings("s", 2), WGS84)
-    sender._producer = topic = Topic()  # type: ignore[assignment]
-    sender.register(sending.QueryBatch.of([query("CRQ")]), 5_000)
+    topic = Topic()
+    sending_to(topic, LoadSettings("s")).register(sending.QueryBatch.of([query("CRQ")]), 5_000)
     (value, *marks) = [value for at, value, _ in topic.messages]
     (record,) = records(value + b"\n")
     assert record["duration"] == 5_000
     assert [json.loads(each) for each in marks] == [{"clock": record["t"]}] * 3
+
+
+def test_a_stream_that_is_not_there_and_a_broker_that_is_away_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingError, match=r"stream: the broker has no topic other\.objects; start the router first"):
+        sending_to(Topic(), LoadSettings("other"))
+
+    def away(self: Topic, timeout: float) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(Topic, "list_topics", away)
+    with pytest.raises(Unavailable, match="the broker at nowhere:1 does not answer: "):
+        sending_to(Topic(), LoadSettings("s"))

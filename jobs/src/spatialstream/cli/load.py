@@ -64,17 +64,7 @@ def _load(options: argparse.Namespace) -> int:
     if options.now and not options.rate:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection = live.connection(options)
-    topics = connection.admin().list_topics(timeout=30).topics
-    name = connection.topics(options.stream).objects
-    if name not in topics:
-        raise SettingError("stream", f"the broker has no topic {name}; start the router first")
-    setup = LoadSettings(
-        options.stream,
-        len(topics[name].partitions),
-        options.rate,
-        options.batch,
-        marks=not options.no_marks,
-    )
+    setup = LoadSettings(options.stream, options.rate, options.batch, marks=not options.no_marks)
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
     sender = Sender(connection, setup, options.space)
     with live.stopping(options) as stop, Watch(connection, options.stream) as watch:
@@ -97,10 +87,7 @@ def _load(options: argparse.Namespace) -> int:
         "seconds": seconds,
         "behind_seconds": sender.behind,
         "rows": watch.latencies.rows,
-        "latency_ms": {
-            kind: {"measured": n, "p50": p50, "p95": p95, "p99": p99}
-            for kind, (n, p50, p95, p99) in watch.latencies.percentiles().items()
-        },
+        "latency_ms": watch.latencies.percentiles(),
     }
     _print(report, options.now)
     if options.json is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 
-from spatialstream.client.results import Results
+from spatialstream.client.results import Results, answering
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -49,7 +49,6 @@ class LoadSettings:
 
     Attributes:
         stream: its name.
-        partitions: of the objects' topic.
         rate: objects a second; 0 sends as fast as the broker takes them.
         objects_per_message: at most.
         tick: seconds between two sendings.
@@ -57,7 +56,6 @@ class LoadSettings:
     """
 
     stream: str
-    partitions: int
     rate: float = 0.0
     objects_per_message: int = 100
     tick: float = 0.05
@@ -88,13 +86,13 @@ class Latencies:
             if t >= self.since and (kind != "CRQ" or (matches - 1) % self.every == 0):
                 self.ages.setdefault(kind, []).append(now - t)
 
-    def percentiles(self) -> dict[str, tuple[int, float, float, float]]:
-        """For each type of query: rows measured, p50, p95, p99 in ms."""
-        result = {}
-        for kind, ages in sorted(self.ages.items()):
-            p50, p95, p99 = np.percentile(np.array(ages), [50, 95, 99])
-            result[kind] = len(ages), float(p50), float(p95), float(p99)
-        return result
+    def percentiles(self) -> dict[str, dict[str, float]]:
+        """For each type of query: ``measured`` rows, ``p50``, ``p95``, ``p99`` in ms."""
+        names, shares = ("p50", "p95", "p99"), (50, 95, 99)
+        return {
+            kind: {"measured": len(ages)} | dict(zip(names, np.percentile(ages, shares).tolist(), strict=True))
+            for kind, ages in sorted(self.ages.items())
+        }
 
 
 class Sender:
@@ -110,6 +108,10 @@ class Sender:
         sent: objects sent.
         queries_sent: queries sent.
         behind: seconds by which sending was behind its rate, at most.
+
+    Raises:
+        Unavailable: the broker does not answer.
+        SettingError: it has no such stream.
     """
 
     def __init__(self, connection: Connection, settings: LoadSettings, space: Space) -> None:
@@ -122,6 +124,11 @@ class Sender:
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
         )
+        with answering(connection):
+            topics = self._producer.list_topics(timeout=30.0).topics
+        if self._topics.objects not in topics:
+            raise SettingError("stream", f"the broker has no topic {self._topics.objects}; start the router first")
+        self._partitions = len(topics[self._topics.objects].partitions)
         self._turn = 0
         self._failed: list[str] = []
 
@@ -147,36 +154,25 @@ class Sender:
 
     def send_objects(self, objects: ObjectBatch) -> None:
         """Send objects, in their order."""
-        if not len(objects):
-            return
-        self._send_lines(np.frombuffer(object_lines(objects, self._space), np.uint8))
+        self._send_objects(np.frombuffer(object_lines(objects, self._space), np.uint8))
 
-    def _send_lines(self, text: npt.NDArray[np.uint8]) -> None:
-        """Send objects that are lines already, so many to a message."""
-        ends = np.flatnonzero(text == ord("\n"))
-        first = 0
-        for last in _message_ends(ends, self.settings.objects_per_message):
-            self._produce(self._topics.objects, self._turn % self.settings.partitions, text[first:last].tobytes())
+    def _send_objects(self, lines: npt.NDArray[np.uint8]) -> None:
+        for message in _messages(lines, self.settings.objects_per_message):
+            self._produce(self._topics.objects, self._turn % self._partitions, message)
             self._turn += 1
-            first = last + 1
-        self.sent += len(ends)
+        self.sent += int(np.count_nonzero(lines == ord("\n")))
 
     def send_queries(self, queries: QueryBatch) -> None:
         """Send queries, in their order; many to a message where there are many."""
-        if not len(queries):
-            return
-        text = bytes(query_lines(queries))
-        first = 0
-        for last in _message_ends(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")), _QUERIES_PER_MESSAGE):
-            self._produce(self._topics.queries, 0, text[first:last])
-            first = last + 1
+        for message in _messages(np.frombuffer(query_lines(queries), np.uint8), _QUERIES_PER_MESSAGE):
+            self._produce(self._topics.queries, 0, message)
         self.queries_sent += len(queries)
 
     def send_marks(self, t: int) -> None:
         """Say that nothing earlier than t follows."""
         if not self.settings.marks:
             return
-        for partition in range(self.settings.partitions):
+        for partition in range(self._partitions):
             self._produce(self._topics.objects, partition, mark(t), CLOCK)
         self._produce(self._topics.queries, 0, mark(t), CLOCK)
 
@@ -270,7 +266,7 @@ class Sender:
             while place < due:
                 first = place % len(lines)
                 last = min(first + due - place, len(lines))
-                self._send_lines(lines.stamped(first, last, now))
+                self._send_objects(lines.stamped(first, last, now))
                 place += last - first
             self.send_marks(now)
             self._wait(began + number * tick)
@@ -278,20 +274,16 @@ class Sender:
         self.flush()
 
 
-def _message_ends(ends: npt.NDArray[np.int64], most: int) -> list[int]:
-    """Where the messages of some lines end: so many lines each, fewer where they are long, and one at least.
-
-    Args:
-        ends: where each line ends.
-        most: lines a message.
-    """
-    found, first, start = list[int](), 0, 0
-    while first < len(ends):
+def _messages(lines: npt.NDArray[np.uint8], most: int) -> Iterator[bytes]:
+    """Lines as messages of so many lines each, fewer where they are long, and one at least."""
+    ends = np.flatnonzero(lines == ord("\n"))
+    number, start = 0, 0
+    while number < len(ends):
         fitting = int(np.searchsorted(ends, start + _MESSAGE_BYTES, side="right"))
-        first = max(first + 1, min(first + most, fitting))
-        found.append(int(ends[first - 1]))
-        start = found[-1] + 1
-    return found
+        number = max(number + 1, min(number + most, fitting))
+        end = int(ends[number - 1])
+        yield lines[start:end].tobytes()
+        start = end + 1
 
 
 class _Lines:
