@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
         description="Answers all queries again by brute force, in plain Python without any index, and compares every "
         "row. Takes time and memory in proportion to objects times queries.",
     )
-    shared.add_input(parser, queries_required=True)
+    shared.add_input(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the run's output folder")
     parser.add_argument("--retention", type=shared.duration, metavar="TIME", help="the run's --retention")
     shared.add_space(parser)

@@ -69,24 +69,13 @@ def add_parser(commands: Any) -> None:
     add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
     add("--terms", type=shared.count, default=default.terms, metavar="N", help="terms an object (default %(default)s)")
     add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help="words (default %(default)s)")
-    add(
-        "--zipf", type=float, default=default.zipf, metavar="E", help="exponent of the words' law (default %(default)s)"
-    )
+    told = "exponent of the words' law (default %(default)s)"
+    add("--zipf", type=float, default=default.zipf, metavar="E", help=told)
     add = parser.add_argument_group("queries").add_argument
-    add(
-        "--queries-per-type",
-        type=shared.value("queries", _queries),
-        default=dict.fromkeys(QueryType, 100),
-        metavar="N",
-        help='how many of each type, or like "CRQ=1000,SRQ=50" (default 100)',
-    )
-    add(
-        "--region",
-        type=_pair(float, "region"),
-        default=default.region,
-        metavar="P[:P]",
-        help="size of regions in percent of the space, or from:to (default 0.01)",
-    )
+    each, told = shared.value("queries", _queries), 'how many of each type, or like "CRQ=1000,SRQ=50" (default 100)'
+    add("--queries-per-type", type=each, default=dict.fromkeys(QueryType, 100), metavar="N", help=told)
+    told = "size of regions in percent of the space, or from:to (default 0.01)"
+    add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=told)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help="default 1:3")
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")

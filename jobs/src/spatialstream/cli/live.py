@@ -98,9 +98,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     """What the router and the worker are told; both have to be told the same of what is the stream's."""
     add_broker(parser)
     add_store(parser)
-    parser.add_argument(
-        "--checkpoint", type=Path, required=True, metavar="DIR", help="folder of the stream's state, for both jobs"
-    )
+    told = "folder of the stream's state, for both jobs"
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help=told)
     add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
@@ -111,14 +110,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
-    add(
-        "--conf",
-        type=shared.value("conf", _property),
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of Spark; may be repeated",
-    )
+    conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
+    add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
@@ -128,9 +121,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
     """``--lambda``, ``--epsilon``; ``default`` says in the help what is taken where they are not given."""
     add = parser.add_argument
-    add(
-        "--lambda", dest="threshold", type=float, metavar="L", help=f"imbalance from Lmax/Lmin > L (default: {default})"
-    )
+    told = f"imbalance from Lmax/Lmin > L (default: {default})"
+    add("--lambda", dest="threshold", type=float, metavar="L", help=told)
     add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,11 @@ def term_rule(options: argparse.Namespace) -> TermRule:
     return TermRule(words, options.min_term_length)
 
 
-def add_input(parser: argparse.ArgumentParser, queries_required: bool) -> None:
+def add_input(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """``--objects``, ``--queries``, ``--columns``."""
-    add = parser.add_argument
+    add = partial(parser.add_argument, type=Path, nargs="+", action="extend", required=required, default=[])
     told = "objects: .jsonl, .csv or .parquet, the first two also .gz; in any order of time"
-    add("--objects", type=Path, nargs="+", action="extend", required=True, metavar="FILE", help=told)
-    told, required = "queries: .jsonl, also .gz", queries_required
-    add("--queries", type=Path, nargs="+", action="extend", required=required, default=[], metavar="FILE", help=told)
+    add("--objects", metavar="FILE", help=told)
+    add("--queries", metavar="FILE", help="queries: .jsonl, also .gz")
     told = "names of the objects' fields in the input, such as id=tweet_id,text=body"
-    add("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)
+    parser.add_argument("--columns", type=columns, default={}, metavar="FIELD=NAME,...", help=told)

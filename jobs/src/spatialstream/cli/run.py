@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         description="Merges objects and queries by time and answers every query exactly. Results are JSON Lines under "
         "DIR/results, rejected records under DIR/rejected. Killed or stopped, the same command goes on where it was.",
     )
-    shared.add_input(parser, queries_required=True)
+    shared.add_input(parser)
     shared.add_space(parser)
     shared.add_terms(parser)
     add = parser.add_argument

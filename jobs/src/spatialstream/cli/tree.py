@@ -29,23 +29,18 @@ def add_parser(commands: Any) -> None:
         help="show a QT-tree: of files, or of a live stream",
         description="Builds the QT-tree that a run over files would use, or reads the one that a live stream uses, and "
         "shows its leaves, loads and Lmax/Lmin.",
-        conflict_handler="resolve",  # --objects is required elsewhere, and here only without --stream
     )
-    shared.add_input(parser, queries_required=False)
-    parser.add_argument(
-        "--objects", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help="objects, as for run"
-    )
-    parser.add_argument("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
-    parser.add_argument("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
+    shared.add_input(parser, required=False)
     shared.add_space(parser)
-    parser.add_argument("--sample", type=shared.count, default=50_000, metavar="N", help="objects to look at, at most")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture too")
-    parser.add_argument(
-        "--stream", metavar="NAME", help="show the tree of this live stream, as the routing store has it"
-    )
+    add = parser.add_argument
+    add("--leaves", type=shared.count, default=64, metavar="N", help="leaves (default 64)")
+    add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
+    add("--sample", type=shared.count, default=50_000, metavar="N", help="objects to look at, at most")
+    add("--svg", type=Path, metavar="FILE", help="write a picture too")
+    add("--stream", metavar="NAME", help="show the tree of this live stream, as the routing store has it")
     live.add_store(parser)
     kubernetes.add_cluster(parser)
-    parser.add_argument("--quiet", action="store_true", help="say nothing but the tree and errors")
+    add("--quiet", action="store_true", help="say nothing but the tree and errors")
     parser.set_defaults(function=_tree)
 
 
