@@ -8,6 +8,7 @@ from spatialstream.cli import live, main
 from spatialstream.model.errors import Unavailable
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Topics
+from spatialstream.store.lease import Leases, MemoryLease
 from spatialstream.stream.router import StreamSettings
 
 
@@ -16,6 +17,7 @@ class Store:
 
     def __init__(self, error=None):
         self.error, self.erased = error, False
+        self.leases = {"router": Leases(), "worker": Leases()}
 
     def __enter__(self):
         return self
@@ -27,6 +29,11 @@ class Store:
         if self.error is not None:
             raise self.error
         self.erased = True
+
+    def lease(self, job):
+        lease = MemoryLease(self.leases[job], job)
+        lease.reachable = self.error is None
+        return lease
 
 
 @pytest.fixture
@@ -41,6 +48,7 @@ def stream(tmp_path, monkeypatch):
         found.removed += kinds
         return [f"{self.stream}.{kind}" for kind in kinds]
 
+    monkeypatch.setattr(live, "LEASE_PATIENCE", 0.0)
     monkeypatch.setattr(live, "store", lambda options: found.store)
     monkeypatch.setattr(Topics, "remove", remove)
     return found
@@ -56,6 +64,17 @@ def test_all_parts_are_removed(stream, capsys):
     assert stream.store.erased
     assert set(stream.removed) == {"blocks", "epochs"}
     assert list(stream.checkpoint.iterdir()) == []
+
+
+def test_a_stream_whose_jobs_run_is_left_alone(stream, capsys):
+    MemoryLease(stream.store.leases["worker"], "worker").acquire(0.0)
+
+    assert remove(stream) == 2
+
+    assert "another worker is running" in capsys.readouterr().err
+    assert not stream.store.erased
+    assert stream.removed == []
+    assert (stream.checkpoint / "stream.json").exists()
 
 
 def test_topics_and_checkpoint_go_without_zookeeper(stream, capsys):

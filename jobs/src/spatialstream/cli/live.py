@@ -17,16 +17,19 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
+    from spatialstream.store.lease import Lease
     from spatialstream.store.zookeeper import ZooKeeperStore
     from spatialstream.stream.router import StreamSettings
 
 __all__ = [
+    "LEASE_PATIENCE",
     "VARIABLES",
     "add_balance",
     "add_broker",
@@ -34,7 +37,9 @@ __all__ = [
     "add_store",
     "add_stream",
     "balance",
+    "claim",
     "connection",
+    "lease",
     "say",
     "session",
     "settings",
@@ -53,6 +58,9 @@ VARIABLES = {
 """Environment variables that say where a stream is, where the command line does not."""
 
 _FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
+
+LEASE_PATIENCE = 20.0
+"""Seconds that a job waits for the one before it: if that has died, ZooKeeper gives it up after 10."""
 
 
 def _environment(option: str, default: str | None = None) -> str | None:
@@ -174,6 +182,41 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
             raise SettingError("zookeeper-credentials", "the file has to hold user:password")
         credentials = (user, password)
     return ZooKeeperStore(options.zookeeper, options.stream, credentials=credentials)
+
+
+@contextmanager
+def lease(options: argparse.Namespace, store: ZooKeeperStore) -> Iterator[Lease]:
+    """The lease of the command's job, for as long as it runs.
+
+    Without ZooKeeper the job goes on, for a stream does not need it to; that two do no harm is seen to elsewhere
+    (:mod:`spatialstream.store.lease`).
+
+    Raises:
+        SettingError: another one is running.
+    """
+    with store.lease(options.command) as held:
+        try:
+            held.acquire(LEASE_PATIENCE)
+        except Unavailable as error:
+            say(options, f"{error}; going on as if none were")
+        yield held
+
+
+def claim(settings: StreamSettings, storage: Storage, store: ZooKeeperStore) -> str:
+    """The id of the life of the stream that a checkpoint is of, which is made with the first job that begins.
+
+    Raises:
+        StateError: the checkpoint is not this stream's.
+        Unavailable: it is nobody's yet, and ZooKeeper cannot be reached.
+    """
+    from spatialstream.sources.contracts import find
+    from spatialstream.sources.owned import STREAM
+
+    if find(storage, STREAM.marker) is not None:
+        return settings.claim(storage)
+    with store.lease("claim") as first:  # both jobs may begin at once
+        first.acquire(LEASE_PATIENCE)
+        return settings.claim(storage)
 
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:

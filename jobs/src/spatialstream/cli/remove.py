@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
-from spatialstream.model.errors import SettingError, SpatialStreamError
+from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
@@ -42,14 +42,12 @@ def add_parser(commands: Any) -> None:
 
 def _remove(options: argparse.Namespace) -> int:
     from spatialstream.sources.kafka import INTERNAL
-    from spatialstream.stream.beginning import locked
 
     connection = live.connection(options)
+    if options.checkpoint is not None and options.checkpoint.is_dir():
+        check_checkpoint(options.checkpoint, options.stream)
     with ExitStack() as held:
-        if options.checkpoint is not None and options.checkpoint.is_dir():
-            for job in ("router", "worker"):
-                held.enter_context(locked(options.checkpoint, job))
-            check_checkpoint(options.checkpoint, options.stream)
+        _hold(options, held)
         parts = (_forget, partial(_remove_topics, connection, INTERNAL), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
@@ -57,6 +55,18 @@ def _remove(options: argparse.Namespace) -> int:
             print(f"spatialstream: {error}", file=sys.stderr)
         raise failed[-1]
     return 0
+
+
+def _hold(options: argparse.Namespace, held: ExitStack) -> None:
+    """Be the one who is at the stream's jobs; if ZooKeeper cannot be asked, what can be removed is, all the same.
+
+    Raises:
+        SettingError: a job is running.
+    """
+    store = held.enter_context(live.store(options))
+    with contextlib.suppress(Unavailable):
+        for job in ("router", "worker"):
+            held.enter_context(store.lease(job)).acquire(live.LEASE_PATIENCE)
 
 
 def _tried(part: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> SpatialStreamError | None:

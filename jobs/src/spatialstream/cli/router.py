@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import RouterJob, stop_spark
-    from spatialstream.stream.beginning import alone, ensure_first_version, locked
+    from spatialstream.stream.beginning import ensure_first_version
 
     settings = live.settings(
         options,
@@ -65,10 +65,9 @@ def _run(options: argparse.Namespace) -> int:
     )
     live.balance(options)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
-    with locked(checkpoint, "router"), live.store(options) as store:
+    with live.store(options) as store, live.lease(options, store) as lease:
         storage = Folder(checkpoint)
-        with alone(checkpoint):
-            life = settings.claim(storage)
+        life = live.claim(settings, storage, store)
         counts = connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )
@@ -90,6 +89,7 @@ def _run(options: argparse.Namespace) -> int:
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
             life=life,
+            lease=lease,
             lag=metrics.lag,
             counts=counts,
         )

@@ -50,17 +50,16 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import WorkerJob, stop_spark
-    from spatialstream.stream.beginning import alone, check_life, locked
+    from spatialstream.stream.beginning import check_life
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
-    with locked(checkpoint, "worker"), live.store(options) as store:
+    with live.store(options) as store, live.lease(options, store) as lease:
         storage = Folder(checkpoint)
-        with alone(checkpoint):
-            life = settings.claim(storage)
+        life = live.claim(settings, storage, store)
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
@@ -78,6 +77,7 @@ def _run(options: argparse.Namespace) -> int:
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
             life=life,
+            lease=lease,
             archive=None if options.archive is None else Folder(options.archive.absolute()),
             most_epochs=options.epochs_per_round,
             rows_per_message=options.rows_per_message,

@@ -50,6 +50,7 @@ from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.base import RoutingStore
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
+from spatialstream.store.lease import Lease
 from spatialstream.stream.router import EpochRecord, Router, StreamSettings
 from spatialstream.stream.timeouts import done_within
 from spatialstream.stream.worker import RoundRecord, Summary, Worker
@@ -102,6 +103,7 @@ class _Job(ABC):
         report: is told what a person should know.
         running: is told whether turns succeed.
         life: id of the stream's life, which all that it sends bears, and all that it takes has to bear.
+        lease: of the job; None where nobody else can be at it.
     """
 
     session: SparkSession
@@ -116,6 +118,7 @@ class _Job(ABC):
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
     life: str = ""
+    lease: Lease | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _failure: Exception | None = None
@@ -293,6 +296,7 @@ class _Job(ABC):
         while not self._ended.wait(_ATTEND_SECONDS):
             try:
                 self._check_life()
+                self._check_lease()
                 self._check_spark()
                 self._beside()
             except Unavailable:
@@ -311,6 +315,15 @@ class _Job(ABC):
         view = self.store.latest()
         if view is not None and view.life != self.life:
             raise StateError(f"the routing store is of another life of the stream ({view.life}, not {self.life})")
+
+    def _check_lease(self) -> None:
+        """Notice that another process has become the one to do this job.
+
+        Raises:
+            StateError: one has.
+        """
+        if self.lease is not None and self.lease.superseded:
+            raise StateError(f"another {self.name} of {self.settings.name} has taken over")
 
     @abstractmethod
     def _prepare(self) -> None:

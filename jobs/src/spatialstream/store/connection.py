@@ -74,7 +74,7 @@ class Connection:
     ) -> None:
         self._hosts = hosts
         self._timeout = timeout
-        self._changed = changed
+        self._listeners = [changed]
         self._connected = threading.Event()
         self._closed = False
         self._missed = False
@@ -91,6 +91,10 @@ class Connection:
     def connected(self) -> bool:
         """Whether the server can be reached, as far as is known."""
         return self._connected.is_set() and not self._closed
+
+    def listen(self, changed: Callable[[bool], None]) -> None:
+        """Have one more told, as ``changed`` is."""
+        self._listeners.append(changed)
 
     def attempt(self, operation: Callable[[Wait], T]) -> T:
         """Do something, from its beginning again whenever the connection is lost; it must allow for that.
@@ -136,7 +140,8 @@ class Connection:
             self._connected.clear()
             self._missed = True
             _log.warning("ZooKeeper (%s) cannot be reached", self._hosts)
-        self._changed(connected)
+        for changed in tuple(self._listeners):
+            changed(connected)
 
 
 def _result_by(deadline: float, result: Any) -> Any:

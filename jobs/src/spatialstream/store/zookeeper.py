@@ -9,6 +9,7 @@
                             versions/N/meta            what the version consists of: JSON
                             versions/N/{tree,mapping}  their blocks, in pieces
                             statistics/<name>          what a named block consists of: JSON; below it its pieces
+                            leases/<job>               see :mod:`~spatialstream.store.lease`
 
 Every change but a confirmation sets ``active``, on condition that it is still as it was read: so changes are made one
 after the other, and a state is consistent if ``active`` did not change while it was read. Confirmations check it
@@ -38,6 +39,7 @@ from spatialstream.store.base import Arrays, RoutingStore
 from spatialstream.store.codec import Seal, checked_name
 from spatialstream.store.connection import Connection, Credentials, Wait
 from spatialstream.store.entry import Entry, discard_others, read_version
+from spatialstream.store.lease import Lease, ZooKeeperLease
 from spatialstream.store.records import acknowledgement, active_bytes, epochs_bytes, pending_bytes, read_state
 from spatialstream.store.state import RoutingState, Stage
 
@@ -218,6 +220,12 @@ class ZooKeeperStore(RoutingStore):
         """See :class:`RoutingStore`."""
         self._change(lambda state: state.withdrawn(number, proposal), lambda each: self._unname(each, [number]))
         self._tidy()
+
+    # ---------------------------------------------------------------------------------------------------------- leases
+
+    def lease(self, job: str) -> Lease:
+        """The lease of a job of the stream, which this client can hold until it is closed."""
+        return ZooKeeperLease(self._connection, self._path("leases", checked_name(job)), f"{job} of {self._stream}")
 
     # ----------------------------------------------------------------------------------------------------- statistics
 

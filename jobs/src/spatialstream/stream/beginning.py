@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from spatialstream.index.version import build
-from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.files import decode_chunk, plan
@@ -20,6 +19,7 @@ from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import made
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
+from spatialstream.store.lease import FolderLease
 from spatialstream.stream.router import EPOCHS, StreamSettings
 
 __all__ = ["alone", "check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
@@ -30,17 +30,14 @@ _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
 @contextmanager
 def locked(checkpoint: Path, job: str) -> Iterator[None]:
-    """Hold a job's part of the checkpoint for this process.
+    """Hold a folder of this machine for this process.
 
     Raises:
         SettingError: another process has it.
         OSError: the folder cannot be written.
     """
-    with (made(checkpoint) / f"{job}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingError("checkpoint", f"another {job} is running on {checkpoint}") from None
+    with FolderLease(checkpoint, job) as lease:
+        lease.acquire(0.0)
         yield
 
 

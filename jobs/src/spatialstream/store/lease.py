@@ -1,0 +1,404 @@
+"""A job's lease: of all processes that could do a stream's job, at most one is at it, as far as that can be known.
+
+Interface
+    :class:`Lease`: :meth:`~Lease.acquire` it, look at :attr:`~Lease.held`, let go of it. Three implementations with one
+    suite of tests: in ZooKeeper (live streams), by a folder's lock file (embedded mode, on one machine), in memory.
+
+Invariant
+    Each time that somebody becomes the holder there is a new *fencing number*, larger than all before it. As long as
+    nobody else has become the holder, a holder that was cut off may be so again, under its own number.
+
+What a lease cannot do
+    A process that is paused learns of nothing. It wakes up as the holder that it was, and goes on for a moment, while a
+    successor has been at work; a process that is cut off from ZooKeeper, and from nothing else, for as long as that
+    lasts. So no answer may hang on there being one holder alone. That two do no harm is the affair of what they write,
+    and of the number in it (:mod:`spatialstream.stream.reign`); the lease keeps them from working in vain. A lock file
+    is a better one: the kernel of the one machine keeps it for as long as the process lives, paused or not.
+
+In ZooKeeper::
+
+    /spatialstream/<stream>/leases/<job>          its version is the fencing number of the last holder; empty
+    /spatialstream/<stream>/leases/<job>/holder   ephemeral; who it is: text
+
+One transaction creates the holder and sets the node above it, so both happen or neither, and the number grows with each
+holder. It is a version, and not the transaction's own number (``czxid``), because it stays small enough to be read in
+names, and because "nobody since" is then a condition that a transaction can check.
+
+Oracle
+    A counter and a name in one place (:class:`MemoryLease`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
+from spatialstream.store.codec import damage
+from spatialstream.store.connection import Connection, Wait
+
+__all__ = ["FolderLease", "Lease", "Leases", "MemoryLease", "ZooKeeperLease"]
+
+_DIGITS = 20
+_LOOK = 0.05
+"""Seconds between two looks at a lock that another process has."""
+
+_RETRY = 1.0
+
+
+class Lease(ABC):
+    """The lease of one job, as one process sees it."""
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """The fencing number; 0 before this one was ever the holder. It stays when the lease is lost."""
+
+    @property
+    @abstractmethod
+    def held(self) -> bool:
+        """Whether this is the holder, as far as is known here: False at once when the connection is lost."""
+
+    @property
+    @abstractmethod
+    def superseded(self) -> bool:
+        """Whether somebody else is known to have become the holder since: this one has to end."""
+
+    @abstractmethod
+    def acquire(self, patience: float) -> None:
+        """Become the holder.
+
+        Args:
+            patience: seconds to wait for another holder to let go, or to be given up, and for the servers.
+
+        Raises:
+            SettingError: another one is the holder, and stays.
+            Unavailable: nobody can tell. This one becomes the holder as soon as it can; if somebody else turns out to
+                be the holder, it is superseded.
+            OSError: the folder of a lock file cannot be written.
+        """
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let go; it can be acquired by others at once."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+# ----------------------------------------------------------------------------------------------------------- in memory
+
+
+@dataclass(slots=True, eq=False)
+class Leases:
+    """What the leases of one job share in memory.
+
+    Attributes:
+        number: of the last holder.
+        holder: the holder; None if there is none.
+    """
+
+    number: int = 0
+    holder: MemoryLease | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def expire(self) -> None:
+        """The holder has not been heard of for too long."""
+        with self.changed:
+            self.holder = None
+            self.changed.notify_all()
+
+
+class MemoryLease(Lease):
+    """One process's view of a lease in memory.
+
+    Args:
+        leases: shared with other processes.
+        job: its name, for messages.
+
+    Attributes:
+        reachable: whether this process can see it now. May be set.
+    """
+
+    def __init__(self, leases: Leases, job: str = "job") -> None:
+        self.reachable = True
+        self._leases, self._job = leases, job
+        self._number = 0
+        self._wanted = False
+
+    @property
+    def number(self) -> int:
+        """See :class:`Lease`."""
+        return self._number
+
+    @property
+    def held(self) -> bool:
+        """See :class:`Lease`."""
+        with self._leases.changed:
+            return self._take()
+
+    @property
+    def superseded(self) -> bool:
+        """See :class:`Lease`."""
+        with self._leases.changed:
+            return self._wanted and self.reachable and not self._take()
+
+    def _take(self) -> bool:
+        """Become the holder, or stay it, if that is possible now."""
+        leases = self._leases
+        if not self._wanted or not self.reachable:
+            return False
+        if leases.holder is None and self._number in (0, leases.number):
+            leases.holder = self
+            leases.number += self._number == 0
+            self._number = leases.number
+        return leases.holder is self
+
+    def acquire(self, patience: float) -> None:
+        """See :class:`Lease`."""
+        with self._leases.changed:
+            self._wanted = True
+            if self._leases.changed.wait_for(self._take, patience):
+                return
+            if not self.reachable:
+                raise Unavailable("the lease cannot be reached")
+            self._wanted = False
+            raise SettingError("stream", f"another {self._job} is running")
+
+    def release(self) -> None:
+        """See :class:`Lease`."""
+        with self._leases.changed:
+            self._wanted = False
+            if self._leases.holder is self:
+                self._leases.holder = None
+                self._leases.changed.notify_all()
+
+
+# --------------------------------------------------------------------------------------------------------- by a folder
+
+
+class FolderLease(Lease):
+    """A lock file, on a file system of one machine: whoever holds it has it until its process ends.
+
+    Args:
+        folder: where the file is.
+        job: its name.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._folder, self._job = folder, job
+        self._number = 0
+        self._file: int | None = None
+
+    @property
+    def number(self) -> int:
+        """See :class:`Lease`."""
+        return self._number
+
+    @property
+    def held(self) -> bool:
+        """See :class:`Lease`."""
+        return self._file is not None
+
+    @property
+    def superseded(self) -> bool:
+        """See :class:`Lease`."""
+        return False
+
+    def acquire(self, patience: float) -> None:
+        """See :class:`Lease`."""
+        if self._file is not None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path, ends = self._folder / f"{self._job}.lock", time.monotonic() + patience
+        with contextlib.ExitStack() as opened:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            opened.callback(os.close, file)
+            while not _locked(file):
+                if time.monotonic() >= ends:
+                    raise SettingError("checkpoint", f"another {self._job} is running on {self._folder}")
+                time.sleep(_LOOK)
+            with damage(str(path)):
+                self._number = 1 + int(os.pread(file, _DIGITS, 0) or b"0")
+            os.pwrite(file, b"%0*d" % (_DIGITS, self._number), 0)  # as long as before: it is never half written
+            opened.pop_all()
+            self._file = file
+
+    def release(self) -> None:
+        """See :class:`Lease`."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# -------------------------------------------------------------------------------------------------------- in ZooKeeper
+
+
+class ZooKeeperLease(Lease):
+    """An ephemeral node of a session, and a thread that sees to it whenever the session, or the node, is another.
+
+    Args:
+        connection: whose session it is; it is closed after the lease is released.
+        path: of the lease.
+        job: its name, for messages.
+    """
+
+    def __init__(self, connection: Connection, path: str, job: str) -> None:
+        self._connection, self._client = connection, connection.client
+        self._path, self._holder, self._job = path, f"{path}/holder", job
+        self._number = 0
+        self._session = 0
+        self._held = self._superseded = self._overdue = False
+        self._other = ""
+        self._problem: SpatialStreamError | None = None
+        self._interruptions = 0
+        self._changed = threading.Condition()
+        self._stale = threading.Event()
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name=f"lease-{job}", daemon=True)
+        connection.listen(self._reachable)
+
+    @property
+    def number(self) -> int:
+        """See :class:`Lease`."""
+        return self._number
+
+    @property
+    def held(self) -> bool:
+        """See :class:`Lease`."""
+        return self._held
+
+    @property
+    def superseded(self) -> bool:
+        """See :class:`Lease`."""
+        return self._superseded
+
+    def acquire(self, patience: float) -> None:
+        """See :class:`Lease`."""
+        if self._keeper.ident is None:
+            self._keeper.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._held or self._superseded or self._problem is not None, patience)
+            if self._held:
+                return
+            if self._problem is not None:
+                raise self._problem
+            if self._other:
+                raise SettingError("stream", f"another {self._job} is running, on {self._other}")
+            self._overdue = True
+        raise Unavailable(f"ZooKeeper does not say within {patience:g} s whether another {self._job} is running")
+
+    def release(self) -> None:
+        """See :class:`Lease`."""
+        self._closing.set()
+        self._stale.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
+        if self._held:
+            self._held = False
+            with contextlib.suppress(SpatialStreamError):  # then it goes with the session
+                self._connection.attempt(self._delete)
+
+    def _delete(self, wait: Wait) -> None:
+        with contextlib.suppress(NoNodeError):
+            wait(self._client.delete_async(self._holder))
+
+    def _reachable(self, connected: bool) -> None:
+        with self._changed:
+            self._interruptions += 1
+            self._held = False
+        self._stale.set()
+
+    def _notice(self, event: object) -> None:
+        self._stale.set()
+
+    def _keep(self) -> None:
+        """Look how things are whenever they may have changed; once in a while where they should."""
+        while not self._superseded:
+            self._stale.wait(None if self._held else _RETRY)
+            self._stale.clear()
+            if self._closing.is_set():
+                return
+            if self._connection.connected:
+                self._look()
+
+    def _look(self) -> None:
+        interruptions = self._interruptions
+        problem: SpatialStreamError | None = None
+        number, session, other = 0, 0, ""
+        try:
+            number, session, other = self._connection.attempt(self._take)
+        except Unavailable:
+            return
+        except SpatialStreamError as error:
+            problem = error
+        with self._changed:
+            self._problem, self._other = problem, other
+            if number and interruptions == self._interruptions:
+                self._number, self._session, self._held = number, session, True
+            elif problem is None and not number:
+                self._held = False
+                self._superseded = self._overdue or self._number > 0
+            self._changed.notify_all()
+
+    def _take(self, wait: Wait) -> tuple[int, int, str]:
+        """Become the holder, or stay it, if that is possible now.
+
+        Returns:
+            The fencing number, 0 if somebody else is the holder or has been since; the session; who else it is.
+        """
+        client = self._client
+        while True:
+            session = 0 if client.client_id is None else client.client_id[0]
+            owner = None
+            with contextlib.suppress(NoNodeError):
+                who, stat = wait(client.get_async(self._holder, self._notice))
+                owner = stat.ephemeralOwner
+            if owner not in (None, session):
+                return 0, session, who.decode(errors="replace")
+            above = wait(client.exists_async(self._path))
+            if owner is not None and above is not None:
+                return above.version, session, ""  # it is set with a new holder alone
+            # whoever has removed the holder of a session that goes on wants it to end
+            if self._number and (above is None or above.version != self._number or session == self._session):
+                return 0, session, "nobody any more"
+            if above is None:
+                wait(client.ensure_path_async(self._path))
+                continue
+            transaction = client.transaction()
+            if self._number:
+                transaction.check(self._path, self._number)
+            else:
+                transaction.set_data(self._path, b"", above.version)
+            transaction.create(self._holder, _this_process().encode(), ephemeral=True)
+            for each in wait(transaction.commit_async()):
+                if isinstance(each, NoAuthError):
+                    raise each
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()} (process {os.getpid()})"
