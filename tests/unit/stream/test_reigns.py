@@ -1,0 +1,344 @@
+"""Routers and workers of one stream, several of each alive at once, paused and killed anywhere: rows as of one of each.
+
+Their turns are as simple as can be, with all that makes them interesting: what a router takes of its input and what a
+worker makes a round of is left to chance, rows depend on how rounds are cut, and what is sent again has the same key.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.errors import Missing, StateError, Unavailable
+from spatialstream.stream.reign import Reign, Standing, Superseded
+
+
+class Killed(BaseException):
+    """The process has died."""
+
+
+class Scheduler:
+    """Processes of which one does a step at a time; which one is left to chance."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.back = threading.Semaphore(0)
+        self.waiting: dict[threading.Thread, threading.Semaphore] = {}
+        self.doomed: set[threading.Thread] = set()
+        self.errors: list[BaseException] = []
+
+    def spawn(self, work: Callable[[], None]) -> threading.Thread:
+        go = threading.Semaphore(0)
+
+        def run() -> None:
+            go.acquire()
+            try:
+                work()
+            except (Killed, Superseded):
+                pass
+            except BaseException as error:  # noqa: BLE001 - it is raised again by the test
+                self.errors.append(error)
+            finally:
+                del self.waiting[thread]
+                self.back.release()
+
+        thread = threading.Thread(target=run, daemon=True)
+        self.waiting[thread] = go
+        thread.start()
+        return thread
+
+    def step(self, name: str = "") -> None:
+        """Called by a process: somebody else may do something now."""
+        thread = threading.current_thread()
+        self.back.release()
+        self.waiting[thread].acquire()
+        if thread in self.doomed:
+            raise Killed(name)
+
+    def let(self, thread: threading.Thread) -> None:
+        self.waiting[thread].release()
+        self.back.acquire()
+        if self.errors:
+            raise self.errors[0]
+
+    def kill(self, thread: threading.Thread) -> None:
+        self.doomed.add(thread)
+        self.let(thread)
+
+
+class Files:
+    """A storage in memory."""
+
+    place = "memory"
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        content = b"".join(parts)
+        assert name.endswith("/done") or self.files.get(name, content) == content, f"{name} is written another way"
+        self.files[name] = content
+
+    def get(self, name: str) -> pa.Buffer:
+        if name not in self.files:
+            raise Missing(name)
+        return pa.py_buffer(self.files[name])
+
+    def list(self, prefix: str) -> list[str]:
+        return sorted(name for name in self.files if name.startswith(prefix))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.files.pop(name, None)
+
+    def write(self, name: str, value: object) -> None:
+        self.put(name, json.dumps(value).encode())
+
+    def read(self, name: str) -> Any:
+        return json.loads(self.get(name).to_pybytes())
+
+
+@dataclass
+class Messages:
+    """A log of announcements, which may take one and not say so, and may give it later than asked for."""
+
+    messages: list[dict[str, Any] | None] = field(default_factory=list)
+    begin: int = 0
+    lost: Callable[[], bool] = lambda: False
+    late: list[dict[str, Any]] = field(default_factory=list)
+
+    def announce(self, announcement: Mapping[str, Any]) -> None:
+        message = json.loads(json.dumps(announcement))
+        if self.lost():
+            self.late.append(message)
+            raise Unavailable("no answer")
+        self.messages.append(message)
+
+    def arrive(self) -> None:
+        """What was on its way is there now."""
+        self.messages += self.late
+        self.late.clear()
+
+    def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
+        start = self.begin if after is None else after
+        if start < self.begin:
+            raise StateError("gone")
+        part = self.messages[start : start + most]
+        return part, start + len(part)
+
+
+class World:
+    """A stream whose objects are the numbers 0, 1, 2, ..., and whose rows are (number, sum so far,
+    rows of the round)."""
+
+    def __init__(self, seed: int, chaos: float = 0.0) -> None:
+        self.seed, self.scheduler = seed, Scheduler(seed)
+        self.random, self.step = self.scheduler.random, self.scheduler.step
+        self.files, self.log = Files(), Messages()
+        self.log.lost = lambda: self.random.random() < chaos
+        self.input = 0
+        self.announced: dict[Reign, int] = {}
+        self.last: dict[Reign, dict[str, Any]] = {}
+        self.blocks: list[tuple[tuple[int, int], int]] = []
+        self.rows: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self.leases = {"router": 0, "worker": 0}
+        self.unleased = chaos
+
+    def number(self, job: str) -> int:
+        """Of the lease; 0 where ZooKeeper could not be asked."""
+        if self.random.random() < self.unleased:
+            return 0
+        self.leases[job] += 1
+        return self.leases[job]
+
+    def spawn(self, job: str) -> threading.Thread:
+        number, turn = self.number(job), {"router": self.route, "worker": self.work}[job]
+        folder = {"router": "epochs/", "worker": "rounds/"}[job]
+
+        def process() -> None:
+            self.step()
+            while True:
+                try:
+                    reign = Reign(self.log, self.files, job, folder, number, self.step)
+                    known = reign.begin()
+                except Unavailable:
+                    continue
+                break
+            if known is not None:
+                self.last[reign] = self.files.read(known)
+            while True:
+                try:
+                    turn(reign)
+                except Unavailable:
+                    continue
+                except Missing:  # its successor has cleaned up
+                    assert self.standing(job).reign != reign._id
+                    return
+
+        return self.scheduler.spawn(process)
+
+    def fails(self, epoch: int, take: int) -> bool:
+        """Whether an epoch cannot be routed; that is the same whoever tries."""
+        return random.Random(f"{self.seed} {epoch} {take}").random() < 0.1
+
+    # -------------------------------------------------------------------------------------------------------- turns
+
+    def decide(self, reign: Reign, turn: int, record: dict[str, Any]) -> None:
+        reign.decide(turn, record)
+        self.last[reign] = record
+
+    def route(self, reign: Reign) -> None:
+        """An epoch, or the last one again."""
+        before = self.last.get(reign, {"epoch": -1, "upto": 0, "take": 0})
+        if before["epoch"] <= self.announced.get(reign, reign.announced):
+            upto = self.random.randint(before["upto"], self.input)
+            record = {"epoch": before["epoch"] + 1, "after": before["upto"], "upto": upto, "take": 0}
+            record["before"] = before["take"]
+            self.decide(reign, record["epoch"], record)
+        elif self.fails(before["epoch"], before["take"]):  # for its records' sake: half of them have to wait
+            record = {**before, "upto": (before["after"] + before["upto"]) // 2, "take": before["take"] + 1}
+            self.decide(reign, record["epoch"], record)
+        record = self.last[reign]
+        if self.fails(record["epoch"], record["take"]):
+            return
+        self.step("registry")
+        epoch, take = record["epoch"], record["take"]
+        known = self.files.read(f"registry/{epoch - 1}-{record['before']}") if epoch else 0
+        self.files.write(f"registry/{epoch}-{take}", known + sum(range(record["after"], record["upto"])))
+        for number in range(record["after"], record["upto"]):
+            self.step("send")
+            self.blocks.append(((record["epoch"], record["take"]), number))
+        self.step("announce")
+        kept = {name: record[name] for name in ("epoch", "take", "after", "upto")}
+        self.log.announce(reign.sign({**kept, "ends": len(self.blocks)}))
+        self.announced[reign] = epoch
+        self.step("clean")
+        reign.clean(epoch - 1)
+
+    def work(self, reign: Reign) -> None:
+        """A round, or the last one again."""
+        before = self.last.get(reign, {"round": -1, "ends": 0, "next": 0, "epoch": -1, "router": None})
+        done = self.files.read("rounds/done") if self.files.list("rounds/done") else -1
+        if before["round"] <= done:
+            record = self.decided(before)
+            if record is None:
+                self.step("wait")
+                return
+            self.decide(reign, record["round"], record)
+        record = self.last[reign]
+        number = record["round"]
+        total = self.files.read(f"state/{number - 1}") if number else 0
+        within = self.blocks[record["starts"] : record["ends"]]
+        numbers = sorted({each for (epoch, take), each in within if record["takes"].get(str(epoch)) == take})
+        rows = []
+        for each in numbers:
+            total += each
+            rows.append((each, total, len(numbers)))
+        for i, row in enumerate(rows):
+            self.step("publish")
+            assert self.rows.setdefault((number, i), row) == row, "a key has rows that differ"
+        self.step("state")
+        self.files.write(f"state/{number}", total)
+        self.step("clean")
+        reign.clean(number - 1)
+        self.files.delete([f"state/{number - 2}"])
+        self.step("done")
+        self.files.write("rounds/done", number)
+
+    def decided(self, before: dict[str, Any]) -> dict[str, Any] | None:
+        """What a round is made of; None if nothing is new."""
+        standing = Standing("router") if before["router"] is None else Standing(**before["router"])
+        takes: dict[str, int] = {}
+        at, last, ends = before["next"], before["epoch"], before["ends"]
+        while not takes:
+            messages, at = self.log.announced(at, self.random.randint(1, 20), 0.0)
+            if not messages:
+                return None
+            for message in messages:
+                assert message is not None
+                standing = standing.after(message)
+                if "epoch" in message and standing.counts(message) and message["epoch"] > last:
+                    last, ends = message["epoch"], message["ends"]
+                    takes[str(last)] = message["take"]
+        return {
+            "round": before["round"] + 1,
+            "takes": takes,
+            "starts": before["ends"],
+            "ends": ends,
+            "next": at,
+            "epoch": last,
+            "router": asdict(standing),
+        }
+
+    def standing(self, job: str) -> Standing:
+        """What the log says now."""
+        standing = Standing(job)
+        for message in self.log.messages:
+            assert message is not None
+            standing = standing.after(message)
+        return standing
+
+    # --------------------------------------------------------------------------------------------------- what happens
+
+    def disorder(self, steps: int) -> None:
+        """Processes come, pause, go on and die, and the log loses sight of messages."""
+        alive: dict[threading.Thread, str] = {}
+        for _ in range(steps):
+            alive = {thread: job for thread, job in alive.items() if thread in self.scheduler.waiting}
+            self.input += self.random.choice([0, 0, 0, 1, 3])
+            if self.random.random() < 0.05:
+                self.log.arrive()
+            for job in ("router", "worker"):
+                there = list(alive.values()).count(job)
+                if there == 0 or (there < 3 and self.random.random() < 0.03):
+                    alive[self.spawn(job)] = job
+            chosen = self.random.choice(list(alive))
+            if self.random.random() < 0.01:
+                self.scheduler.kill(chosen)
+            for _ in range(self.random.choice([1, 1, 3, 30])):
+                if chosen in self.scheduler.waiting:
+                    self.scheduler.let(chosen)
+
+    def order(self) -> None:
+        """New processes with leases do the rest; then those that are still paused wake up, one after the other."""
+        self.unleased = 0.0
+        self.log.lost = lambda: False
+        zombies = list(self.scheduler.waiting)
+        last = [self.spawn("router"), self.spawn("worker")]
+        for _ in range(20_000):
+            if sum(1 for _ in self.rows) == self.input:
+                break
+            self.scheduler.let(self.random.choice(last))
+        self.log.arrive()
+        for _ in range(2_000):
+            awake = [each for each in zombies if each in self.scheduler.waiting]
+            if awake:
+                self.scheduler.let(self.random.choice(awake))
+        for each in [*zombies, *last]:
+            if each in self.scheduler.waiting:
+                self.scheduler.kill(each)
+
+
+def check(world: World) -> None:
+    """The rows are those of one router and one worker that never fail."""
+    rows = [row for _, row in sorted(world.rows.items())]
+    assert [number for number, _, _ in rows] == list(range(world.input))
+    assert [total for _, total, _ in rows] == [sum(range(i + 1)) for i in range(world.input)]
+
+
+@pytest.mark.parametrize("chaos", [0.0, 0.1])
+@given(seed=st.integers(0, 10**9))
+def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> None:
+    world = World(seed, chaos)
+    world.disorder(300)
+    world.order()
+    check(world)
