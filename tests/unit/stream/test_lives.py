@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spatialstream.index.version import build
-from spatialstream.model.errors import StateError
+from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
@@ -23,37 +23,43 @@ from spatialstream.spark import jobs, tasks
 from spatialstream.spark.jobs import WorkerJob
 from spatialstream.spark.tasks import WorkTask
 from spatialstream.stages.work import Round, WorkSettings
+from spatialstream.store.lease import Leases, MemoryLease
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.beginning import alone, check_life, ensure_first_version, locked
+from spatialstream.stream.beginning import check_life, claim, ensure_first_version, locked
 from spatialstream.stream.router import StreamSettings
 
 SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
 
 
-def claim(checkpoint: Path) -> str:
-    with alone(checkpoint):
-        return SETTINGS.claim(Folder(checkpoint))
-
-
 def test_a_life_is_made_once_for_all_who_claim_a_checkpoint(tmp_path: Path) -> None:
+    leases = Leases()
     with ThreadPoolExecutor(8) as pool:
-        lives = set(pool.map(lambda i: claim(tmp_path / "one"), range(8)))
+        lives = set(pool.map(lambda i: claim(SETTINGS, Folder(tmp_path / "one"), MemoryLease(leases), 20.0), range(8)))
     assert len(lives) == 1
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["stream.json"]
-    assert len(lives | {claim(tmp_path / "other"), ""}) == 3
+    assert len(lives | {SETTINGS.claim(Folder(tmp_path / "other")), ""}) == 3
+
+
+def test_what_has_been_claimed_needs_no_lease_but_what_has_not_does(tmp_path: Path) -> None:
+    away = MemoryLease(Leases())
+    away.reachable = False
+    with pytest.raises(Unavailable):
+        claim(SETTINGS, Folder(tmp_path), away, 0.0)
+    life = SETTINGS.claim(Folder(tmp_path))
+    assert claim(SETTINGS, Folder(tmp_path), away, 0.0) == life
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("owner", ["router", "worker", "stream"])
 def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -> None:
     with locked(tmp_path, owner):
-        assert claim(tmp_path)
+        assert SETTINGS.claim(Folder(tmp_path))
 
 
 def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) -> None:
     (tmp_path / "stream.json").write_text(json.dumps(SETTINGS.identity()))
-    assert claim(tmp_path) == claim(tmp_path) == ""
+    assert SETTINGS.claim(Folder(tmp_path)) == SETTINGS.claim(Folder(tmp_path)) == ""
     store = MemoryStore()
     store.create(FIRST)
     check_life(store, Folder(tmp_path), "s", "")

@@ -21,7 +21,6 @@ from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
-    from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.store.lease import Lease
@@ -37,7 +36,6 @@ __all__ = [
     "add_store",
     "add_stream",
     "balance",
-    "claim",
     "connection",
     "lease",
     "say",
@@ -200,23 +198,6 @@ def lease(options: argparse.Namespace, store: ZooKeeperStore) -> Iterator[Lease]
         except Unavailable as error:
             say(options, f"{error}; going on as if none were")
         yield held
-
-
-def claim(settings: StreamSettings, storage: Storage, store: ZooKeeperStore) -> str:
-    """The id of the life of the stream that a checkpoint is of, which is made with the first job that begins.
-
-    Raises:
-        StateError: the checkpoint is not this stream's.
-        Unavailable: it is nobody's yet, and ZooKeeper cannot be reached.
-    """
-    from spatialstream.sources.contracts import find
-    from spatialstream.sources.owned import STREAM
-
-    if find(storage, STREAM.marker) is not None:
-        return settings.claim(storage)
-    with store.lease("claim") as first:  # both jobs may begin at once
-        first.acquire(LEASE_PATIENCE)
-        return settings.claim(storage)
 
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:

@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import RouterJob, stop_spark
-    from spatialstream.stream.beginning import ensure_first_version
+    from spatialstream.stream.beginning import claim, ensure_first_version
 
     settings = live.settings(
         options,
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with live.store(options) as store, live.lease(options, store) as lease:
         storage = Folder(checkpoint)
-        life = live.claim(settings, storage, store)
+        life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
         counts = connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.spark.jobs import WorkerJob, stop_spark
-    from spatialstream.stream.beginning import check_life
+    from spatialstream.stream.beginning import check_life, claim
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     connection, checkpoint = live.connection(options), options.checkpoint.absolute()
     with live.store(options) as store, live.lease(options, store) as lease:
         storage = Folder(checkpoint)
-        life = live.claim(settings, storage, store)
+        life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()

@@ -50,7 +50,7 @@ from spatialstream.stages import messages
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
 from spatialstream.stages.work import WorkSettings
-from spatialstream.stream.beginning import alone, locked
+from spatialstream.stream.beginning import locked
 from spatialstream.stream.embedded import (
     LocalStream,
     MergeTask,
@@ -298,8 +298,7 @@ def answer_stream(
     with ExitStack() as stack:
         with disk_errors("checkpoint"):
             stack.enter_context(locked(folder, "stream"))
-            with alone(folder):
-                settings.claim(storage)
+            settings.claim(storage)
             asked = _keep_queries(queries, storage)
         compile_kernels()
         jobs = _SparkJobs(session, settings, storage, Path(output or folder / "output").absolute())

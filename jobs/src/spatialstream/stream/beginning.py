@@ -16,13 +16,13 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.disk import made
+from spatialstream.sources.owned import STREAM
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
-from spatialstream.store.lease import FolderLease
+from spatialstream.store.lease import FolderLease, Lease
 from spatialstream.stream.router import EPOCHS, StreamSettings
 
-__all__ = ["alone", "check_life", "ensure_first_version", "locked", "read_objects", "read_queries"]
+__all__ = ["check_life", "claim", "ensure_first_version", "locked", "read_objects", "read_queries"]
 
 _SAMPLE = 50_000
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -41,13 +41,24 @@ def locked(checkpoint: Path, job: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def alone(checkpoint: Path) -> Iterator[None]:
-    """Hold back the other job, which may begin at once, while this one claims the checkpoint."""
-    with (made(checkpoint) / "claim.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-        Path(lock.name).unlink(missing_ok=True)  # whoever locks it later has another file, and finds what was claimed
+def claim(settings: StreamSettings, storage: Storage, lease: Lease, patience: float) -> str:
+    """Claim a checkpoint where both jobs may begin at once; see :meth:`StreamSettings.claim`.
+
+    Args:
+        settings: of the stream.
+        storage: its state.
+        lease: of who makes the first of it.
+        patience: seconds to wait for it.
+
+    Raises:
+        StateError: the storage is not this stream's.
+        Unavailable: it is nobody's yet, and the lease cannot be had.
+    """
+    if find(storage, STREAM.marker) is not None:
+        return settings.claim(storage)
+    with lease:
+        lease.acquire(patience)
+        return settings.claim(storage)
 
 
 def ensure_first_version(

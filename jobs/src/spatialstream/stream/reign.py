@@ -59,12 +59,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from spatialstream.model.errors import Missing, RunError, StateError, Unavailable
 from spatialstream.sources.contracts import Storage
-from spatialstream.sources.storage import DAMAGED, undamaged
+from spatialstream.sources.disk import DAMAGED, undamaged
 
 __all__ = ["Alone", "Log", "Reign", "Standing", "Superseded"]
 
@@ -273,7 +272,7 @@ class Reign(_Records):
                 content = self._storage.get(self._folder + newest).to_pybytes()
             except Missing:  # somebody is still at it
                 continue
-            with undamaged(Path(newest), DAMAGED):
+            with undamaged(f"{self._storage.place}/{self._folder}{newest}", DAMAGED):
                 standing = json.loads(content).get("standing")
                 if standing is not None:
                     self._offset = standing.pop("offset")
