@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from spatialstream.client.asking import Asker, Awaited, check_queries
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch, with_own_ids
+    from spatialstream.sources.delivery import Assembler, Deduplicator
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
     from spatialstream.stages.archive import write_archive
-    from spatialstream.stages.delivery import Assembler, Deduplicator
     from spatialstream.stages.ingest import CLOCK, mark
 
 __all__ = [
@@ -52,7 +52,7 @@ _MODULES = {
     "sources.folder": ("Folder",),
     "sources.kafka": ("Connection",),
     "stages.archive": ("write_archive",),
-    "stages.delivery": ("Assembler", "Deduplicator"),
+    "sources.delivery": ("Assembler", "Deduplicator"),
     "stages.ingest": ("CLOCK", "mark"),
 }
 

@@ -49,8 +49,8 @@ from spatialstream.stages.leaving import AMBIENT, Left
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.base import RoutingStore
-from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.store.lease import Lease
+from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.router import EpochRecord, Router, StreamSettings
 from spatialstream.stream.timeouts import done_within
 from spatialstream.stream.worker import RoundRecord, Summary, Worker
