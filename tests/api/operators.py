@@ -73,23 +73,7 @@ class OperatorProcess(Server):
         return sum(self.metric(name, **labels, outcome=outcome) or 0.0 for outcome in ("done", "waiting"))
 
     def _configure(self) -> None:
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "it",
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            "users": [{"name": "it", "user": {"token": self._token}}],
-            "clusters": [
-                {
-                    "name": "it",
-                    "cluster": {
-                        "server": self._server.url,
-                        "certificate-authority": str(self._server.certificate),
-                    },
-                }
-            ],
-        }
-        (self.folder / "kubeconfig").write_text(json.dumps(config))
+        (self.folder / "kubeconfig").write_text(json.dumps(self._server.kubeconfig(self._token)))
 
     def _command(self) -> list[str]:
         variables = [f"{name}={value}" for name, value in self._variables.items()]

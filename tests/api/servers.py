@@ -12,7 +12,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -104,6 +104,16 @@ class ApiServer(Server):
     def with_token(self, token: str) -> Api:
         """A client of whoever has the token."""
         return Api(self.url, token, ssl.create_default_context(cafile=str(self.certificate)))
+
+    def kubeconfig(self, token: str) -> dict[str, Any]:
+        """What makes a client of whoever has the token."""
+        cluster = {"server": self.url, "certificate-authority": str(self.certificate)}
+        return {
+            "current-context": "it",
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "users": [{"name": "it", "user": {"token": token}}],
+            "clusters": [{"name": "it", "cluster": cluster}],
+        }
 
     def _configure(self) -> None:
         (self.folder / "tokens.csv").write_text(f"{ADMIN},admin,admin,system:masters\n")

@@ -30,14 +30,13 @@ _log = logging.getLogger(__name__)
 LEASE = "spatialstream-operator"
 
 
-async def _operate(config: OperatorConfig) -> int:
-    cluster = Cluster()
+async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) -> int:
     environment = Environment(cluster, Stores(cluster), config, OperatorMetrics())
     watch = Watch()
     health = Health(watch)
     start_http_server(config.metrics_port, registry=environment.metrics.registry)
     probes = await health.serve(config.health_port)
-    lease = Lease(cluster, LEASE, config.namespace, config.pod, config.lease)
+    lease = Lease(leases, LEASE, config.namespace, config.pod, config.lease)
     stop = asyncio.Event()
 
     def listen() -> None:
@@ -54,9 +53,10 @@ async def _operate(config: OperatorConfig) -> int:
     finally:
         health.ready = False
         await environment.stores.close_all()
-        await lease.release()
-        await probes.cleanup()
         await cluster.close()
+        await lease.release()  # from now on another one may be at work, and nothing of this one's is under way
+        await leases.close()
+        await probes.cleanup()
 
 
 async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int:
@@ -104,7 +104,8 @@ def main() -> int:
         print(f"spatialstream-operator: {error}", file=sys.stderr)
         return 2
     set_up_logging(config)
-    return asyncio.run(_operate(config))
+    # The lease is renewed however many other requests wait, and once more while the last attempt waits for its answer.
+    return asyncio.run(_operate(config, Cluster(), Cluster(threads=2)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from spatialstream.model.errors import SettingError, SpatialStreamError
-from spatialstream_operator.cluster import ApiError, ClusterError, Object, code
+from spatialstream_operator.cluster import ApiError, ClusterError, Object
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import Look
@@ -55,7 +55,6 @@ STEPS: Sequence[Callable[[Look], Awaitable[None]]] = (
 
 _MOVING = frozenset({Phase.PROPOSING, Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING})
 _BUSY = 2.0
-_FORBIDDEN = 403
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -134,7 +133,7 @@ class Controller:
             await beat(self._environment, body)
             return self._environment.config.interval
         except ApiError as error:
-            if code(error) == _FORBIDDEN:
+            if error.is_forbidden:
                 await refuse(self._environment, body, "Refused", f"A right of the operator is missing: {error}")
             raise
         busy = any(job.state not in ("running", "stuck") for job in look.jobs.values()) and not spec.suspend

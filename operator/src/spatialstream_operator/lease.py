@@ -81,20 +81,23 @@ class Lease:
     async def release(self) -> None:
         """Let another one have it at once."""
         try:
-            lease = await self._cluster.get("Lease", self._name, self._namespace)
-            if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
+            while (lease := await self._read()) is not None and lease["spec"].get("holderIdentity") == self._holder:
                 lease["spec"]["holderIdentity"] = ""
-                await self._cluster.replace(lease)
+                if await self._cluster.replace(lease):  # else a renewal that was given up has taken effect meanwhile
+                    return
         except ClusterError as error:
             _log.warning("the lease could not be released: %s", error)
+
+    async def _read(self) -> Object | None:
+        return await self._cluster.get("Lease", self._name, self._namespace)
 
     async def _attempt(self) -> str:
         """Take or renew the lease if it may be; who holds it then, "" if that is unknown."""
         began = self._clock()
         try:
-            lease = await self._cluster.get("Lease", self._name, self._namespace)
+            lease = await self._read()
             if lease is None:
-                taken = await self._cluster.create(self._record(None)) is not None
+                taken = await self._cluster.create(self._record(None))
             elif not self._is_free(lease):
                 return str(lease["spec"]["holderIdentity"])
             else:

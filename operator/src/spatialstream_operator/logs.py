@@ -77,7 +77,7 @@ def set_up_logging(config: OperatorConfig) -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler], force=True)
     level = logging.getLogger().level
-    for chatty in ("httpcore2", "httpx", "httpx2", "kazoo", "aiohttp.access", "kopf.objects"):
+    for chatty in ("urllib3", "kazoo", "aiohttp.access", "kopf.objects"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, level))
     # what it fails by is told where it was begun, in a line
     logging.getLogger("kopf").setLevel(logging.CRITICAL)

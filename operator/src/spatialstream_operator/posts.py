@@ -18,7 +18,7 @@ from typing import Any
 
 import kopf
 
-from spatialstream_operator.cluster import ClusterError, Object, code
+from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.handlers import Handlers, settings
 from spatialstream_operator.health import Health
@@ -79,9 +79,9 @@ class Post:
         problem = ""
         try:
             bodies = await environment.cluster.list(KIND, self.namespace)
-        except (ClusterError, OSError) as error:
+        except ClusterError as error:
             problem = str(error)
-            if code(error) not in _REFUSALS:
+            if error.code not in _REFUSALS:
                 self._say(problem)
                 return False
         self._say(problem)

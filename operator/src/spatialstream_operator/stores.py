@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from spatialstream.model.errors import SettingError
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.zookeeper import ZooKeeperStore
-from spatialstream_operator.cluster import ApiError, Cluster, is_refusal
+from spatialstream_operator.cluster import ApiError, Cluster
 
 __all__ = ["Stores"]
 
@@ -80,7 +80,7 @@ class Stores:
         try:
             secret = await self.cluster.get("Secret", name, namespace)
         except ApiError as error:
-            if is_refusal(error):
+            if error.is_refusal:
                 raise SettingError(where, f"the operator may not read the Secret {name}") from None
             raise
         if secret is None:

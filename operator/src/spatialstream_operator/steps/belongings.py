@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import ApiError, is_hindered
+from spatialstream_operator.cluster import ApiError
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 from spatialstream_operator.steps.ownership import hindrance
@@ -40,7 +40,7 @@ async def _apply(look: Look, wanted: manifests.Manifest) -> Failure | None:
     try:
         await cluster.apply(wanted)
     except ApiError as error:
-        if not is_hindered(error):
+        if not error.is_hindered:
             raise
         return Failure("Refused", f"The {kind} {name} is refused: {error}", "slow")
     return None

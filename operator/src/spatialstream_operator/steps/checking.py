@@ -12,7 +12,7 @@ import json
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import ApiError, Object, code
+from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.look import Look
 
 __all__ = ["check_pods"]
@@ -43,7 +43,7 @@ async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
         try:
             await look.environment.cluster.check(pod)
         except ApiError as error:
-            if code(error) in _WRONG:
+            if error.code in _WRONG:
                 return SettingError(field, f"makes a pod that the API server refuses: {error}")
     return None
 

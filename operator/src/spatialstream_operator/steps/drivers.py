@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import ApiError, Object, is_hindered
+from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions.conditions import Job, JobState
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import (
@@ -82,7 +82,7 @@ async def _create(look: Look, job: Literal["router", "worker"]) -> JobState:
     try:
         await look.environment.cluster.create(_manifest(look, job))
     except ApiError as error:
-        if not is_hindered(error):
+        if not error.is_hindered:
             raise
         if job == "router":
             look.memory.refused = True

@@ -21,7 +21,7 @@ from typing import Any
 from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream_operator.addresses import servers_from_outside
-from spatialstream_operator.cluster import ApiError, Object, code, is_refusal
+from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import Job, Summary, conditions, phase
@@ -47,7 +47,6 @@ _PATIENCE = 180_000
 """ms for one try."""
 _UNSEEN = 10_000
 """ms that drivers are given to end where they cannot be seen any more."""
-_FORBIDDEN = 403
 
 
 async def remove(environment: Environment, body: Object) -> bool:
@@ -66,7 +65,7 @@ async def remove(environment: Environment, body: Object) -> bool:
     try:
         ended = await _ended(environment, names, body)
     except ApiError as error:
-        if code(error) != _FORBIDDEN or not (going or skipped):
+        if not error.is_forbidden or not (going or skipped):
             raise
         ended = _long_enough(environment, body)
     if not skipped and not (ended and await (_reached if going else _cleaned)(environment, names, body)):
@@ -205,7 +204,7 @@ async def _begin(environment: Environment, names: StreamNames, spec: StreamSpec,
     try:
         await environment.cluster.create(remover_pod(spec, names, body["metadata"]["uid"]))
     except (ApiError, SettingError) as error:
-        if isinstance(error, ApiError) and not is_refusal(error):
+        if isinstance(error, ApiError) and not error.is_refusal:
             raise
         return await _give_up(environment, body, str(error))
     return False

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from spatialstream_operator import manifests
-from spatialstream_operator.cluster import ApiError, Object, is_hindered
+from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.starting import PATIENCE
 from spatialstream_operator.look import Look
@@ -61,5 +61,5 @@ async def _try(look: Look, pod: Mapping[str, object]) -> str:
     try:
         await look.environment.cluster.create(dict(pod), trial=True)
     except ApiError as error:
-        return str(error) if is_hindered(error) else ""
+        return str(error) if error.is_hindered else ""
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.addresses import servers_from_outside
-from spatialstream_operator.cluster import ApiError, Object, is_refusal
+from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.restarts import RestartState
 from spatialstream_operator.decisions.topics import Claim, conflict
@@ -50,7 +50,7 @@ async def _streams(look: Look) -> list[Object]:
         try:
             found += await look.environment.cluster.list(KIND, namespace)
         except ApiError as error:
-            if not is_refusal(error):
+            if not error.is_refusal:
                 raise
             _log.warning("%s: the streams of %s cannot be listed: %s", look.names.stream, namespace, error)
     return found

@@ -9,9 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from lightkube.core.exceptions import ApiError
-from lightkube.models.meta_v1 import Status
-
+from spatialstream_operator.cluster import ApiError
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.metrics import OperatorMetrics
@@ -43,7 +41,7 @@ def _field(body: Any, path: str) -> Any:
 
 def refusal(code: int, message: str = "no") -> ApiError:
     """What the API server's refusal raises."""
-    return ApiError(status=Status(code=code, message=message))
+    return ApiError(message, code)
 
 
 @dataclass
@@ -101,19 +99,20 @@ class SimulatedCluster:
             and all(_field(body, path) == value for path, value in (fields or {}).items())
         ]
 
-    async def apply(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    async def apply(self, wanted: dict[str, Any]) -> None:
         await self._called("apply", wanted["kind"], wanted["metadata"]["name"])
-        return self.put(wanted)
+        self.put(wanted)
 
-    async def create(self, wanted: dict[str, Any], trial: bool = False) -> dict[str, Any] | None:
+    async def create(self, wanted: dict[str, Any], trial: bool = False) -> bool:
         metadata = wanted["metadata"]
         await self._called("try" if trial else "create", wanted["kind"], metadata["name"])
         if trial:
-            return copy.deepcopy(wanted)
+            return True
         taken = (wanted["kind"], metadata["namespace"], metadata["name"]) in self.objects
-        made = None if taken else self.put(wanted)
+        if not taken:
+            self.put(wanted)
         await self._done("create", wanted["kind"])
-        return made
+        return not taken
 
     async def check(self, wanted: dict[str, Any]) -> None:
         await self._called("check", wanted["kind"], wanted["metadata"]["name"])

@@ -1,10 +1,10 @@
 import asyncio
 from itertools import pairwise
 
-import httpx2
 import pytest
 
 from spatialstream_operator import controller as module
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.controller import Controller
 from spatialstream_operator.metrics import OperatorMetrics
 from tests.unit.operator.shell.simulated import World, refusal, simulate
@@ -67,8 +67,8 @@ def test_it_looks_again_and_again(world):
 @pytest.mark.parametrize(
     ("error", "mistake"),
     [
-        (httpx2.ConnectError("no route"), False),
-        (httpx2.ReadTimeout("no answer"), False),
+        (ClusterError("no route"), False),
+        (ClusterError("no answer"), False),
         (refusal(500), False),
         (OSError("no space"), False),
         (KeyError("a mistake"), True),

@@ -2,10 +2,10 @@
 
 import asyncio
 
-import httpx2
 import kopf
 import pytest
 
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.handlers import Handlers, settings
 from spatialstream_operator.watch import Watch
 from tests.unit.operator.shell.simulated import World, refusal
@@ -50,7 +50,7 @@ def test_a_removal_that_is_not_done_is_asked_for_again(world):
     asyncio.run(handlers.remove(body=body))
 
 
-@pytest.mark.parametrize("error", [refusal(500, "out of order"), httpx2.ConnectError("out of order")])
+@pytest.mark.parametrize("error", [refusal(500, "out of order"), ClusterError("out of order")])
 def test_a_removal_goes_on_when_the_api_server_is_back(world, error):
     async def fail(verb, kind):
         raise error

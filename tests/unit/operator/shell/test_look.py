@@ -1,10 +1,10 @@
 import asyncio
 import copy
 
-import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.look import Look, emit
 from spatialstream_operator.memory import Memory
@@ -109,7 +109,7 @@ def test_a_note_is_never_longer_than_the_server_takes(text):
 
 
 def test_an_event_that_cannot_be_made_is_no_reason_to_stop(caplog):
-    for error in (refusal(403), httpx2.ConnectError("no route")):
+    for error in (refusal(403), ClusterError("no route")):
         world = World()
         body = world.stream()
 

@@ -3,18 +3,16 @@
 import asyncio
 import logging
 
-import httpx2
 import pytest
 
 from spatialstream_operator import posts as posts_module
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.health import Health
 from spatialstream_operator.posts import Post
 from spatialstream_operator.watch import Watch
 from tests.unit.operator.shell.simulated import World, refusal, simulate
 
-MISSING_PATH = httpx2.HTTPStatusError(
-    "404 page not found", request=httpx2.Request("GET", "http://it"), response=httpx2.Response(404)
-)
+MISSING_PATH = ClusterError("404 page not found", 404)
 
 
 @pytest.fixture
@@ -102,7 +100,7 @@ def test_a_watch_that_shows_everything_is_alive(world, kept):
     assert kept.keep(1000) == ("", {None})
 
 
-@pytest.mark.parametrize("error", [refusal(500), refusal(401), httpx2.ConnectError("no route"), OSError("no")])
+@pytest.mark.parametrize("error", [refusal(500), refusal(401), ClusterError("no route")])
 def test_no_answer_is_a_reason_to_start_again(kept, error):
     kept.refuse(everywhere=error)
 

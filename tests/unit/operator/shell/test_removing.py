@@ -1,9 +1,9 @@
 import asyncio
 
-import httpx2
 import pytest
 
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.decisions import records
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.stores import Stores
@@ -148,7 +148,7 @@ def test_a_pod_that_may_not_be_made_holds_nothing_up(world, code):
     assert "the namespace is being terminated" in world.cluster.events()[0]["note"]
 
 
-@pytest.mark.parametrize("error", [refusal(500), refusal(429), httpx2.ConnectError("no route")])
+@pytest.mark.parametrize("error", [refusal(500), refusal(429), ClusterError("no route")])
 def test_an_api_server_in_trouble_is_asked_again(world, error):
     async def fail(verb, kind):
         if (verb, kind) == ("create", "Pod"):
@@ -156,7 +156,7 @@ def test_an_api_server_in_trouble_is_asked_again(world, error):
 
     world.cluster.before = fail
 
-    with pytest.raises(httpx2.HTTPError):
+    with pytest.raises(ClusterError):
         removed(world)
     assert reasons(world) == []
 
@@ -245,7 +245,7 @@ def test_drivers_that_cannot_be_seen_any_more_get_time_to_end(world, going, righ
 
     world.cluster.before = fail
     if not right:
-        with pytest.raises(httpx2.HTTPError):
+        with pytest.raises(ClusterError):
             removed(world)
         return
     assert not removed(world)
@@ -270,7 +270,7 @@ def test_rights_that_are_missing_hold_nothing_up_if_a_person_says_so(world):
             raise refusal(403)
 
     world.cluster.before = fail
-    with pytest.raises(httpx2.HTTPError):
+    with pytest.raises(ClusterError):
         removed(world)
     world.body()["metadata"]["annotations"] = {"spatialstream.dev/skip-cleanup": "true"}
 

@@ -1,10 +1,10 @@
 import asyncio
 import base64
 
-import httpx2
 import pytest
 
 from spatialstream.model.errors import SettingError
+from spatialstream_operator.cluster import ClusterError
 from spatialstream_operator.stores import Stores
 from tests.unit.operator.shell.simulated import SimulatedCluster, refusal
 
@@ -86,12 +86,12 @@ def test_a_secret_that_may_not_be_read_is_told(cluster):
         opened(cluster, (NOWHERE, SECRET))
 
 
-@pytest.mark.parametrize("error", [refusal(503), httpx2.ConnectError("no route")])
+@pytest.mark.parametrize("error", [refusal(503), ClusterError("no route")])
 def test_an_api_server_that_is_away_is_no_wrong_setting(cluster, error):
     async def fail(verb, kind):
         raise error
 
     cluster.before = fail
 
-    with pytest.raises(httpx2.HTTPError):
+    with pytest.raises(ClusterError):
         opened(cluster, (NOWHERE, SECRET))
