@@ -128,29 +128,20 @@ def test_what_others_have_changed_or_removed_meanwhile_is_not_replaced(api, ask)
     assert ask(act) == (True, False, {"version": "2"}, False)
 
 
-def test_a_change_is_merged_with_what_there_is(api, ask):
-    api.apply(config_map("merged", kept="1", gone="2"))
+def test_a_change_is_merged_with_the_status_that_there_is(api, ask):
+    api.post(streams(SPACE), stream(SPACE, "told"))
 
     async def act(cluster):
-        await cluster.patch("ConfigMap", "merged", SPACE, {"data": {"gone": None, "new": "3"}})
-        await cluster.patch("ConfigMap", "nobody", SPACE, {"data": {"new": "3"}})
+        await cluster.patch_status("SpatialStream", "told", SPACE, {"phase": "Running", "router": {"state": "running"}})
+        await cluster.patch_status("SpatialStream", "told", SPACE, {"phase": None, "router": {"pod": "told-router"}})
+        await cluster.patch_status("SpatialStream", "nobody", SPACE, {"phase": "Running"})
 
     ask(act)
 
-    assert api.get(path_of(config_map("merged")))["data"] == {"kept": "1", "new": "3"}
-    assert api.find(path_of(config_map("nobody"))) is None
-
-
-def test_a_status_is_changed_apart_from_the_spec(api, ask):
-    api.post(streams(SPACE), stream(SPACE, "told"))
-    change = {"status": {"phase": "Running"}, "spec": {"suspend": True}}
-
-    ask(lambda cluster: cluster.patch("SpatialStream", "told", SPACE, change, "status"))
-
     body = api.get(streams(SPACE, "told"))
     api.delete(streams(SPACE, "told"))
-    assert body["status"]["phase"] == "Running"
-    assert not body["spec"].get("suspend")
+    assert body["status"] == {"router": {"state": "running", "pod": "told-router"}}
+    assert api.find(streams(SPACE, "nobody")) is None
 
 
 def test_lists_have_all_that_is_selected_however_many_these_are(api, ask):

@@ -182,18 +182,10 @@ class Cluster:
         done = self._ask("DELETE", _path(kind, namespace, name), query={"propagationPolicy": "Background"})
         return await _unless({HTTPStatus.NOT_FOUND}, done) is not None
 
-    async def patch(self, kind: str, name: str, namespace: str, change: Object, subresource: str = "") -> None:
-        """Merge a change into an object; nothing happens if there is none.
-
-        Args:
-            kind: of the object.
-            name: of the object.
-            namespace: of the object.
-            change: a JSON merge patch.
-            subresource: ``status`` or ``scale``; "" for the object itself.
-        """
-        path = _path(kind, namespace, name, *([subresource] if subresource else []))
-        await _unless({HTTPStatus.NOT_FOUND}, self._ask("PATCH", path, change, _MERGE, {"fieldManager": MANAGER}))
+    async def patch_status(self, kind: str, name: str, namespace: str, change: Object) -> None:
+        """Merge a change, as in a JSON merge patch, into an object's status; nothing happens if there is no object."""
+        path, body = _path(kind, namespace, name, "status"), {"status": change}
+        await _unless({HTTPStatus.NOT_FOUND}, self._ask("PATCH", path, body, _MERGE, {"fieldManager": MANAGER}))
 
     async def close(self) -> None:
         """Wait until no request is under way any more, and let go of connections."""

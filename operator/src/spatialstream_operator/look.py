@@ -101,7 +101,7 @@ class Look:
         change = _news(self.status, parts)
         if change:
             names = self.names
-            await self.environment.cluster.patch(KIND, names.name, names.namespace, {"status": change}, "status")
+            await self.environment.cluster.patch_status(KIND, names.name, names.namespace, change)
             self.status = _merged(self.status, change)
 
     async def tell(self, note: Note) -> None:

@@ -38,4 +38,4 @@ async def beat(environment: Environment, body: Object) -> None:
     """Write it alone, for a stream of which nothing else is done."""
     metadata = body["metadata"]
     if due := heartbeat(body.get("status") or {}, environment.now()):
-        await environment.cluster.patch(KIND, metadata["name"], metadata["namespace"], {"status": due}, "status")
+        await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], due)

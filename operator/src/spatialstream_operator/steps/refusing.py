@@ -37,6 +37,6 @@ async def refuse(environment: Environment, body: Object, reason: str, message: s
             "lastTransitionTime": now,
             "observedGeneration": metadata.get("generation", 0),
         }
-    change = {"status": {"phase": "Degraded", "conditions": list(conditions.values())}}
-    await environment.cluster.patch(KIND, metadata["name"], metadata["namespace"], change, "status")
+    change = {"phase": "Degraded", "conditions": list(conditions.values())}
+    await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], change)
     await emit(environment, body, Note(reason, message, warning=True))

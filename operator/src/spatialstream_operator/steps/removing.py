@@ -82,8 +82,8 @@ async def _announce(environment: Environment, names: StreamNames, body: Object) 
     generation = int(body["metadata"].get("generation", 0))
     summary = Summary(environment.now(), generation, *jobs, unknown, Phase.OFF, None, 0, deleting=True)
     told = conditions(summary, body.get("status", {}).get("conditions", []))
-    change = {"status": {"phase": phase(summary), "conditions": told}}
-    await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+    change = {"phase": phase(summary), "conditions": told}
+    await environment.cluster.patch_status(KIND, names.name, names.namespace, change)
 
 
 def _long_enough(environment: Environment, body: Object) -> bool:
@@ -150,7 +150,7 @@ async def _remember(environment: Environment, names: StreamNames, body: Object, 
     before = body.get("status", {}).get("router", {})
     after = {"ran": ran(before, report(pod, environment.now())), "podUid": ""}
     if before.get("templateHash") and before != {**before, **after}:
-        await environment.cluster.patch(KIND, names.name, names.namespace, {"status": {"router": after}}, "status")
+        await environment.cluster.patch_status(KIND, names.name, names.namespace, {"router": after})
 
 
 async def _nothing_made(environment: Environment, names: StreamNames, spec: StreamSpec, body: Object) -> bool:
@@ -234,8 +234,8 @@ async def _again(environment: Environment, names: StreamNames, body: Object, pod
     text = "the pod did not end in time" if failure is None else f"{failure.reason}: {failure.message}"
     last = failures >= _TRIES
     note = f"removal has failed {failures} times{', and is given up' if last else ''}: {text}"
-    change = {"status": {"removal": {"failures": failures, "message": text}}}
-    await environment.cluster.patch(KIND, names.name, names.namespace, change, "status")
+    change = {"removal": {"failures": failures, "message": text}}
+    await environment.cluster.patch_status(KIND, names.name, names.namespace, change)
     await environment.cluster.delete("Pod", pod["metadata"]["name"], names.namespace)
     await emit(environment, body, Note("CleanupFailed", note, warning=True))
     return last

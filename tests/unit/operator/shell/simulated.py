@@ -131,11 +131,11 @@ class SimulatedCluster:
         await self._called("delete", kind, name)
         return self.objects.pop((kind, namespace, name), None) is not None
 
-    async def patch(self, kind: str, name: str, namespace: str, change: dict[str, Any], subresource: str = "") -> None:
+    async def patch_status(self, kind: str, name: str, namespace: str, change: dict[str, Any]) -> None:
         await self._called("patch", kind, name)
         found = self.objects.get((kind, namespace, name))
         if found is not None:
-            self.put(merge(found, change))
+            self.put(merge(found, {"status": change}))
 
     async def _called(self, verb: str, kind: str, name: str = "") -> None:
         if verb not in ("get", "list"):

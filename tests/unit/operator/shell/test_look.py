@@ -66,13 +66,13 @@ def test_a_part_is_written_with_what_is_new_in_it_alone():
     world.stream(status={"router": {"pod": "a", "last": {"reason": "x", "time": "y"}}, "phase": "Running"})
     asked = []
 
-    async def patch(kind, name, namespace, change, subresource=""):
-        asked.append((change, subresource))
+    async def patch(kind, name, namespace, change):
+        asked.append(change)
 
-    world.cluster.patch = patch
+    world.cluster.patch_status = patch
     remember(world, {"router": {"pod": "a", "last": {"reason": "z", "time": None}, "none": None}, "phase": "Running"})
 
-    assert asked == [({"status": {"router": {"last": {"reason": "z", "time": None}}}}, "status")]
+    assert asked == [{"router": {"last": {"reason": "z", "time": None}}}]
 
 
 def test_what_is_remembered_does_not_change_with_what_it_was_made_from():
