@@ -94,11 +94,8 @@ def _long_enough(environment: Environment, body: Object) -> bool:
 
 async def _reached(environment: Environment, names: StreamNames, body: Object) -> bool:
     """The namespace goes: remove the routing state, say what stays, and be done with it."""
-    try:
-        spec = StreamSpec.parse(body["spec"], environment.defaults)
-    except SettingError:
-        return True
-    if not _has_begun(body) or not spec.deletion.state:
+    spec = _to_be_cleaned(environment, body)
+    if spec is None:
         return True
     routing = "The routing state in ZooKeeper is removed"
     try:
@@ -126,9 +123,14 @@ async def _store(environment: Environment, names: StreamNames, spec: StreamSpec)
     return await environment.stores.of(names.stream, servers, names.namespace, where)
 
 
-def _has_begun(body: Object) -> bool:
-    """Whether there ever was to be a router."""
-    return bool(body.get("status", {}).get("router", {}).get("templateHash"))
+def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
+    """The spec; None if it cannot be used, or there was never to be a router, or the state is to stay."""
+    try:
+        spec = StreamSpec.parse(body["spec"], environment.defaults)
+    except SettingError:
+        return None
+    begun = body.get("status", {}).get("router", {}).get("templateHash")
+    return spec if begun and spec.deletion.state else None
 
 
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
@@ -176,11 +178,8 @@ async def _nothing_made(environment: Environment, names: StreamNames, spec: Stre
 async def _cleaned(environment: Environment, names: StreamNames, body: Object) -> bool:
     """Whether the pod that removes everything has done so, or need not, or has been given up."""
     status = body.get("status", {})
-    try:
-        spec = StreamSpec.parse(body["spec"], environment.defaults)
-    except SettingError:
-        return True
-    if not _has_begun(body) or not spec.deletion.state:
+    spec = _to_be_cleaned(environment, body)
+    if spec is None:
         return True
     failed = int(status.get("removal", {}).get("failures", 0))
     pod = await environment.cluster.get("Pod", names.remover, names.namespace)
