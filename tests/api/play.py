@@ -111,6 +111,11 @@ class Played:
         said: dict[str, Any] = self.until(found, f"rebalancing is {phase}", within)
         return said
 
+    def tells(self, reason: str, times: int = 1) -> None:
+        """It has made so many events of a reason: an event comes after the status that says the same."""
+        eventually(lambda: len(self.events(reason)) >= times, f"there are {times} events {reason}")
+        assert len(self.events(reason)) == times, reason
+
     def events(self, reason: str | None = None) -> list[dict[str, Any]]:
         """What has been said about it."""
         found = self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
@@ -245,10 +250,12 @@ class Played:
 
     def vanish(self) -> None:
         """It is gone at once, and nobody is asked to remove anything."""
-        if self.api.find(self.path) is not None:
+        try:
             self.api.delete(self.path)
-        if self.api.find(self.path) is not None:
             self.api.patch(self.path, {"metadata": {"finalizers": None}})
+        except RefusalError as refusal:
+            if refusal.code != 404:  # it, or the operator, has been faster
+                raise
 
     def gone(self, within: float = 30.0) -> None:
         """Wait until there is no such stream."""
