@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
 
 def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    beneath = r"^output: cannot be used, .*/file/more: Not a directory; give a folder that can be written$"
+    beneath = r"^output: cannot be used, .*/file/more/x: Not a directory; give a folder that can be written$"
     with pytest.raises(SettingError, match=beneath), disk_errors("output"):
         write_whole(tmp_path / "file" / "more" / "x", b"")
     full = r"^cannot go on, No space left on device; once that is mended, the same again goes on from here$"

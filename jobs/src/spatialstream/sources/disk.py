@@ -90,9 +90,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 def _opened(path: Path) -> IO[bytes]:
     """A new file; its folder is made, again and again where others remove it because it is empty."""
     for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return path.open("wb")
         with suppress(FileNotFoundError, FileExistsError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return path.open("wb")
     return path.open("wb")
 
 

@@ -74,20 +74,23 @@ class Folder:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         if prefix:
             checked(prefix.removesuffix("/"))
-        return sorted(_below(self.path / prefix, prefix))
+        return sorted(_below(f"{self.path}/{prefix}", prefix))
 
     def delete(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`. Folders that are empty then go too."""
+        folders: set[str] = set()
         for name in names:
-            path = self.path / checked(name)
+            folders.add(checked(name).rpartition("/")[0])
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                path.unlink()
+                os.unlink(f"{self.path}/{name}")  # noqa: PTH108 (names are text, and there are many)
+        for folder in folders:
             with suppress(OSError):
-                for folder in path.relative_to(self.path).parents[:-1]:
-                    (self.path / folder).rmdir()
+                while folder:
+                    os.rmdir(f"{self.path}/{folder}")  # noqa: PTH106
+                    folder = folder.rpartition("/")[0]
 
 
-def _below(folder: Path, prefix: str) -> Iterator[str]:
+def _below(folder: str, prefix: str) -> Iterator[str]:
     """Names of the files in a folder and in those below it."""
     try:
         with os.scandir(folder) as entries:
@@ -95,7 +98,7 @@ def _below(folder: Path, prefix: str) -> Iterator[str]:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    yield from _below(Path(entry.path), f"{prefix}{entry.name}/")
+                    yield from _below(entry.path, f"{prefix}{entry.name}/")
                 else:
                     yield prefix + entry.name
     except (FileNotFoundError, NotADirectoryError):
