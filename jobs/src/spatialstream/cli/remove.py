@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
-from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
@@ -101,12 +100,14 @@ def check_checkpoint(folder: Path, stream: str) -> None:
     Raises:
         SettingError: it holds what no stream has written, or belongs to another stream.
     """
+    from spatialstream.sources.folder import Folder
     from spatialstream.sources.owned import STREAM
+    from spatialstream.stages.state import get_json
 
     STREAM.check(folder, "checkpoint")
     owner = stream
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # missing, or damaged: of nobody else
-        owner = json.loads((folder / STREAM.marker).read_bytes())["stream"]
+    with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: of nobody else
+        owner = get_json(Folder(folder), STREAM.marker)["stream"]
     if owner != stream:
         raise SettingError("checkpoint", f"{folder} belongs to the stream {owner!r}; nothing has been deleted")
 

@@ -1,0 +1,54 @@
+"""What a stream puts into its storage: files that are known, and the same ones however often its jobs die."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spatialstream.model.space import WGS84
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.sources.owned import STREAM
+from spatialstream.stream.router import StreamSettings
+from tests.simulation import IDLE, Simulation
+from tests.streams import random_stream
+
+MEASURED = re.compile(r"(epochs|rounds)/done|rounds/\d+\.summary")
+"""Files that are written anew: how far a job is; a summary tells how long the slots have worked."""
+
+
+class Recording(MemoryStorage):
+    """A storage that knows all that was ever put.
+
+    Attributes:
+        versions: for each name the contents, and how often each was put.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: dict[str, Counter[bytes]] = {}
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        super().put(name, *parts)
+        self.versions.setdefault(name, Counter())[self.get(name).to_pybytes()] += 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) -> None:
+    stream = random_stream(seed, 120, 20, WGS84)
+    objects, queries = (sorted(each, key=lambda one: one.t) for each in (stream.objects, stream.queries))
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=40, retention=600_000)
+    simulation = Simulation(tmp_path, WGS84, objects, queries, setup, seed, chaos=0.02)
+    simulation.storage = storage = Recording()  # type: ignore[assignment]  # any storage will do
+    simulation.run(rebalances=0.5, disturbances=0.05)
+
+    assert [name for name in storage.versions if not any(re.fullmatch(known, name) for known in STREAM.files)] == []
+    written = {name: contents for name, contents in storage.versions.items() if not MEASURED.fullmatch(name)}
+    assert [name for name, contents in written.items() if len(contents) > 1] == []
+    again = {name.split("/")[0] for name, contents in written.items() if contents.total() > 1}
+    assert "state" in again, "else nobody has died at the right moment"
+    kinds = {name.split("/")[0] for name in storage.versions}
+    assert kinds == {"epochs", "input", "rounds", "samples", "state", "transfers", "versions"}
