@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from spatialstream.balance.proposal import Proposal, propose
 from spatialstream.balance.settings import BalanceSettings
-from spatialstream.client import Connection, Latencies, LoadSettings, Sender, Watch
+from spatialstream.client import Connection, Latencies, Sender, Watch
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
@@ -337,8 +337,7 @@ class Live:
 
     def sender(self, rate: float, objects_per_message: int = 200) -> Sender:
         """A sender that stamps records with the day's clock."""
-        settings = LoadSettings(self.name, rate, objects_per_message)
-        return Sender(self.connection, settings, SPACE)
+        return Sender(self.connection, self.name, SPACE, rate, objects_per_message)
 
     @property
     def objects(self) -> ObjectBatch:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from confluent_kafka import TopicPartition
 
-from spatialstream.client import Connection, LoadSettings, Results, Sender
+from spatialstream.client import Connection, Results, Sender
 from spatialstream.client.results import bounds
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
@@ -88,8 +88,7 @@ class LiveStream:
             self.lines += value.split(b"\n")
 
     def sender(self, rate: float) -> Sender:
-        settings = LoadSettings(self.name, rate, objects_per_message=20)
-        return Sender(self.connection, settings, self.space)
+        return Sender(self.connection, self.name, self.space, rate, objects_per_message=20)
 
     def send(
         self,

@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    from spatialstream.client import LoadSettings, Sender, Watch
+    from spatialstream.client import Sender, Watch
     from spatialstream.stream.beginning import read_objects, read_queries
     from spatialstream.stream.router import StreamSettings
 
@@ -64,9 +64,9 @@ def _load(options: argparse.Namespace) -> int:
     if options.now and not options.rate:
         raise SettingError("rate", "--now needs a rate of objects a second")
     connection = live.connection(options)
-    setup = LoadSettings(options.stream, options.rate, options.batch, marks=not options.no_marks)
     known = StreamSettings(options.stream, space=options.space, rule=shared.term_rule(options))
-    sender = Sender(connection, setup, options.space)
+    marks = not options.no_marks
+    sender = Sender(connection, options.stream, options.space, options.rate, options.batch, marks=marks)
     with live.stopping(options) as stop, Watch(connection, options.stream) as watch:
         began = time.monotonic()
         if options.objects is not None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.asking import Asker, Awaited, check_queries
+    from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.results import Results
-    from spatialstream.client.sending import Latencies, LoadSettings, Sender, Watch, with_own_ids
+    from spatialstream.client.sending import Sender, with_own_ids
     from spatialstream.sources.delivery import Assembler, Deduplicator
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
@@ -35,7 +36,6 @@ __all__ = [
     "Deduplicator",
     "Folder",
     "Latencies",
-    "LoadSettings",
     "Results",
     "Sender",
     "Watch",
@@ -47,8 +47,9 @@ __all__ = [
 
 _MODULES = {
     "client.asking": ("Asker", "Awaited", "check_queries"),
+    "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
-    "client.sending": ("Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"),
+    "client.sending": ("Sender", "with_own_ids"),
     "sources.folder": ("Folder",),
     "sources.kafka": ("Connection",),
     "stages.archive": ("write_archive",),

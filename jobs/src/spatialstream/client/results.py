@@ -237,17 +237,14 @@ class Results:
         partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
         assert partition is not None
         assert offset is not None
-        place = Place.of(key)
-        if place is not None and value is not None:
+        if key is not None and value is not None and (place := Place.of(key)) is not None:
             before = self._read.life
-            lines = value.split(b"\n")
-            old = self._read.old_rows(place, len(lines))
-            self._read.repeated += old
-            self._read.note(place, place.first + len(lines))
+            count = value.count(b"\n") + 1
+            new = self._read.new_rows(key, value)
             if before is not None and self._read.life not in (before, None):
                 self._report(f"the stream has begun anew, as life {self._read.life}: its rounds count from 0 again")
             whole = self._assemblers.setdefault(place.life, Assembler())
-            for number, line in enumerate(lines[old:], old + 1):
+            for number, line in enumerate(new, count - len(new) + 1):
                 waited, given = whole.waiting, whole.add(line)
                 if whole.waiting and (given or not waited):
                     self._begun[place.life] = partition, offset
@@ -258,7 +255,7 @@ class Results:
                 left = given if whole.waiting else given[:-1]
                 yield from (_Row(each, place, 0, partition, offset, self._held) for each in left)
                 if not whole.waiting:
-                    end = offset + 1 if number == len(lines) else offset
+                    end = offset + 1 if number == count else offset
                     yield _Row(given[-1], place, place.first + number, partition, end, begun)
 
     def _passed(self, message: Message) -> None:

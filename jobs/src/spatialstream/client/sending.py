@@ -1,11 +1,10 @@
-"""Sends a stream to the broker at a given rate, and measures how long results take.
+"""Sends a stream to the broker at a given rate.
 
 Two ways to send:
 
 - *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
   are those of the files.
-- *Now*: objects and queries are stamped with the day's clock when they are sent. A result row carries the timestamp of
-  the object or the query that made it, so its age when it arrives is the latency, from production to result.
+- *Now*: objects and queries are stamped with the day's clock when they are sent.
 
 Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
 that none of them holds the others back.
@@ -14,11 +13,10 @@ that none of them holds the others back.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 
-from spatialstream.client.results import Results, answering
+from spatialstream.client.results import answering
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -35,64 +33,11 @@ from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.stages.ingest import CLOCK, mark
 
-__all__ = ["Latencies", "LoadSettings", "Sender", "Watch", "with_own_ids"]
+__all__ = ["Sender", "with_own_ids"]
 
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10
 _QUERIES_PER_MESSAGE = 1000
-_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSettings:
-    """How to send.
-
-    Attributes:
-        stream: its name.
-        rate: objects a second; 0 sends as fast as the broker takes them.
-        objects_per_message: at most.
-        tick: seconds between two sendings.
-        marks: send marks; without them the router waits for silent partitions.
-    """
-
-    stream: str
-    rate: float = 0.0
-    objects_per_message: int = 100
-    tick: float = 0.05
-    marks: bool = True
-
-
-@dataclass(slots=True)
-class Latencies:
-    """Ages of result rows on arrival, ms: of every row but CRQ matches, and of some of the matches of each message.
-
-    Attributes:
-        since: rows of earlier timestamps are not counted.
-        every: of the many matches of a message every so-many-th will do: they came at the same time.
-    """
-
-    since: int = 0
-    every: int = 16
-    ages: dict[str, list[float]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-
-    def take(self, value: bytes, now: float) -> None:
-        """A message of results has arrived."""
-        matches = 0
-        for row in _ROW.finditer(value):
-            kind, t = row[1].decode(), int(row[2])
-            self.rows[kind] = self.rows.get(kind, 0) + 1
-            matches += kind == "CRQ"
-            if t >= self.since and (kind != "CRQ" or (matches - 1) % self.every == 0):
-                self.ages.setdefault(kind, []).append(now - t)
-
-    def percentiles(self) -> dict[str, dict[str, float]]:
-        """For each type of query: ``measured`` rows, ``p50``, ``p95``, ``p99`` in ms."""
-        names, shares = ("p50", "p95", "p99"), (50, 95, 99)
-        return {
-            kind: {"measured": len(ages)} | dict(zip(names, np.percentile(ages, shares).tolist(), strict=True))
-            for kind, ages in sorted(self.ages.items())
-        }
 
 
 class Sender:
@@ -100,11 +45,15 @@ class Sender:
 
     Args:
         connection: how to reach the broker.
-        settings: how to send.
+        stream: its name.
         space: of the stream.
+        rate: objects a second; 0 sends as fast as the broker takes them.
+        objects_per_message: at most.
+        tick: seconds between two sendings.
+        marks: send marks; without them the router waits for silent partitions.
 
     Attributes:
-        rate: objects a second; may be changed while a stream is replayed.
+        rate: may be changed while a stream is replayed.
         sent: objects sent.
         queries_sent: queries sent.
         behind: seconds by which sending was behind its rate, at most.
@@ -114,13 +63,23 @@ class Sender:
         SettingError: it has no such stream.
     """
 
-    def __init__(self, connection: Connection, settings: LoadSettings, space: Space) -> None:
-        self.settings, self._space = settings, space
-        self.rate = settings.rate
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        space: Space,
+        rate: float = 0.0,
+        objects_per_message: int = 100,
+        *,
+        tick: float = 0.05,
+        marks: bool = True,
+    ) -> None:
+        self.rate = rate
         self.sent = 0
         self.queries_sent = 0
         self.behind = 0.0
-        self._topics = connection.topics(settings.stream)
+        self._space, self._objects_per_message, self._tick, self._marks = space, objects_per_message, tick, marks
+        self._topics = connection.topics(stream)
         self._producer: Producer = connection.producer(
             **{"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 512 << 10, "linger.ms": 2}
         )
@@ -157,7 +116,7 @@ class Sender:
         self._send_objects(np.frombuffer(object_lines(objects, self._space), np.uint8))
 
     def _send_objects(self, lines: npt.NDArray[np.uint8]) -> None:
-        for message in _messages(lines, self.settings.objects_per_message):
+        for message in _messages(lines, self._objects_per_message):
             self._produce(self._topics.objects, self._turn % self._partitions, message)
             self._turn += 1
         self.sent += int(np.count_nonzero(lines == ord("\n")))
@@ -170,7 +129,7 @@ class Sender:
 
     def send_marks(self, t: int) -> None:
         """Say that nothing earlier than t follows."""
-        if not self.settings.marks:
+        if not self._marks:
             return
         for partition in range(self._partitions):
             self._produce(self._topics.objects, partition, mark(t), CLOCK)
@@ -195,7 +154,7 @@ class Sender:
             stop: is asked between sendings.
         """
         due_at = time.monotonic()
-        slice_ = max(1, int(self.rate * self.settings.tick)) if self.rate else 20_000
+        slice_ = max(1, int(self.rate * self._tick)) if self.rate else 20_000
         asked = 0
         for first in range(0, len(objects), slice_):
             if stop():
@@ -250,7 +209,7 @@ class Sender:
             stop: is asked between sendings.
             count: send so many objects, again from the start when they are used up; None: each once.
         """
-        tick, rate = self.settings.tick, self.settings.rate
+        tick, rate = self._tick, self.rate
         lines = _Lines(objects, self._space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
@@ -334,35 +293,3 @@ def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> Q
     chosen = queries.take(numbers % len(queries))
     ids = pc.binary_join_element_wise(chosen.ids, pc.cast(pa.array(numbers), pa.string()), "#")
     return replace(chosen, ids=ids, t=np.full(len(numbers), now, np.int64))
-
-
-class Watch:
-    """Measures latencies from a stream's results, in a thread of its own, until it is left."""
-
-    def __init__(self, connection: Connection, stream: str, latencies: Latencies | None = None) -> None:
-        self.latencies = latencies or Latencies(_now())
-        self._results = Results(connection, stream, newest=True)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join(10)
-        self._results.close()
-
-    def _run(self) -> None:
-        for value in self._results.messages(self._ended.is_set):
-            self.latencies.take(value, time.time() * 1000)
-
-    def settle(self, patience: float) -> None:
-        """Wait until no result has come for some seconds."""
-        seen, since = -1, time.monotonic()
-        while time.monotonic() - since < patience:
-            now = sum(self.latencies.rows.values())
-            if now != seen:
-                seen, since = now, time.monotonic()
-            time.sleep(0.1)

@@ -1,0 +1,87 @@
+"""How old results are when they arrive.
+
+A result row carries the timestamp of the object or the query that made it. Where these are stamped with the day's clock
+when they are sent, the row's age is the latency, from production to result.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from spatialstream.client.results import Results
+from spatialstream.sources.kafka import Connection
+
+__all__ = ["Latencies", "Watch"]
+
+_ROW = re.compile(rb'"type": "([A-Z]{3})", "t": (-?\d+)')
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Ages of result rows on arrival, ms: of every row but CRQ matches, and of some of the matches of each message.
+
+    Attributes:
+        since: rows of earlier timestamps are not counted.
+        every: of the many matches of a message every so-many-th will do: they came at the same time.
+    """
+
+    since: int = 0
+    every: int = 16
+    ages: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def take(self, value: bytes, now: float) -> None:
+        """A message of results has arrived."""
+        matches = 0
+        for row in _ROW.finditer(value):
+            kind, t = row[1].decode(), int(row[2])
+            self.rows[kind] = self.rows.get(kind, 0) + 1
+            matches += kind == "CRQ"
+            if t >= self.since and (kind != "CRQ" or (matches - 1) % self.every == 0):
+                self.ages.setdefault(kind, []).append(now - t)
+
+    def percentiles(self) -> dict[str, dict[str, float]]:
+        """For each type of query: ``measured`` rows, ``p50``, ``p95``, ``p99`` in ms."""
+        names, shares = ("p50", "p95", "p99"), (50, 95, 99)
+        return {
+            kind: {"measured": len(ages)} | dict(zip(names, np.percentile(ages, shares).tolist(), strict=True))
+            for kind, ages in sorted(self.ages.items())
+        }
+
+
+class Watch:
+    """Measures latencies from a stream's results, in a thread of its own, until it is left."""
+
+    def __init__(self, connection: Connection, stream: str, latencies: Latencies | None = None) -> None:
+        self.latencies = latencies or Latencies(int(time.time() * 1000))
+        self._results = Results(connection, stream, newest=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="results", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join(10)
+        self._results.close()
+
+    def _run(self) -> None:
+        for value in self._results.messages(self._ended.is_set):
+            self.latencies.take(value, time.time() * 1000)
+
+    def settle(self, patience: float) -> None:
+        """Wait until no result has come for some seconds."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < patience:
+            now = sum(self.latencies.rows.values())
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.1)
