@@ -129,6 +129,18 @@ def test_queries_are_registered_from_now_on() -> None:
     assert [json.loads(each) for each in marks] == [{"clock": record["t"]}] * 3
 
 
+def test_continuous_queries_are_registered_for_as_long_as_objects_come() -> None:
+    asked = [replace(query(kind), id=kind) for kind in ("SRQ", "CRQ", "CTQ")]
+    topic = Topic()
+    objects = ObjectBatch.of([SpatialObject("o", 0, 0.0, 0.0, ("a",))])
+    sender = sending_to(topic, rate=1000.0, tick=0.005)
+    sender.live(objects, sending.QueryBatch.of(asked), 1000.0, 2.0, lambda: False, 10)
+    sent = [value for at, value, key in topic.messages if at.topic == "s.queries" and key is None]
+    found = [record for value in sent for record in records(value + b"\n")]
+    assert [(each["id"], each["duration"]) for each in found[:2]] == [("CRQ", 62_000), ("CTQ", 62_000)]
+    assert {str(each["id"]).split("#")[0] for each in found[2:]} == {"SRQ"}
+
+
 def test_a_stream_that_is_not_there_and_a_broker_that_is_away_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingError, match=r"stream: the broker has no topic other\.objects; start the router first"):
         sending_to(Topic(), "other")

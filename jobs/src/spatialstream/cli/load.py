@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
@@ -17,9 +15,6 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 
 __all__ = ["add_parser"]
-
-_AFTER = 60_000
-"""ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -55,7 +50,7 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    from spatialstream.client import Sender, Watch
+    from spatialstream.client import Sender, Watch, with_own_ids
     from spatialstream.stream.beginning import read_objects, read_queries
     from spatialstream.stream.router import StreamSettings
 
@@ -75,7 +70,9 @@ def _load(options: argparse.Namespace) -> int:
         else:
             objects, queries = _generated(options)
         if options.now:
-            _now(sender, options, objects, queries, stop)
+            queries = with_own_ids(queries, secrets.token_hex(4))
+            count = int(options.rate * options.seconds) + 1 if options.objects is None else None
+            sender.live(objects, queries, options.snapshots, options.seconds, stop, count)
         else:
             sender.replay(objects, queries, stop)
         seconds = time.monotonic() - began
@@ -93,18 +90,6 @@ def _load(options: argparse.Namespace) -> int:
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
     return 0
-
-
-def _now(sender: Any, options: argparse.Namespace, objects: ObjectBatch, queries: QueryBatch, stop: Any) -> None:
-    """Register the standing queries for as long as objects come, then send."""
-    from spatialstream.client import with_own_ids
-
-    crq = list(QueryType).index(QueryType.CRQ)
-    queries = with_own_ids(queries, secrets.token_hex(4))
-    sender.register(queries.take(np.flatnonzero(queries.code >= crq)), int(options.seconds * 1000) + _AFTER)
-    snapshots = queries.take(np.flatnonzero(queries.code < crq))
-    count = int(options.rate * options.seconds) + 1 if options.objects is None else None
-    sender.live(objects, snapshots, options.snapshots, options.seconds, stop, count)
 
 
 def _generated(options: argparse.Namespace) -> tuple[ObjectBatch, QueryBatch]:

@@ -150,7 +150,7 @@ class Awaited:
 
 
 class Asker:
-    """Asks a live stream, and reads what it answers from now on.
+    """Asks a live stream, and reads what it answers from now on; one :meth:`ask` is followed at a time.
 
     Args:
         connection: how to reach the broker.
@@ -219,7 +219,7 @@ class Asker:
 
         Args:
             awaited: what :meth:`ask` has given; it is kept up to date.
-            timeout: seconds for the answers of snapshot queries.
+            timeout: seconds for the answers of snapshot queries; those without one then are left in what is awaited.
             patience: seconds without a row after which it ends; None: never.
             stop: whether to end, is asked several times a second.
         """

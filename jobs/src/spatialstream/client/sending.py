@@ -27,13 +27,16 @@ from confluent_kafka import KafkaException, Producer
 from spatialstream.client.results import answering
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.stages.ingest import CLOCK, mark
 
 __all__ = ["Sender", "with_own_ids"]
+
+_AFTER = 60_000
+"""ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
 
 _ANY_TIME = 10**12
 _MESSAGE_BYTES = 512 << 10
@@ -203,13 +206,18 @@ class Sender:
 
         Args:
             objects: are sent in their order, all that are sent at one time with the same timestamp.
-            queries: are asked one after the other, again from the start when they are used up (under new ids).
-            queries_per_second: how many of them.
+            queries: continuous ones are registered first, for as long as objects come. The others are asked one after
+                the other, again from the start when they are used up (under new ids).
+            queries_per_second: how many of those.
             seconds: how long.
             stop: is asked between sendings.
             count: send so many objects, again from the start when they are used up; None: each once.
         """
         tick, rate = self._tick, self.rate
+        standing = queries.code >= TYPES.index(QueryType.CRQ)
+        if standing.any():
+            self.register(queries.take(np.flatnonzero(standing)), int(seconds * 1000) + _AFTER)
+        queries = queries.take(np.flatnonzero(~standing))
         lines = _Lines(objects, self._space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
