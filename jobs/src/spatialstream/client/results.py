@@ -1,8 +1,7 @@
 """A consumer of results: whole rows in the order in which they come, repeated ones dropped.
 
-What a position file holds is the place after the last row that was *written out*, not the last one that was read: see
-:meth:`Results.written`. It lies in the middle of a message where that row does, and before the first part of a row of
-which not all parts have come.
+Where it goes on later is the place after the last row that was written out, see :mod:`~spatialstream.client.position`
+and :meth:`Results.written`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.client.position import Position
+from spatialstream.model.errors import Unavailable
 from spatialstream.sources.delivery import Assembler, Deduplicator, Place
-from spatialstream.sources.disk import write_whole
 from spatialstream.sources.kafka import Connection
 
 __all__ = ["Results", "answering", "bounds"]
@@ -106,20 +105,19 @@ class Results:
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._topic = connection.topics(stream).results
-        self._position, self._report = position, report
-        self._read = Deduplicator()
-        self._written = Deduplicator()
-        self._next: dict[int, int] = {}
+        self._report = report
         self._assemblers: dict[str, Assembler] = {}
         self._begun: dict[str, tuple[int, int]] = {}
-        self._held: Mapping[str, tuple[int, int]] = {}
         self._last: _Row | None = None
-        self._saved = time.monotonic()
         with answering(connection), ExitStack() as opened:
             self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
-            self._topic_id = self._id_of_topic(connection) if position is not None else None
+            topic_id = None if position is None else self._id_of_topic(connection)
+            self._position = Position(self._topic, topic_id, position)
+            if not self._position.load():
+                report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
+            self._read = Deduplicator.from_record(self._position.written.to_record())
             self._assign(newest)
-            self._save()
+            self._position.save()
             opened.pop_all()
 
     @property
@@ -138,11 +136,9 @@ class Results:
             return None
 
     def _assign(self, newest: bool) -> None:
-        partitions = bounds(self._consumer, self._topic)
-        if self._position is not None and self._position.exists():
-            self._load(self._position)
+        partitions, next_ = bounds(self._consumer, self._topic), self._position.next
         for partition, (low, high) in partitions.items():
-            start = self._next.get(partition, high if newest else low)
+            start = next_.get(partition, high if newest else low)
             if start > high:
                 self._report(
                     f"{self._topic} ends before the position: it has been made anew; reading it from the start"
@@ -151,31 +147,8 @@ class Results:
             elif start < low:
                 self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
                 start = low
-            self._next[partition] = start
-        self._consumer.assign([TopicPartition(self._topic, i, self._next[i]) for i in partitions])
-
-    def _load(self, path: Path) -> None:
-        """Take the position from its file.
-
-        Raises:
-            SettingError: it is none, or that of another topic.
-        """
-        try:
-            record = json.loads(path.read_bytes())
-            known = [Deduplicator.from_record(record["known"]) for _ in range(2)]
-            offsets = {int(partition): int(offset) for partition, offset in record["next"].items()}
-            topic, topic_id = record.get("topic", self._topic), record.get("id")
-        except OSError as error:
-            raise SettingError("position", f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise SettingError("position", f"{path} is damaged, or no position file; give another") from None
-        if topic != self._topic:
-            raise SettingError("position", f"{path} is a position in {topic}, not in {self._topic}; give another")
-        self._read, self._written = known
-        if None not in (topic_id, self._topic_id) and topic_id != self._topic_id:
-            self._report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
-        else:
-            self._next = offsets
+            next_[partition] = start
+        self._consumer.assign([TopicPartition(self._topic, i, next_[i]) for i in partitions])
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -212,10 +185,10 @@ class Results:
         row, self._last = self._last, None
         if row is None:
             return
-        self._written.note(row.place, row.upto)
-        self._next[row.partition], self._held = row.next, row.held
-        if time.monotonic() - self._saved > _SAVE_SECONDS:
-            self._save()
+        position = self._position
+        position.written.note(row.place, row.upto)
+        position.next[row.partition], position.held = row.next, row.held
+        position.save(_SAVE_SECONDS)
 
     def _messages(self, stop: Callable[[], bool], patience: float | None) -> Iterator[Message]:
         """Messages without an error."""
@@ -253,7 +226,7 @@ class Results:
                 begun = dict(self._begun)
                 # parts of a row that is never whole: the position passes them with the row after them
                 left = given if whole.waiting else given[:-1]
-                yield from (_Row(each, place, 0, partition, offset, self._held) for each in left)
+                yield from (_Row(each, place, 0, partition, offset, self._position.held) for each in left)
                 if not whole.waiting:
                     end = offset + 1 if number == count else offset
                     yield _Row(given[-1], place, place.first + number, partition, end, begun)
@@ -263,7 +236,7 @@ class Results:
         partition, offset = message.partition(), message.offset()
         assert partition is not None
         assert offset is not None
-        self._next[partition], self._held = offset + 1, dict(self._begun)
+        self._position.next[partition], self._position.held = offset + 1, dict(self._begun)
 
     # -------------------------------------------------------------------------------------------------------- ending
 
@@ -274,17 +247,4 @@ class Results:
             SettingError: it cannot be written.
         """
         self._consumer.close()
-        self._save()
-
-    def _save(self) -> None:
-        self._saved = time.monotonic()
-        if self._position is None:
-            return
-        next_ = dict(self._next)
-        for partition, offset in self._held.values():
-            next_[partition] = min(next_[partition], offset)
-        record = {"topic": self._topic, "id": self._topic_id, "known": self._written.to_record(), "next": next_}
-        try:
-            write_whole(self._position, json.dumps(record).encode())
-        except OSError as error:
-            raise SettingError("position", f"{self._position} cannot be written: {error.strerror}") from None
+        self._position.save()
