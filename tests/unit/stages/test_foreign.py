@@ -34,6 +34,8 @@ ANNOUNCEMENT = {
     "records": 9,
     "ends": [4, 5],
 }
+BEGINNING = {"job": "router", "reign": "7-0a1b2c3d", "number": 7}
+DECISION = {"job": "worker", "reign": "7-0a1b2c3d", "count": 3, "record": "000000005-7-0a1b2c3d-3.json"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values, max_size=3),
@@ -51,8 +53,11 @@ def test_neither_are_these(value: bytes | None) -> None:
     assert read_announcement(value) is None
 
 
-def test_one_is_read_as_it_was_written() -> None:
-    assert read_announcement(json.dumps(ANNOUNCEMENT).encode()) == ANNOUNCEMENT
+@pytest.mark.parametrize("form", [ANNOUNCEMENT, BEGINNING, DECISION], ids=["announcement", "beginning", "decision"])
+def test_one_is_read_as_it_was_written(form: dict[str, Any]) -> None:
+    assert read_announcement(json.dumps(form).encode()) == form
+    for name in ("job", "reign", "life"):
+        assert read_announcement(json.dumps({**form, name: ["s"]}).encode()) is None
 
 
 @given(st.sampled_from(sorted(ANNOUNCEMENT)), JSON)

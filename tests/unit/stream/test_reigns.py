@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,7 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import Missing, StateError, Unavailable
-from spatialstream.stream.reign import Reign, Standing, Superseded
+from spatialstream.sources.contracts import find
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stream.reign import Alone, Reign, Standing, Superseded
 
 
 class Killed(BaseException):
@@ -75,30 +77,15 @@ class Scheduler:
         self.let(thread)
 
 
-class Files:
-    """A storage in memory."""
-
-    place = "memory"
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
+class Files(MemoryStorage):
+    """A storage in which what is written again is what was there."""
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
-        content = b"".join(parts)
-        assert name.endswith("/done") or self.files.get(name, content) == content, f"{name} is written another way"
-        self.files[name] = content
-
-    def get(self, name: str) -> pa.Buffer:
-        if name not in self.files:
-            raise Missing(name)
-        return pa.py_buffer(self.files[name])
-
-    def list(self, prefix: str) -> list[str]:
-        return sorted(name for name in self.files if name.startswith(prefix))
-
-    def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.files.pop(name, None)
+        before = find(self, name)
+        super().put(name, *parts)
+        assert name.endswith("/done") or before is None or before.equals(self.get(name)), (
+            f"{name} is written another way"
+        )
 
     def write(self, name: str, value: object) -> None:
         self.put(name, json.dumps(value).encode())
@@ -193,7 +180,7 @@ class World:
     # -------------------------------------------------------------------------------------------------------- turns
 
     def decide(self, reign: Reign, turn: int, record: dict[str, Any]) -> None:
-        reign.decide(turn, record)
+        reign.decide(turn, json.dumps({**record, "heard": asdict(reign.heard)}))
         self.last[reign] = record
 
     def route(self, reign: Reign) -> None:
@@ -263,12 +250,11 @@ class World:
             messages, at = self.log.announced(at, self.random.randint(1, 20), 0.0)
             if not messages:
                 return None
-            for message in messages:
-                assert message is not None
-                standing = standing.after(message)
-                if "epoch" in message and standing.counts(message) and message["epoch"] > last:
-                    last, ends = message["epoch"], message["ends"]
-                    takes[str(last)] = message["take"]
+            standing, counting = standing.read([each for each in messages if each is not None], at)
+            for each in counting:
+                if each["epoch"] > last:
+                    last, ends = each["epoch"], each["ends"]
+                    takes[str(last)] = each["take"]
         return {
             "round": before["round"] + 1,
             "takes": takes,
@@ -342,3 +328,123 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
     world.disorder(300)
     world.order()
     check(world)
+
+
+# ------------------------------------------------------------------------------------------------------- one by one
+
+
+def reign(log: Messages, files: Files, number: int, job: str = "router") -> Reign:
+    return Reign(log, files, job, "epochs/", number)
+
+
+def record(turn: int, by: Reign | Alone) -> str:
+    return json.dumps({"turn": turn, "heard": None if by.heard is None else asdict(by.heard)})
+
+
+def begun(log: Messages, files: Files, number: int) -> tuple[Reign, int | None]:
+    """A reign, and the turn of the record that it goes on from."""
+    new = reign(log, files, number)
+    known = new.begin()
+    return new, None if known is None else files.read(known)["turn"]
+
+
+def test_who_begins_goes_on_from_the_last_decision_that_counts() -> None:
+    log, files = Messages(), Files()
+    first, known = begun(log, files, 1)
+    assert known is None
+    first.decide(0, record(0, first))
+    first.decide(1, record(1, first))
+    second, known = begun(log, files, 2)
+    assert known == 1
+    with pytest.raises(Superseded, match="another router has taken over"):
+        first.decide(2, record(2, first))
+    third, known = begun(log, files, 3)
+    assert known == 1, "what the first one has decided afterwards does not count"
+    with pytest.raises(Superseded):
+        second.decide(2, record(2, second))
+    third.decide(2, record(2, third))
+    third.clean(2)
+    assert {name[7:16] for name in files.list("epochs/")} == {"000000002"}
+
+
+def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_number_that_counts() -> None:
+    log, files = Messages(), Files()
+    newer, _ = begun(log, files, 7)
+    with pytest.raises(Superseded):
+        reign(log, files, 6).begin()
+    newer.decide(0, record(0, newer))
+    without, known = begun(log, files, 0)
+    assert (known, without.heard.number) == (0, 7)
+    with pytest.raises(Superseded):
+        newer.decide(1, record(1, newer))
+
+
+def test_each_job_has_reigns_of_its_own() -> None:
+    log, files = Messages(), Files()
+    router, _ = begun(log, files, 5)
+    worker = Reign(log, files, "worker", "rounds/", 1)
+    assert worker.begin() is None
+    worker.decide(0, record(0, worker))
+    router.decide(0, record(0, router))
+
+
+def test_whether_the_last_epoch_was_announced_is_what_the_log_says() -> None:
+    log, files = Messages(), Files()
+    first, _ = begun(log, files, 1)
+    first.decide(0, record(0, first))
+    log.announce(first.sign({"epoch": 0}))
+    first.decide(1, record(1, first))
+    second, _ = begun(log, files, 2)
+    log.announce(first.sign({"epoch": 1}))
+    third, known = begun(log, files, 3)
+    assert (second.announced, third.announced, known) == (0, 0, 1)
+
+
+def test_a_decision_that_took_long_does_not_undo_its_repetition() -> None:
+    log, files = Messages(), Files()
+    first, _ = begun(log, files, 1)
+    log.lost = lambda: True
+    with pytest.raises(Unavailable):
+        first.decide(0, json.dumps({"turn": "lost", "heard": None}))
+    log.lost = lambda: False
+    first.decide(0, record(0, first))
+    log.arrive()
+    assert begun(log, files, 2)[1] == 0
+
+
+def test_a_stream_from_before_there_were_reigns_goes_on() -> None:
+    log, files = Messages(), Files()
+    files.write("epochs/000000003.json", {"turn": 3})
+    files.write("epochs/000000004.json", {"turn": 4})
+    log.announce({"epoch": 3})
+    first, known = begun(log, files, 1)
+    assert (known, first.announced) == (4, 3)
+    log.announce({"epoch": 4})
+    assert begun(log, files, 2)[0].announced == 3
+
+
+def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() -> None:
+    log, files = Messages(), Files()
+    first, _ = begun(log, files, 1)
+    first.decide(0, record(0, first))
+    first.decide(1, record(1, first))
+    log.begin = len(log.messages) - 1
+    second, known = begun(log, files, 2)
+    assert known == 1
+    second.decide(2, record(2, second))
+    with pytest.raises(Superseded):
+        first.decide(2, record(2, first))
+    log.begin = len(log.messages)
+    assert begun(log, files, 3)[1] == 2, "that of the larger number"
+
+
+def test_who_is_alone_writes_over_what_was_decided_before() -> None:
+    files = Files()
+    alone = Alone(files, "epochs/")
+    assert alone.begin() is None
+    for turn in range(3):
+        alone.decide(turn, record(turn, alone))
+    alone.clean(1)
+    assert files.list("epochs/") == ["epochs/000000001.json", "epochs/000000002.json"]
+    assert Alone(files, "epochs/").begin() == "epochs/000000002.json"
+    assert alone.sign({"epoch": 1}) == {"epoch": 1}

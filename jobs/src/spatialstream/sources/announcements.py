@@ -1,9 +1,12 @@
-"""What an announcement of an epoch is, whatever else somebody may have written among them."""
+"""What is in the log of announcements, whatever else somebody may have written there.
+
+That are announcements of epochs, and what :mod:`spatialstream.stream.reign` adds.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 __all__ = ["announcements_within", "read_announcement"]
@@ -21,9 +24,17 @@ def read_announcement(value: bytes | None) -> dict[str, Any] | None:
         record: object = json.loads(value or b"null")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or not record.keys() >= _ANNOUNCED.keys():
+    if not isinstance(record, dict) or not all(_is_text(record.get(name, "")) for name in ("job", "reign", "life")):
         return None
-    return record if all(fits(record[name]) for name, fits in _ANNOUNCED.items()) else None
+    return record if any(_fits(record, fields) for fields in _FORMS) else None
+
+
+def _fits(record: Mapping[str, object], fields: Mapping[str, Callable[[object], bool]]) -> bool:
+    return record.keys() >= fields.keys() and all(fits(record[name]) for name, fits in fields.items())
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _is_number(value: object) -> bool:
@@ -42,11 +53,18 @@ def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
     return check
 
 
-_ANNOUNCED: dict[str, Callable[[object], bool]] = {
+_ANNOUNCED: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
     "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
-    "controls": _is_list(_is_list(lambda value: isinstance(value, str), _is_number)),
+    "controls": _is_list(_is_list(_is_text, _is_number)),
     "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
     "ends": _is_list(_is_number),
 }
 """What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""
+
+_BEGINNING: Mapping[str, Callable[[object], bool]] = {"job": _is_text, "reign": _is_text, "number": _is_number}
+_DECISION: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("job", "reign", "record"), _is_text),
+    "count": _is_number,
+}
+_FORMS = (_ANNOUNCED, _BEGINNING, _DECISION)

@@ -57,18 +57,21 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from spatialstream.model.errors import Missing, RunError, StateError, Unavailable
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.disk import DAMAGED, undamaged
 
-__all__ = ["Alone", "Log", "Reign", "Standing", "Superseded"]
+__all__ = ["ROUTER", "WORKER", "Alone", "Log", "Reign", "Standing", "Superseded"]
 
 _PATIENCE = 120.0
 """Seconds within which what has been appended can be read."""
+
+ROUTER, WORKER = "router", "worker"
+"""The jobs."""
 
 _LOOK = 0.1
 _MOST = 1_000
@@ -101,6 +104,7 @@ class Standing:
         count: how many decisions it has made, those that got lost included.
         record: the name of the record that was decided last, in this reign or before.
         announced: the last epoch that has been announced; -1 if none has. That is what an epoch is done by.
+        offset: up to which it says so; None: from the oldest message on that is kept.
     """
 
     job: str
@@ -109,14 +113,24 @@ class Standing:
     count: int = 0
     record: str = ""
     announced: int = -1
+    offset: int | None = None
 
     def counts(self, message: Mapping[str, Any]) -> bool:
         """Whether a decision or an announcement of this job counts that comes next."""
         return str(message.get("reign", "")) == self.reign
 
+    def read(self, messages: Iterable[Mapping[str, Any]], offset: int) -> tuple[Standing, list[Mapping[str, Any]]]:
+        """What the log says with some more messages, up to an offset, and the announcements among them that count."""
+        standing, counting = self, []
+        for message in messages:
+            if "epoch" in message and standing.counts(message):
+                counting.append(message)
+            standing = standing.after(message)
+        return replace(standing, offset=offset), counting
+
     def after(self, message: Mapping[str, Any]) -> Standing:
         """What the log says with one more message."""
-        if message.get("job") != self.job:
+        if message.get("job", ROUTER) != self.job:  # there were announcements before there were reigns
             return self
         if "number" in message:
             number, reign = int(message["number"]), str(message["reign"])
@@ -144,10 +158,10 @@ class _Records:
         for name in old:
             del self._known[name]
 
-    def _put(self, turn: int, name: str, record: Mapping[str, Any]) -> None:
+    def _put(self, turn: int, name: str, record: str) -> None:
         self._known[name] = turn
         self._step("record")
-        self._storage.put(self._folder + name, json.dumps(record).encode())
+        self._storage.put(self._folder + name, record.encode())
 
     def _newest(self) -> str:
         """The newest record: that of the largest number, in it the latest turn, of that the last one; "" if none is."""
@@ -181,8 +195,12 @@ class Reign(_Records):
         super().__init__(storage, folder, step)
         self._log = log
         self._number, self._id, self._count = number, "", 0
-        self._offset: int | None = None
         self._standing = Standing(job)
+
+    @property
+    def heard(self) -> Standing:
+        """What this process knows of the log; a record holds it, so that others need not begin at its beginning."""
+        return self._standing
 
     @property
     def announced(self) -> int:
@@ -211,12 +229,12 @@ class Reign(_Records):
             self._settle(newest)
         return self._folder + self._standing.record if self._standing.record else None
 
-    def decide(self, turn: int, record: Mapping[str, Any]) -> str:
-        """Decide a turn, for the first time or another way than before. What this raises has decided nothing for sure.
+    def decide(self, turn: int, record: str) -> str:
+        """Decide a turn, for the first time or another way than before. If this raises, it may be decided or not.
 
         Args:
             turn: its number.
-            record: the decision, JSON-able.
+            record: the decision as a JSON object, in which ``heard`` is :attr:`heard`.
 
         Returns:
             The name of its record.
@@ -228,7 +246,7 @@ class Reign(_Records):
         """
         self._count += 1
         name = f"{turn:09d}-{self._id}-{self._count}.json"
-        self._put(turn, name, {**record, "standing": {**asdict(self._standing), "offset": self._offset}})
+        self._put(turn, name, record)
         self._settle(name)
         return self._folder + name
 
@@ -251,16 +269,15 @@ class Reign(_Records):
         until = time.monotonic() + _PATIENCE
         while True:
             try:
-                heard, offset = self._log.announced(self._offset, _MOST, _LOOK)
+                given, offset = self._log.announced(self._standing.offset, _MOST, _LOOK)
             except StateError:
-                if self._offset is None:
+                if self._standing.offset is None:
                     raise
-                self._offset, self._standing = None, replace(self._standing, record="")
+                self._standing = replace(self._standing, record="", offset=None)
                 continue
-            self._offset = offset
-            for each in heard:
-                self._standing = self._standing if each is None else self._standing.after(each)
-            if any(each is not None and told.items() <= each.items() for each in heard):
+            heard = [each for each in given if each is not None]
+            self._standing, _ = self._standing.read(heard, offset)
+            if any(told.items() <= each.items() for each in heard):
                 return
             if time.monotonic() > until:
                 raise Unavailable("the log of announcements does not give what was written into it")
@@ -273,10 +290,8 @@ class Reign(_Records):
             except Missing:  # somebody is still at it
                 continue
             with undamaged(f"{self._storage.place}/{self._folder}{newest}", DAMAGED):
-                standing = json.loads(content).get("standing")
-                if standing is not None:
-                    self._offset = standing.pop("offset")
-                    self._standing = Standing(**standing)
+                heard = json.loads(content).get("heard")
+                self._standing = self._standing if heard is None else Standing(**heard)
             break
         return newest
 
@@ -287,6 +302,10 @@ class Reign(_Records):
 class Alone(_Records):
     """A job that nobody else can be at, for a lock of this machine keeps them off: what it writes counts.
 
+    Attributes:
+        heard: None: there is nobody to hear.
+        announced: of an epoch it is known elsewhere whether it is done.
+
     Args:
         storage: where records are.
         folder: what the names of its records begin with.
@@ -296,12 +315,15 @@ class Alone(_Records):
     def __init__(self, storage: Storage, folder: str, step: Callable[[str], None] = lambda name: None) -> None:
         super().__init__(storage, folder, step)
 
+    heard = None
+    announced = 2**62
+
     def begin(self) -> str | None:
         """See :class:`Reign`."""
         newest = self._newest()
         return self._folder + newest if newest else None
 
-    def decide(self, turn: int, record: Mapping[str, Any]) -> str:
+    def decide(self, turn: int, record: str) -> str:
         """See :class:`Reign`; another decision about a turn takes the place of the one before."""
         name = f"{turn:09d}.json"
         self._put(turn, name, record)
