@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -45,14 +46,18 @@ _FOLLOWING = {"auto.offset.reset": "error", "enable.partition.eof": False, "isol
 _idle: dict[tuple[Any, ...], list[Any]] = {}
 
 
-def _kept(connection: Connection, use: str, make: Callable[[], T]) -> tuple[list[T], T]:
-    """A client that nobody uses, and the list to put it back into."""
+def _kept(
+    connection: Connection, use: str, make: Callable[[], T], fits: Callable[[T], bool] = lambda client: True
+) -> tuple[list[T], T]:
+    """A client that nobody uses and that fits, and the list to put it back into."""
     security = tuple(sorted(connection.security.items()))
     clients = _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
-    try:
-        return clients, clients.pop()
-    except IndexError:
-        return clients, make()
+    for client in reversed(clients):
+        if fits(client):
+            with suppress(ValueError):  # somebody was quicker
+                clients.remove(client)
+                return clients, client
+    return clients, make()
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -132,6 +137,10 @@ def _check(event: Message, topic: str, partition: int, at: int) -> None:
     raise Unavailable(f"{topic} cannot be read: {error.str()}")
 
 
+_FOLLOWERS = 2
+"""Of a topic: a job reads what others say, and whether what it has said itself counts."""
+
+
 class _Follower:
     """A consumer that reads ahead, and the offset of what it gives next."""
 
@@ -156,7 +165,7 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
         StateError: the broker has not got the first one any more.
         Unavailable: the broker does not let anybody read.
     """
-    clients, follower = _kept(connection, topic, lambda: _Follower(connection))
+    clients, follower = _kept(connection, topic, lambda: _Follower(connection), lambda each: each.next == start)
     try:
         if follower.next != start:
             follower.consumer.assign([TopicPartition(topic, 0, start)])
@@ -171,6 +180,8 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
             raise Unavailable(f"{topic} cannot be read: {error}") from None
         raise
     clients.append(follower)
+    while len(clients) > _FOLLOWERS:
+        clients.pop(0).consumer.close()
     return messages, follower.next
 
 
