@@ -75,10 +75,10 @@ class TestChannel:
 
     def test_what_fails_on_the_way_does_not_hinder_the_next(self, channels: Channels, life: str) -> None:
         """Blocks are made while they are sent, so that may fail at any of them."""
-        channel, blocks = channels.of(life), [block(0, 4, i) for i in range(5)]
+        channel, blocks = channels.of(life), [block(0, 4, i, 20_000) for i in range(100)]
 
         def failing() -> Any:
-            yield from blocks[:3]
+            yield from blocks[:90]
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
