@@ -4,22 +4,99 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from spatialstream.index.version import build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.spark.inline import forget, run_epoch
-from spatialstream.spark.run_stages import VERSION_FILE, Paths
-from spatialstream.stages.plan import Run, cut_epochs
-from spatialstream.stages.runs import write_run
-from spatialstream.stages.work import WorkSettings
+from spatialstream.records.decode import REJECTED, Decoded
+from spatialstream.sources.contracts import Ranges, Records
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.sources.result_files import ResultFiles
+from spatialstream.stages import merge, work
+from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.route import Row
+from spatialstream.stages.turns import NEVER
+from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
+from spatialstream.stream.engine import Inline
+from spatialstream.stream.settings import StreamSettings
+
+T = TypeVar("T")
+
+
+def forget() -> None:
+    """Drop what this process has in memory, as if it had died: the next round restores its state."""
+    work.forget()
+    merge.forget()
+
+
+class Processes:
+    """An engine whose processes may die after each function; of those of a try that has failed some are still at work.
+
+    Args:
+        step: is called after each function.
+        chance: says who is late.
+    """
+
+    width = 1
+
+    def __init__(self, step: Callable[[str], None], chance: random.Random) -> None:
+        self._step, self._chance = step, chance
+        self._late: list[Callable[[], object]] = []
+
+    def map(self, do: Callable[[T], Iterable[str]], items: Sequence[T], *, light: bool = False) -> list[str]:
+        lines: list[str] = []
+        late, self._late = self._late, []
+        for item in items:
+            if isinstance(do, partial):  # INGEST, whose tries may read different messages
+                self._late.append(lambda item=item: list(do(item)))
+            lines += do(item)
+            self._step("done")
+        for each in late:
+            if self._chance.random() < 0.5:
+                each()
+        return lines
+
+    def gather(
+        self,
+        do: Callable[[T], Iterable[Row]],
+        items: Sequence[T],
+        merge: Callable[[Iterable[Row]], Iterable[str]],
+        *,
+        light: bool = False,
+    ) -> list[str]:
+        rows: list[Row] = []
+        for item in items:
+            rows += do(item)
+            self._step("done")
+        return list(merge(rows))
+
+    def check(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Given:
+    """A source of records that are there, a block a partition."""
+
+    blocks: Mapping[str, tuple[ObjectBatch | QueryBatch, np.ndarray]]
+
+    def bounds(self) -> Ranges:
+        return dict.fromkeys(self.blocks, (0, 1))
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Records]:
+        batch, line = self.blocks[partition]
+        yield Records(partition.partition("/")[0], Decoded(batch, line, pa.RecordBatch.from_pylist([], REJECTED)))
 
 
 @dataclass(frozen=True)
@@ -65,37 +142,46 @@ def run_stream(
 ) -> Outcome:
     """Run a stream; line i + 1 of the source ``queries`` is query i."""
     chance = random.Random(seed)
-    paths = Paths(folder / "checkpoint", folder / "results", folder / "rejected")
     forget()
-    runs = []
     shuffled = list(objects)
     chance.shuffle(shuffled)
+    blocks: dict[str, tuple[ObjectBatch | QueryBatch, np.ndarray]] = {}
     for block in range(shape.blocks):
-        part = shuffled[block :: shape.blocks]
-        if part:
-            runs.append(_run(paths, f"objects-{block:06d}", ObjectBatch.of(part), np.zeros(len(part), np.int64)))
+        if part := shuffled[block :: shape.blocks]:
+            blocks[f"objects/{block}"] = ObjectBatch.of(part), np.zeros(len(part), np.int64)
     if queries:
-        runs.append(_run(paths, "queries-000000", QueryBatch.of(queries), np.arange(1, len(queries) + 1)))
-    plan = cut_epochs(runs, shape.epoch_records, shape.partitions)
-    plan.save(paths.storage)
-    version = build(space, ObjectBatch.of(shuffled), QueryBatch.of(list(queries)), shape.leaves, shape.slots)
-    paths.storage.put(VERSION_FILE, *version.pack())
-    settings = WorkSettings(space, interval, retention)
-    for epoch in range(plan.epochs):
-        run_epoch(paths, settings, epoch, shape.partitions, shape.slots)
+        blocks["queries/0"] = QueryBatch.of(queries), np.arange(1, len(queries) + 1)
+    source, storage = Given(blocks), MemoryStorage()
+    setup = StreamSettings(
+        "run", shape.slots, space, shape.partitions, interval, retention, idle=1, epoch_records=shape.epoch_records
+    )
+
+    def begin() -> EmbeddedStream:
+        sink = ResultFiles(folder / "results", folder / "rejected")
+        return EmbeddedStream(setup, storage, Inline(), sink, list(blocks), leaves=shape.leaves, now=lambda: 0)
+
+    stream = begin()
+
+    def ingest(stage: Ingest) -> Sequence[Intake]:
+        intakes = stream.turns.ingestion(source, source.bounds())(stage)
+        latest = max((intake.run.last for intake in intakes if intake.run is not None), default=NEVER)
+        return [*intakes, *ended(list(blocks), latest)]
+
+    record = stream.turn(ingest)
+    while True:
         if shape.forget:
             forget()
         if chance.random() < shape.replays:
             forget()
-            run_epoch(paths, settings, epoch, shape.partitions, shape.slots)
-    text = b"".join(path.read_bytes() for path in sorted(paths.results.glob("*.jsonl")))
-    rejected = b"".join(path.read_bytes() for path in sorted(paths.rejected.glob("*.jsonl")))
+            for turns in ("epochs", "rounds"):
+                storage.put(f"{turns}/done", str(record.epoch.number - 1).encode())
+            stream = begin()
+            stream.recover()
+        if not record.held:
+            break
+        record = stream.turn(nothing)
+    text = b"".join(path.read_bytes() for path in sorted((folder / "results").glob("*.jsonl")))
+    rejected = b"".join(path.read_bytes() for path in sorted((folder / "rejected").glob("*.jsonl")))
     return Outcome(
         [json.loads(line) for line in text.splitlines()], text, [json.loads(line) for line in rejected.splitlines()]
     )
-
-
-def _run(paths: Paths, name: str, batch: ObjectBatch | QueryBatch, line: np.ndarray) -> Run:
-    kind = "objects" if isinstance(batch, ObjectBatch) else "queries"
-    times = write_run(paths.storage, f"{name}.arrow", batch, line)
-    return Run(f"{name}.arrow", kind, len(batch), kind, times, 0)

@@ -1,19 +1,17 @@
-"""A live stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over
-logs and a routing store in memory, in any interleaving, with crashes before each of their steps.
+"""A stream without Spark and without servers: the router, the worker and the rebalancer of the real code, over logs and
+a routing store in memory, in any interleaving, with crashes before each of their steps.
 
 A stage can be made to fail on a record: a test puts a function that raises :class:`StageError` in its place. A job that
 has failed twice in a row is then narrowed down, as the real ones are.
 
-What stands for the broker are lists that only grow. An epoch reads what there is of them when it begins, which may be
-more when it begins once again.
+An epoch reads what there is of the logs when it begins, which may be more when it begins once again.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +22,21 @@ from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.delivery import Assembler, Deduplicator, result_messages
+from spatialstream.sources.delivery import Assembler, Deduplicator
 from spatialstream.sources.folder import Folder
-from spatialstream.spark import inline
-from spatialstream.stages import messages
-from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.tasks import Summary
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.router import EpochRecord, Router, StreamSettings, narrow_route, route_epoch
-from spatialstream.stream.worker import (
-    RoundRecord,
-    Worker,
-    merge_round,
-    merge_second_at_once,
-    merge_second_round,
-    narrow_merge,
-    narrow_work,
-    second_round,
-    work_round,
-)
+from spatialstream.stream.driver import Ground, RouterTurns, WorkerTurns, news
+from spatialstream.stream.router import Router
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import RoundRecord, Worker
+from tests.harness import Processes, forget
 
-Message = tuple[bytes | None, bytes]
 IDLE = 10**12
 LIMITS = RowLimits(part=300)
 
@@ -59,14 +49,17 @@ class StageError(Exception):
     """A stage cannot be done with one of its records."""
 
 
-@dataclass
-class Log:
-    """A topic: partitions that only grow."""
+class Topic(MemoryLog):
+    """A log, before each message of which the process that sends it may die."""
 
-    partitions: list[list[Message]]
+    def __init__(self, step: Callable[[str], None]) -> None:
+        super().__init__()
+        self._step = step
 
-    def ends(self) -> list[int]:
-        return [len(partition) for partition in self.partitions]
+    def append(self, *messages: Message) -> None:
+        for message in messages:
+            self._step("send")
+            super().append(message)
 
 
 class Simulation:
@@ -95,19 +88,13 @@ class Simulation:
     ) -> None:
         self.random = random.Random(seed)
         self.storage, self.settings, self.chaos = Folder(folder), settings, chaos
-        self.topics = {"objects": Log([[] for _ in range(object_partitions)]), "queries": Log([[]])}
-        self.blocks = Log([[] for _ in range(settings.slots)])
-        self.announced: list[dict[str, Any]] = []
-        self.results: list[tuple[bytes, bytes]] = []
-        self.rejected: list[str] = []
-        self.heard = 0
+        self.source = MemorySource([*(f"objects/{i}" for i in range(object_partitions)), "queries/0"])
+        self.blocks: list[MemoryLog] = [Topic(self.step) for _ in range(settings.slots)]
+        self.announced, self.results, self.rejected = (Topic(self.step) for _ in range(3))
         self.store = MemoryStore()
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
         self.crashes = 0
-        self.tries: dict[
-            int, list[tuple[Ingest, pa.RecordBatch]]
-        ] = {}  # what the tasks of an epoch's last try have read
         archive = None if settings.retention is None else Folder(folder / "archive")
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)
@@ -117,36 +104,41 @@ class Simulation:
         self.worker: Worker | None = None
         self.failures = {"router": 0, "worker": 0}
         self.left: list[Left] = []
+        self.rounds: list[tuple[RoundRecord, Summary]] = []
+        self.ground = Ground(
+            Processes(self.step, self.random),
+            self.storage,
+            MemoryChannel(self.blocks, self.announced),
+            MemorySink(self.results, self.rejected, 3),
+            self.step,
+        )
 
     # ------------------------------------------------------------------------------------------------------ producers
 
     def _unsent(
         self, space: Space, objects: Sequence[SpatialObject], queries: Sequence[Query | Cancellation]
-    ) -> dict[tuple[str, int], list[Message]]:
+    ) -> dict[str, list[Message]]:
         """What each partition is going to get: records in time order, several to a message at times, and marks."""
-        lanes: dict[tuple[str, int], list[tuple[int, bytes]]] = {
-            (topic, i): [] for topic, log in self.topics.items() for i in range(len(log.partitions))
-        }
+        lanes: dict[str, list[tuple[int, bytes]]] = {name: [] for name in self.source.logs}
         first, second = space.axes
         for item in objects:
             record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
-            lane = ("objects", self.random.randrange(len(self.topics["objects"].partitions)))
-            lanes[lane].append((item.t, json.dumps(record).encode()))
+            lanes[f"objects/{self.random.randrange(len(lanes) - 1)}"].append((item.t, json.dumps(record).encode()))
         for query in queries:
-            lanes["queries", 0].append((query.t, json.dumps(query.to_record()).encode()))
+            lanes["queries/0"].append((query.t, json.dumps(query.to_record()).encode()))
         end = max((t for lane in lanes.values() for t, _ in lane), default=0) + 1
         sent = {lane: self._messages(lane, records, end) for lane, records in lanes.items()}
-        records = [i for i, (key, _) in enumerate(sent["queries", 0]) if key != CLOCK]
+        records = [i for i, (key, _) in enumerate(sent["queries/0"]) if key != CLOCK]
         self.query_at = {offset: i for i, offset in enumerate(records)}
         return sent
 
-    def _messages(self, lane: tuple[str, int], records: list[tuple[int, bytes]], end: int) -> list[Message]:
+    def _messages(self, lane: str, records: list[tuple[int, bytes]], end: int) -> list[Message]:
         result: list[Message] = []
         i = 0
         while i < len(records):
             if self.random.random() < 0.3:
                 result.append((CLOCK, mark(records[i][0])))
-            size = self.random.choice([1, 1, 2, 5]) if lane[0] == "objects" else 1
+            size = self.random.choice([1, 1, 2, 5]) if lane.startswith("objects") else 1
             result.append((None, b"\n".join(text for _, text in records[i : i + size])))
             i += size
         return [*result, (CLOCK, mark(end))]
@@ -157,8 +149,7 @@ class Simulation:
         if lanes:
             lane = self.random.choice(lanes)
             count = self.random.choice([1, 2, 5, 20])
-            topic, partition = lane
-            self.topics[topic].partitions[partition] += self.unsent[lane][:count]
+            self.source.logs[lane].append(*self.unsent[lane][:count])
             del self.unsent[lane][:count]
 
     # --------------------------------------------------------------------------------------------------------- router
@@ -171,66 +162,57 @@ class Simulation:
 
     def run_router(self) -> None:
         """One epoch, or its repetition."""
-        if self.router is None:
-            names = [f"{kind}/{i}" for kind, log in self.topics.items() for i in range(len(log.partitions))]
-            view = self.views[0]
-            self.router = Router(
-                self.settings, self.storage, view, _RouterJobs(self), names, lambda: self.time, self.step
-            )
         try:
-            self.router.epoch()
+            if self.router is None:
+                names, view = list(self.source.logs), self.views[0]
+                self.router = Router(self.settings, self.storage, view, names, lambda: self.time, self.step)
+            turns = RouterTurns(self.router, self.ground)
+            turns.epoch(turns.ingestion(self.source, news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
-            self._failed("router", self.router, self._epoch_fails_on)
+            self._failed("router", turns.leave_out)
         except Crash:
             self.crashes += 1
             self.router = None
         except Unavailable:
+            assert self.router is not None
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
 
-    def _failed(self, name: str, job: Any, narrow: Callable[[Any], Sequence[Left]]) -> None:
+    def _failed(self, name: str, leave_out: Callable[[], Sequence[Left]]) -> None:
         """A turn has failed; one that has done so twice is narrowed down, unless its process dies meanwhile."""
         self.failures[name] += 1
         assert self.failures[name] < 50, "nothing was found"
         if self.failures[name] % 2:
             return
         try:
-            self.left += job.leave_out(narrow)
+            self.left += leave_out()
         except Crash:
             self.crashes += 1
             setattr(self, name, None)
 
-    def _epoch_fails_on(self, record: EpochRecord) -> Sequence[Left]:
-        partitions = self.settings.partitions
-        return [left for i in range(partitions) for left in narrow_route(record, i, partitions, self.storage)]
-
-    def _round_fails_on(self, record: RoundRecord) -> Sequence[Left]:
-        blocks = [log[record.starts[slot] : record.ends[slot]] for slot, log in enumerate(self.blocks.partitions)]
-        given = record.round, self.work_settings, self.storage
-        if found := [left for slot, each in enumerate(blocks) for left in narrow_work(slot, each, *given)]:
-            return found
-        rows = [row for slot, each in enumerate(blocks) for row in work_round(slot, each, *given)]
-        return narrow_merge(rows, record, self.work_settings, self.storage, LIMITS)
+    @property
+    def unheard(self) -> int:
+        """How many announcements no round has taken."""
+        taken = 0 if self.worker is None else self.worker.announced or 0
+        return self.announced.bounds[1] - taken
 
     def run_worker(self) -> None:
         """One round, or its repetition."""
-        if self.worker is None:
-            view = self.views[1]
-            self.worker = Worker(self.settings.slots, self.storage, view, _WorkerJobs(self), self.step)
-            self.heard = self.worker.announced or 0
-            inline.forget()
-        worker, first = self.worker, self.heard
         try:
-            if worker.unfinished:
-                worker.again()
-            elif first == len(self.announced):
-                worker.confirm()
+            if self.worker is None:
+                forget()
+                self.worker = Worker(self.settings, self.storage, self.views[1], self.step)
+            few = self.random.choice([0, 10**9])
+            given = self.settings.slots, self.work_settings, LIMITS, few
+            turns = WorkerTurns(self.worker, self.ground, *given)
+            record = turns.next(self.random.randint(1, max(1, self.unheard)))
+            if record is None:
+                self.worker.confirm()
             else:
-                self.heard = self.random.randint(first + 1, len(self.announced))
-                worker.round(self.announced[first : self.heard], self.heard)
+                self.rounds.append((record, turns.do(record)))
             self.failures["worker"] = 0
         except StageError:
-            self._failed("worker", worker, self._round_fails_on)
+            self._failed("worker", turns.leave_out)
         except Crash:
             self.crashes += 1
             self.worker = None
@@ -284,22 +266,22 @@ class Simulation:
         while not self._drained():
             self.run_router()
             self.run_worker()
-        while self.worker is None or self.worker.unfinished or self.heard < len(self.announced):
+        while self.worker is None or self.worker.unfinished or self.unheard:
             self.run_worker()
 
     def _drained(self) -> bool:
         router = self.router
         if router is None or router.last is None or router.unfinished:
             return False
-        ends = {f"{kind}/{i}": end for kind, log in self.topics.items() for i, end in enumerate(log.ends())}
-        if any(router.last.read.get(name, 0) != end for name, end in ends.items()):
+        if news(self.source.bounds(), router.read, 10**9):
             return False
         return not router.last.held and not router.wants_epoch()
 
     def rows(self) -> list[dict[str, Any]]:
         """What a consumer of the results has: repeated messages dropped, parts put together."""
         known, whole = Deduplicator(), Assembler()
-        parts = (part for key, value in self.results for part in known.new_rows(key, value))
+        sent = self.results.read(*self.results.bounds)
+        parts = (part for key, value in sent for part in known.new_rows(key or b"", value or b""))
         return [json.loads(row) for part in parts for row in whole.add(part)]
 
     def refused(self) -> list[int]:
@@ -308,95 +290,4 @@ class Simulation:
 
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters, each once."""
-        return [json.loads(line) for line in dict.fromkeys(self.rejected)]
-
-
-class _RouterJobs:
-    def __init__(self, simulation: Simulation) -> None:
-        self._ = simulation
-
-    def ingest(self, epoch: int) -> Sequence[Intake]:
-        settings = self._.settings
-        kinds = {"t.objects": "objects", "t.queries": "queries"}
-        assert self._.router is not None
-        read = {} if self._.router.last is None else self._.router.last.read
-        limits = settings.longest, *self._.router.limits()
-        last = *limits, f"{self._.time:08x}"
-        stage = Ingest(epoch, self._.storage, kinds, settings.space, settings.rule, *last)
-        intakes: list[Intake] = []
-        tasks: list[tuple[Ingest, pa.RecordBatch]] = []
-        for topic, log in self._.topics.items():
-            for i, partition in enumerate(log.partitions):
-                start = read.get(f"{topic}/{i}", 0)
-                if part := partition[start:]:
-                    offsets = range(start, len(partition))
-                    tasks.append((stage, _batch(f"t.{topic}", i, offsets, part)))
-                    intakes += stage.intakes([tasks[-1][1]])
-        for late, batch in self._.tries.get(epoch, []):  # tasks of the try before are still at work
-            if self._.random.random() < 0.5:
-                list(late.intakes([batch]))
-        self._.tries = {epoch: tasks}
-        return intakes
-
-    def route(self, record: EpochRecord) -> None:
-        settings = self._.settings
-        for partition in range(settings.partitions):
-            for key, (slot, _kind, content) in route_epoch(record, partition, settings.partitions, self._.storage):
-                if slot < 0:
-                    self._.rejected += content.column("line").to_pylist()
-                else:
-                    self._.blocks.partitions[slot].append((key, messages.pack(content).to_pybytes()))
-            self._.step("routed")
-
-    def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
-        self._.announced.append(json.loads(json.dumps({**announcement, "ends": self._.blocks.ends()})))
-
-
-class _WorkerJobs:
-    def __init__(self, simulation: Simulation) -> None:
-        self._ = simulation
-
-    def work(self, record: RoundRecord) -> None:
-        it = self._
-        rows = []
-        for slot, log in enumerate(it.blocks.partitions):
-            blocks = log[record.starts[slot] : record.ends[slot]]
-            rows += work_round(slot, blocks, record.round, it.work_settings, it.storage)
-            it.step("worked")
-        number = record.round.number
-        few = it.random.choice([0, 10**9])
-        results = merge_round(rows, record, it.work_settings.space, it.storage, few, LIMITS)
-        it.step("merged")
-        for key, value in result_messages(results.lines, number, 0, 3):
-            it.results.append((key, value.to_pybytes()))
-            it.step("sent")
-        it.rejected += results.rejected
-        if results.second is not None:
-            lines = merge_second_at_once(results.second, number, it.work_settings, it.storage, LIMITS)
-            for key, value in result_messages(lines, number, 1, 3):
-                it.results.append((key, value.to_pybytes()))
-                it.step("sent")
-
-    def second(self, record: RoundRecord, slots: Sequence[int]) -> None:
-        it = self._
-        number = record.round.number
-        rows = []
-        for slot in slots:
-            rows += second_round(slot, number, it.work_settings, it.storage)
-            it.step("second")
-        lines = merge_second_round(rows, number, it.work_settings.space, it.storage, LIMITS)
-        for key, value in result_messages(lines, number, 1, 3):
-            it.results.append((key, value.to_pybytes()))
-
-
-def _batch(topic: str, partition: int, offsets: range, part: Sequence[Message]) -> pa.RecordBatch:
-    n = len(part)
-    return pa.RecordBatch.from_pydict(
-        {
-            "topic": pa.array([topic] * n),
-            "partition": pa.array([partition] * n, pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "key": pa.array([key for key, _ in part], pa.binary()),
-            "value": pa.array([value for _, value in part], pa.binary()),
-        }
-    )
+        return [json.loads(value or b"") for _, value in dict.fromkeys(self.rejected.read(*self.rejected.bounds))]

@@ -68,8 +68,9 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 # what the driver has just done, told by the files that it leaves: phase -> (folder, names)
 PHASES = {
     "decoding": (".checkpoint/input", "*.arrow"),
-    "begun": (".checkpoint/spark/offsets", "[0-9]*"),
+    "decided": (".checkpoint/epochs", "0*.json"),
     "routed": (".checkpoint/state/registry", "epoch-*.json"),
+    "announced": (".checkpoint/announced", "*.json"),
     "worked": (".checkpoint/state/slot-0001", "epoch-*.json"),
     "merged": (".checkpoint/state/merger", "epoch-*.json"),
     "published": ("results", "epoch-*.jsonl"),

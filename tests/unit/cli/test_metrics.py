@@ -23,6 +23,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.ingest import Intake
+from spatialstream.stages.turns import Epoch
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import STATISTICS
@@ -195,8 +196,8 @@ def test_epochs_make_no_new_series() -> None:
         intakes = tuple(Intake(f"objects/{i}", epoch, None, "", 10, i, 5, 0, {"late": i}) for i in range(2))
         clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
         adoption = Adoption(epoch, epoch + 1, "p", "prepare")
-        record = EpochRecord(epoch, 0, 1_000 * epoch, clocks, adoption, (), (), intakes, {}, None, (), 0, epoch - 1)
-        metrics.observe(record, None, 0.1)
+        told = Epoch(epoch, 2, 0, 1_000 * epoch, adoption.active, adoption.pending, (), (), ())
+        metrics.observe(EpochRecord(told, clocks, adoption, (), intakes, {}, None, 0, epoch - 1, {}), 0.1)
 
     assert exposed(metrics.registry) == before
     value = metrics.registry.get_sample_value

@@ -12,7 +12,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.sources.disk import write_whole
 from spatialstream.sources.folder import Folder
 from spatialstream.stream.beginning import locked
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 
 
 @pytest.fixture

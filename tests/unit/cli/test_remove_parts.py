@@ -9,7 +9,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Topics
 from spatialstream.store.lease import Leases, MemoryLease
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 
 
 class Store:

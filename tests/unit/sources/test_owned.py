@@ -14,7 +14,7 @@ from spatialstream.sources.owned import REJECTED, RESULTS, RUN, STREAM, Owned
 from spatialstream.spark.failures import explained
 from spatialstream.spark.run import RunSettings, open_run
 from spatialstream.stages.state import OwnerState, Progress
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from tests import streams
 from tests.simulation import Simulation
 
@@ -32,11 +32,13 @@ def put(folder: Path, *names: str) -> None:
 
 OURS = {
     RESULTS: [".spatialstream", "epoch-000000001.jsonl", ".epoch-000000002.jsonl.4711"],
-    REJECTED: [".spatialstream", "epoch-000000001.jsonl", "input-objects-000001-000002.jsonl"],
+    REJECTED: [".spatialstream", "epoch-000000001.jsonl", "input-000000001.jsonl"],
     RUN: [
-        *("run.json", "plan.json", "version-1.arrays", "error.log", "run.lock", ".plan.json.99"),
+        *("run.json", "epochs/done", "versions/000000.arrays", "error.log", "run.lock", ".run.json.99"),
         *(
-            "input/objects-000000-000000.arrow",
+            "input/000000000-objects-0000-0000-a.arrow",
+            "blocks/000000003-0001.ipc",
+            "announced/000000003.json",
             "frames/objects-0123456789abcdef.jsonl",
             "frames/.aside-x/parts/_SUCCESS",
         ),
@@ -118,10 +120,11 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
     objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
     setup = RunSettings((objects,), (queries,), tmp_path / "out")
     open_run(setup)
-    (setup.paths.checkpoint / "plan.json").write_bytes(content)
-    with pytest.raises(StateError, match=r"plan\.json is damaged; give another output"):
+    put(setup.paths.checkpoint, "epochs/000000003.json")
+    (setup.paths.checkpoint / "epochs" / "000000003.json").write_bytes(content)
+    with pytest.raises(StateError, match=r"epochs/000000003\.json is damaged; the checkpoint cannot be used"):
         open_run(setup)
-    (setup.paths.checkpoint / "plan.json").unlink()
+    (setup.paths.checkpoint / "epochs" / "000000003.json").unlink()
     (setup.paths.checkpoint / "run.json").write_bytes(content)
     with pytest.raises(StateError, match=r"run\.json is damaged; give another output"):
         open_run(setup)

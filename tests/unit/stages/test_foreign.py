@@ -17,8 +17,9 @@ from spatialstream.oracle import answers, check
 from spatialstream.sources.announcements import read_announcement
 from spatialstream.sources.kafka import Announcements, Connection
 from spatialstream.sources.keys import block_key, read_key
+from spatialstream.sources.memory import MemoryLog
 from spatialstream.stages import messages
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
@@ -127,11 +128,10 @@ def test_answers_are_the_same_with_foreign_messages_among_the_blocks(tmp_path: P
 
     def and_foreign() -> None:
         produce()
-        epoch = 0 if simulation.router is None else simulation.router.done + 1
-        for log in simulation.blocks.partitions:
+        epoch = 0 if simulation.router is None else simulation.router.last_done + 1
+        for log in simulation.blocks:
             key = [None, b"", b"\xff", b"1 2 3", b"1 2 3 objects x", b"x 0 0 objects", b"9" * 5_000][chance.integers(7)]
-            log.append((key, other))  # type: ignore[arg-type]
-            log.append((block_key(epoch, 0, 999, messages.OBJECTS), chance.bytes(30)))
+            MemoryLog.append(log, (key, other), (block_key(epoch, 0, 999, messages.OBJECTS), chance.bytes(30)))
             sent.append(key)
 
     simulation.produce = and_foreign  # type: ignore[method-assign]

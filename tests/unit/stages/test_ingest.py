@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import StateError
+from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.sources.contracts import MESSAGE
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.input_files import InputFiles
+from spatialstream.sources.memory import MemorySource
 from spatialstream.stages import ingest
 from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
-from spatialstream.stages.plan import unpack_place
-from spatialstream.stages.runs import INPUT, read_records
+from spatialstream.stages.runs import INPUT, unpack_place
+from spatialstream.stages.state import get_records
 
 PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
 
@@ -28,22 +33,30 @@ def line(name: str, t: int, **more: object) -> bytes:
     return json.dumps({"id": name, "t": t, "x": 1.0, "y": 2.0, "text": "a b", **more}).encode()
 
 
-def batch(*messages: tuple[str, int, int, bytes | None, bytes | None]) -> pa.RecordBatch:
-    topic, partition, offset, key, value = zip(*messages, strict=True)
-    return pa.RecordBatch.from_pydict(
-        {
-            "topic": pa.array(topic),
-            "partition": pa.array(partition, pa.int32()),
-            "offset": pa.array(offset, pa.int64()),
-            "key": pa.array(key, pa.binary()),
-            "value": pa.array(value, pa.binary()),
-        }
-    )
+_Sent = tuple[str, int, int, bytes | None, bytes | None]
+"""A message: kind, partition, offset, key and value."""
+
+
+def intakes(stage: Ingest, *messages: _Sent) -> list[Intake]:
+    """What becomes of messages, one partition after the other."""
+    found: list[Intake] = []
+    for kind, number in dict.fromkeys(message[:2] for message in messages):
+        _, _, *columns = zip(*(each for each in messages if each[:2] == (kind, number)), strict=True)
+        batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns, MESSAGE.types)), schema=MESSAGE)
+        found += stage.intakes(f"{kind}/{number}", [batch])
+    return found
+
+
+def records(stage: Ingest, intake: Intake) -> pa.RecordBatch:
+    """What an intake's run holds."""
+    assert intake.run is not None
+    (found,) = get_records(stage.storage, INPUT + intake.run.name)
+    return found
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Ingest:
-    return Ingest(3, Folder(tmp_path), {"s.objects": "objects", "s.queries": "queries"}, PLANE)
+    return Ingest(3, Folder(tmp_path), PLANE)
 
 
 def letters(stage: Ingest, intake: Intake) -> list[dict[str, object]]:
@@ -52,39 +65,42 @@ def letters(stage: Ingest, intake: Intake) -> list[dict[str, object]]:
 
 def test_many_records_a_message_and_one(stage: Ingest) -> None:
     many = b"\n".join([line("b", 7), line("a", 5)])
-    (intake,) = stage.intakes([batch(("s.objects", 1, 40, None, many), ("s.objects", 1, 41, None, line("c", 6)))])
+    (intake,) = intakes(stage, ("objects", 1, 40, None, many), ("objects", 1, 41, None, line("c", 6)))
     assert (intake.partition, intake.clock, intake.records, intake.last) == ("objects/1", 7, 3, 41)
     assert intake.run is not None
-    rows = read_records(stage.storage, intake.run.name, pa.array([0, 1, 2]).to_numpy())
+    rows = records(stage, intake)
     assert rows.column("id").to_pylist() == ["a", "c", "b"]
-    assert Intake.from_json(intake.to_json()) == intake
+    assert from_json(Intake, to_json(intake)) == intake
 
 
 def test_every_partition_has_runs_of_its_own(stage: Ingest) -> None:
-    messages = [("s.objects", p, 0, None, line(f"o{p}", p)) for p in range(3)]
-    assert [intake.partition for intake in stage.intakes([batch(*messages)])] == ["objects/0", "objects/1", "objects/2"]
+    messages = [("objects", p, 0, None, line(f"o{p}", p)) for p in range(3)]
+    assert [intake.partition for intake in intakes(stage, *messages)] == ["objects/0", "objects/1", "objects/2"]
+
+
+VALUES_OF_TRIES = line("a", 1), b"nonsense\n" + line("b", 2)
 
 
 def test_a_late_task_of_a_try_that_failed_changes_nothing_of_the_next(stage: Ingest) -> None:
     """It read fewer messages, and ends when the next try has been done long ago."""
-    both = batch(("s.objects", 0, 0, None, line("a", 1)), ("s.objects", 0, 1, None, b"nonsense\n" + line("b", 2)))
-    (intake,) = replace(stage, attempt="second").intakes([both])
-    (late,) = replace(stage, attempt="first").intakes([both.slice(0, 1)])
+    both: list[_Sent] = [("objects", 0, i, None, value) for i, value in enumerate(VALUES_OF_TRIES)]
+    (intake,) = intakes(replace(stage, attempt="second"), *both)
+    (late,) = intakes(replace(stage, attempt="first"), both[0])
     assert intake.run is not None
     assert late.run is not None
-    rows = read_records(stage.storage, intake.run.name, pa.array([0, 1]).to_numpy())
+    rows = records(stage, intake)
     assert rows.column("id").to_pylist() == ["a", "b"]
     assert len(letters(stage, intake)) == 1
     assert late.run.name != intake.run.name
 
 
 def test_marks_move_the_clock(stage: Ingest) -> None:
-    (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, mark(77)))])
+    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, mark(77)))
     assert (intake.partition, intake.clock, intake.run, intake.records) == ("queries/0", 77, None, 0)
 
 
 def test_a_mark_in_the_past_is_a_mark(stage: Ingest) -> None:
-    (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, mark(-5)), ("s.queries", 0, 6, CLOCK, mark(-9)))])
+    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, mark(-5)), ("queries", 0, 6, CLOCK, mark(-9)))
     assert (intake.clock, intake.refused) == (-5, 0)
 
 
@@ -111,7 +127,7 @@ def test_a_mark_in_the_past_is_a_mark(stage: Ingest) -> None:
 )
 def test_a_mark_that_is_none_becomes_a_dead_letter(stage: Ingest, value: bytes, reason: str) -> None:
     limited = replace(stage, ceiling=100)
-    (intake,) = limited.intakes([batch(("s.queries", 0, 5, CLOCK, mark(100)), ("s.queries", 0, 6, CLOCK, value))])
+    (intake,) = intakes(limited, ("queries", 0, 5, CLOCK, mark(100)), ("queries", 0, 6, CLOCK, value))
     assert (intake.clock, intake.records, intake.refused, intake.last) == (100, 0, 1, 6)
     (letter,) = letters(stage, intake)
     assert (letter["source"], letter["offset"], letter["line"]) == ("queries/0", 6, 1)
@@ -120,13 +136,13 @@ def test_a_mark_that_is_none_becomes_a_dead_letter(stage: Ingest, value: bytes, 
 
 
 def test_a_mark_without_a_value_is_ignored_like_any_message(stage: Ingest) -> None:
-    (intake,) = stage.intakes([batch(("s.queries", 0, 5, CLOCK, None))])
+    (intake,) = intakes(stage, ("queries", 0, 5, CLOCK, None))
     assert (intake.clock, intake.refused, intake.last) == (None, 0, 5)
 
 
 def test_a_dead_letter_says_where_it_stood(stage: Ingest) -> None:
     many = b"\n".join([line("a", 5), b"nonsense", b"", line("b", 6, x=99)])
-    (intake,) = stage.intakes([batch(("s.objects", 0, 8, None, line("z", 1)), ("s.objects", 0, 9, None, many))])
+    (intake,) = intakes(stage, ("objects", 0, 8, None, line("z", 1)), ("objects", 0, 9, None, many))
     assert [(letter["source"], letter["offset"], letter["line"]) for letter in letters(stage, intake)] == [
         ("objects/0", 9, 2),
         ("objects/0", 9, 4),
@@ -136,15 +152,15 @@ def test_a_dead_letter_says_where_it_stood(stage: Ingest) -> None:
 
 def test_the_place_of_a_query_is_kept_with_it(stage: Ingest) -> None:
     query = json.dumps({"id": "q", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}).encode()
-    (intake,) = stage.intakes([batch(("s.queries", 0, 12, None, b"\n\n" + query))])
+    (intake,) = intakes(stage, ("queries", 0, 12, None, b"\n\n" + query))
     assert intake.run is not None
-    (place,) = read_records(stage.storage, intake.run.name, pa.array([0]).to_numpy()).column("line").to_pylist()
+    (place,) = records(stage, intake).column("line").to_pylist()
     assert unpack_place(place) == (12, 3)
 
 
 def test_a_record_that_is_too_long_is_rejected_alone(stage: Ingest) -> None:
     many = b"\n".join([line("a", 5), line("huge", 5, text="word " * 300_000), line("b", 6)])
-    (intake,) = stage.intakes([batch(("s.objects", 0, 8, None, many))])
+    (intake,) = intakes(stage, ("objects", 0, 8, None, many))
     (letter,) = letters(stage, intake)
     assert (intake.records, letter["offset"], letter["line"]) == (2, 8, 2)
     assert "too many" in str(letter["reason"])
@@ -152,9 +168,9 @@ def test_a_record_that_is_too_long_is_rejected_alone(stage: Ingest) -> None:
 
 
 def test_empty_messages_do_no_harm(stage: Ingest) -> None:
-    (intake,) = stage.intakes([batch(("s.objects", 0, 1, None, None), ("s.objects", 0, 2, None, b""))])
+    (intake,) = intakes(stage, ("objects", 0, 1, None, None), ("objects", 0, 2, None, b""))
     assert (intake.records, intake.refused, intake.run) == (0, 0, None)
-    assert list(stage.intakes([batch(("s.objects", 0, 1, None, b"x")).slice(0, 0)])) == []
+    assert list(stage.intakes("objects/0", [pa.RecordBatch.from_pylist([], MESSAGE)])) == []
 
 
 def test_what_is_too_old_or_from_the_future_is_rejected(stage: Ingest) -> None:
@@ -162,7 +178,7 @@ def test_what_is_too_old_or_from_the_future_is_rejected(stage: Ingest) -> None:
     many = b"\n".join(line(f"o{t}", t) for t in (9, 10, 11, 20, 21))
     query = {"id": "q", "type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}
     asked = b"\n".join(json.dumps({**query, "t": t}).encode() for t in (5, 21))
-    objects, queries = limited.intakes([batch(("s.objects", 0, 8, None, many), ("s.queries", 0, 3, None, asked))])
+    objects, queries = intakes(limited, ("objects", 0, 8, None, many), ("queries", 0, 3, None, asked))
     assert [(letter["line"], str(letter["reason"])[:12]) for letter in letters(stage, objects)] == [
         (1, "t: 9 is too "),
         (2, "t: 10 is too"),
@@ -248,15 +264,13 @@ def test_whatever_bytes_come_everything_else_is_as_without_them(
     for _ in range(data.draw(st.integers(1, 4))):
         sent.append((data.draw(keys), data.draw(st.one_of(strange, st.none()))))
         sent.append((data.draw(st.sampled_from([None, b"\xff"])), good))
-    stage = Ingest(
-        0, Folder(tmp_path_factory.mktemp("input")), {f"s.{kind}": kind}, PLANE, longest=1 << 16, ceiling=1_000
-    )
-    messages = [(f"s.{kind}", 0, i, key, value) for i, (key, value) in enumerate(sent)]
-    (intake,) = stage.intakes([batch(*messages)])
+    stage = Ingest(0, Folder(tmp_path_factory.mktemp("input")), PLANE, longest=1 << 16, ceiling=1_000)
+    messages = [(kind, 0, i, key, value) for i, (key, value) in enumerate(sent)]
+    (intake,) = intakes(stage, *messages)
     assert intake.last == len(sent) - 1
     assert intake.left == 0
     assert intake.run is not None
-    rows = read_records(stage.storage, intake.run.name, np.arange(intake.records))
+    rows = records(stage, intake)
     assert rows.column("id").to_pylist().count("good") >= len(sent) // 2
     assert intake.clock is not None
     assert 7 <= intake.clock <= 1_000
@@ -269,15 +283,15 @@ def test_whatever_bytes_come_everything_else_is_as_without_them(
         assert sent[int(str(letter["offset"]))][1] != good
         assert "cannot be read (" not in str(letter["reason"]), "the parser should have known"
         assert len(json.dumps(letter)) < 40_000
-    assert Intake.from_json(intake.to_json()) == intake
+    assert from_json(Intake, to_json(intake)) == intake
 
 
 CRQ = b'{"id": "good", "type": "CRQ", "t": 7, "region": {"box": [0, 0, 1, 1]}, "duration": 1}'
 
 
 def test_a_message_of_very_many_bad_lines_has_few_dead_letters(stage: Ingest) -> None:
-    many = batch(("s.objects", 0, 3, None, b"x\n" * 300_000 + line("good", 7)), ("s.objects", 0, 4, None, b"y"))
-    (intake,) = stage.intakes([many])
+    many = b"x\n" * 300_000 + line("good", 7)
+    (intake,) = intakes(stage, ("objects", 0, 3, None, many), ("objects", 0, 4, None, b"y"))
     assert (intake.records, intake.refused) == (1, 300_001)
     found = letters(stage, intake)
     assert len(found) == 1_002
@@ -301,14 +315,14 @@ def test_a_line_on_which_decoding_fails_is_left_out(
     monkeypatch.setattr(ingest, "decode_objects", faulty)
     lines = [line("poison" if i in bad else f"o{i}", i) for i in range(9)]
     values = b"\n".join(lines[:3]), b"\n".join(lines[3:8]), lines[8]
-    (intake,) = stage.intakes([batch(*(("s.objects", 0, 7 + i, None, value) for i, value in enumerate(values)))])
+    (intake,) = intakes(stage, *(("objects", 0, 7 + i, None, value) for i, value in enumerate(values)))
     assert (intake.records, intake.refused, intake.left) == (9 - len(bad), len(bad), len(bad))
     places = [(7, 1), (7, 2), (7, 3), *((8, at) for at in range(1, 6)), (9, 1)]
     found = letters(stage, intake)
     assert [(letter["offset"], letter["line"]) for letter in found] == [places[i] for i in bad]
     assert {letter["reason"] for letter in found} == {"record: cannot be read (ZeroDivisionError: in a kernel)"}
     if intake.run is not None:
-        rows = read_records(stage.storage, intake.run.name, np.arange(intake.records))
+        rows = records(stage, intake)
         assert rows.column("id").to_pylist() == [f"o{i}" for i in range(9) if i not in bad]
 
 
@@ -323,4 +337,48 @@ def test_what_is_no_record_s_fault_fails_the_epoch(
 
     monkeypatch.setattr(ingest, "decode_objects", fail)
     with pytest.raises(type(error)):
-        list(stage.intakes([batch(("s.objects", 0, 7, None, line("a", 1)))]))
+        list(intakes(stage, ("objects", 0, 7, None, line("a", 1))))
+
+
+def test_small_batches_are_decoded_together_and_large_ones_in_pieces(
+    stage: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "_BLOCK_BYTES", 300)
+    monkeypatch.setattr(ingest, "_MOST_BYTES", 400)
+    values = [line(f"o{i}", i) for i in range(20)]
+    columns = [pa.array(range(20)), pa.nulls(20, pa.binary()), pa.array(values, pa.binary())]
+    whole = pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
+    for batches in ([whole], [whole.slice(i, 1) for i in range(20)]):
+        found = list(stage.intakes("objects/0", batches))
+        assert 1 < len(found) < 20
+        assert [each for intake in found for each in records(stage, intake).column("id").to_pylist()] == [
+            f"o{i}" for i in range(20)
+        ]
+        assert found[-1].last == 19
+
+
+def test_blocks_that_a_source_has_decoded_are_taken_as_they_are(stage: Ingest, tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_bytes(b"\n".join([line("a", 5), b"nonsense", line("b", 3), b""]))
+    source = InputFiles.of([path], [], PLANE, TermRule(), {})
+    (name,) = source.bounds()
+    (text,) = stage.part(source, (name, 0, 1))
+    intake = from_json(Intake, text)
+    assert (intake.partition, intake.clock, intake.records, intake.refused, intake.last) == ("objects/0", 5, 2, 1, 0)
+    assert records(stage, intake).column("id").to_pylist() == ["b", "a"]
+    assert [(letter["source"], letter["line"]) for letter in letters(stage, intake)] == [(str(path), 2)]
+
+
+def test_offsets_that_no_message_has_are_read_too(stage: Ingest) -> None:
+    """Markers of transactions have offsets, but no source shows them."""
+    source = MemorySource(["objects/0"])
+    source.logs["objects/0"].append((None, line("a", 5)), (None, line("b", 6)))
+
+    class Unmarked:
+        bounds = staticmethod(source.bounds)
+
+        def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+            return source.read(partition, start, end - 1)
+
+    found = [from_json(Intake, text) for text in stage.part(Unmarked(), ("objects/0", 0, 2))]
+    assert [(each.records, each.clock, each.last) for each in found] == [(1, 5, 0), (0, None, 1)]

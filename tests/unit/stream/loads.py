@@ -11,10 +11,11 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages.work import Round
+from spatialstream.stages.tasks import Summary
+from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
-from spatialstream.stream.worker import RoundRecord, Summary
+from spatialstream.stream.worker import RoundRecord
 
 SLOTS = 3
 
@@ -26,8 +27,8 @@ def sample() -> tuple[ObjectBatch, QueryBatch]:
 
 
 def round_of(number: int, version: RoutingVersion, loads: dict[int, dict[str, Any]]) -> tuple[RoundRecord, Summary]:
-    order = Round(number, (number,), 1_000 * number, version.number)
-    record = RoundRecord(order, number, (0,) * SLOTS, (1,) * SLOTS, births=(0,))
+    turn = Round(number, (number,), (0,), 1_000 * number, version.number)
+    record = RoundRecord(turn, number, (0,) * SLOTS, (1,) * SLOTS, births=(0,))
     return record, Summary(2, 1, {"CRQ": 2 * number, "rejected": number}, loads)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spatialstream.stages.moves import ABORT, LOAD, PREPARE
+from spatialstream.stages.turns import ABORT, LOAD, PREPARE
 from spatialstream.store.state import RoutingState
 from spatialstream.stream.adoption import Adoption
 

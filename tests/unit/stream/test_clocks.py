@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.stream.clocks import NEVER, Clock, Clocks
+from spatialstream.stages.turns import NEVER
+from spatialstream.stream.clocks import Clock, Clocks
 
 
 def test_the_slowest_partition_decides_and_its_last_ms_waits() -> None:

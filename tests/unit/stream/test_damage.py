@@ -10,14 +10,13 @@ import pytest
 from spatialstream.model.errors import StateError
 from spatialstream.sources.folder import Folder
 from spatialstream.stream.router import EpochRecord
-from spatialstream.stream.worker import RoundRecord, Summary, round_name
+from spatialstream.stream.worker import RoundRecord, round_name
 
 
-@pytest.mark.parametrize("record", [EpochRecord, RoundRecord, Summary])
+@pytest.mark.parametrize("record", [EpochRecord, RoundRecord])
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"null", b'{"round": 5}', b"\xff", b"[" * 100_000])
 def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp_path: Path) -> None:
-    storage = Folder(tmp_path)
-    name = round_name(4, "summary") if record is Summary else round_name(4)
+    storage, name = Folder(tmp_path), round_name(4)
     storage.put(name, content)
     with pytest.raises(StateError, match=rf"/{name} is damaged; the checkpoint cannot be used; begin anew"):
-        record.load(storage, 4 if record is Summary else name)
+        record.load(storage, name)

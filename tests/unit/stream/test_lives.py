@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from spatialstream.index.version import build
@@ -17,16 +14,15 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Connection
 from spatialstream.sources.keys import block_key, key_of_life, key_within
-from spatialstream.spark import jobs, tasks
-from spatialstream.spark.jobs import WorkerJob
-from spatialstream.spark.tasks import WorkTask
-from spatialstream.stages.work import Round, WorkSettings
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.store.lease import Leases, MemoryLease
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.beginning import check_life, claim, ensure_first_version, locked
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.engine import Inline
+from spatialstream.stream.job import WorkerJob
+from spatialstream.stream.settings import StreamSettings
 
 SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)
@@ -92,7 +88,7 @@ def test_routing_state_that_was_deleted_is_not_made_anew_under_the_old_checkpoin
     start(store, tmp_path, "one")  # a router that has run before needs no store
 
 
-def test_blocks_of_other_lives_are_not_a_slots_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_other_lives_are_not_a_slots_own() -> None:
     keys = [block_key(3, 0, 5, "objects"), block_key(4, 0, 0, "marker")]
     for life in ("", "one"):
         assert [key_within(key_of_life(key, life), life) for key in keys] == keys
@@ -100,53 +96,13 @@ def test_blocks_of_other_lives_are_not_a_slots_own(tmp_path: Path, monkeypatch: 
     assert key_within(key_of_life(keys[0], "one"), "") is None
     assert key_within(keys[0], "one") is None
 
-    taken: list[tuple[int, list[bytes]]] = []
 
-    def work_round(slot: int, blocks: list[tuple[bytes, Any]], *more: object) -> list[object]:
-        taken.append((slot, [key for key, _ in blocks]))
-        return []
-
-    monkeypatch.setattr(tasks, "work_round", work_round)
-    sent = [key_of_life(keys[0], "other"), key_of_life(keys[0], "one"), keys[1], key_of_life(keys[1], "one")]
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "partition": pa.array([1] * len(sent), pa.int32()),
-            "key": pa.array(sent, pa.binary()),
-            "value": pa.array([b""] * len(sent), pa.binary()),
-        }
-    )
-    record: Any = SimpleNamespace(round=Round(0, (3, 4), 0, 0))
-    list(WorkTask(record, WorkSettings(WGS84, 1, None), Folder(tmp_path), "one")([batch]))
-    assert taken == [(1, keys)]
-
-
-class _Announced:
-    """Announcements of two lives in one topic."""
-
-    next = 9
-    foreign = 0
-
-    def __init__(self, *where: object) -> None:
-        pass
-
-    def take(self, most: int, patience: float) -> list[dict[str, Any]]:
-        return [{"epoch": 0}, {"epoch": 0, "life": "one"}, {"epoch": 1, "life": "other"}]
-
-
-def test_announcements_of_other_lives_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[tuple[list[dict[str, Any]], int]] = []
-    monkeypatch.setattr(jobs, "Announcements", _Announced)
-    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, Folder(tmp_path), MemoryStore(), life="one")  # type: ignore[arg-type]
-    job._prepare()
-    monkeypatch.setattr(job._worker, "round", lambda *news: heard.append(news), raising=False)
-    assert not job._turn()
-    assert heard == [([{"epoch": 0, "life": "one"}], 9)]
-
-
-def test_a_job_notices_that_its_stream_was_begun_anew(tmp_path: Path) -> None:
+def test_a_job_notices_that_its_stream_was_begun_anew() -> None:
     store = MemoryStore()
     store.create(FIRST, "other")
-    job = WorkerJob(None, Connection("nowhere:1"), SETTINGS, Folder(tmp_path), store, life="one", warm_up=0.0)  # type: ignore[arg-type]
+    channel = MemoryChannel([MemoryLog() for _ in range(SETTINGS.slots)], MemoryLog(), "one")
+    ground = Inline(), channel, MemorySink(MemoryLog(), MemoryLog()), MemoryStorage()
+    job = WorkerJob(*ground, store, SETTINGS, "one", warm_up=0.0)
     job._prepare()
     job._attend()
     assert isinstance(job._failure, StateError)

@@ -15,14 +15,16 @@ from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Connection
-from spatialstream.spark.jobs import WorkerJob
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
+from spatialstream.stream.driver import WorkerTurns
+from spatialstream.stream.engine import Inline
+from spatialstream.stream.job import WorkerJob
 from spatialstream.stream.load_report import LoadObserver, known_leaves
 from spatialstream.stream.load_window import WindowView
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from tests.unit.stream.loads import SLOTS, Hourly, loads_of, round_of, sample
 
 
@@ -69,12 +71,13 @@ def test_a_report_adds_rounds_up(tmp_path: Path, version: RoutingVersion) -> Non
 def test_a_worker_without_metrics_reports(
     tmp_path: Path, version: RoutingVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore()
-    settings = StreamSettings("s", slots=SLOTS)
-    job = WorkerJob(None, Connection("nowhere:1"), settings, Folder(tmp_path), store)  # type: ignore[arg-type]
+    store, record_and_summary = MemoryStore(), round_of(1, version, loads_of(version))
+    channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+    ground = Inline(), channel, MemorySink(MemoryLog(), MemoryLog()), Folder(tmp_path)
+    job = WorkerJob(*ground, store, StreamSettings("s", slots=SLOTS))
     job._prepare()
-    monkeypatch.setattr(type(job._worker), "unfinished", True)
-    monkeypatch.setattr(job._worker, "again", lambda: round_of(1, version, loads_of(version)), raising=False)
+    monkeypatch.setattr(WorkerTurns, "next", lambda self, *more: record_and_summary[0])
+    monkeypatch.setattr(WorkerTurns, "do", lambda self, record: record_and_summary[1])
     assert job._turn()
     assert job._reporter is not None
     assert job._reporter.reported(60.0)

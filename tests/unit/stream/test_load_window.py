@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,11 @@ from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, Query, QueryBatch, QueryType
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.stages.work import load_version
-from spatialstream.stream import worker
-from spatialstream.stream.clocks import NEVER
+from spatialstream.stages.turns import NEVER
+from spatialstream.stages.versions import load_version
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, LoadWindow
-from spatialstream.stream.router import StreamSettings
-from spatialstream.stream.worker import RoundRecord, round_name
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import RoundRecord
 from tests.simulation import IDLE, Simulation
 from tests.streams import Stream, random_stream
 from tests.unit.stream.loads import SLOTS, loads_of, sample
@@ -47,26 +44,19 @@ def version(stream: Stream) -> RoutingVersion:
 Reported = list[tuple[RoundRecord, RoutingVersion, dict[int, dict[str, Any]]]]
 
 
-def reported(stream: Stream, folder: Path, rebalances: float, monkeypatch: pytest.MonkeyPatch) -> Reported:
-    """The load records of each round of a stream."""
-    found: Reported = []
-    merge = worker.merge
-
-    def listen(rows: Sequence[Any], *arguments: Any) -> Any:
-        results = merge(rows, *arguments)
-        order = arguments[2]
-        record = RoundRecord.load(Folder(folder), round_name(order.number))
-        found.append((record, load_version(Folder(folder), order.version), results.loads))
-        return results
-
-    monkeypatch.setattr(worker, "merge", listen)
+def reported(stream: Stream, folder: Path, rebalances: float) -> Reported:
+    """What the slots reported, round by round, with the rounds and their versions."""
     settings = StreamSettings("s", slots=SLOTS, space=stream.space, partitions=2, idle=IDLE, epoch_records=40)
-    Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3).run(rebalances, 0.0)
-    return found
+    simulation = Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3)
+    simulation.run(rebalances, 0.0)
+    return [
+        (record, load_version(simulation.storage, record.round.version), summary.loads)
+        for record, summary in simulation.rounds
+    ]
 
 
-def test_slots_report_what_came(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loads = [load for *_, by_slot in reported(stream, tmp_path, 0.0, monkeypatch) for load in by_slot.values()]
+def test_slots_report_what_came(stream: Stream, tmp_path: Path) -> None:
+    loads = [load for *_, by_slot in reported(stream, tmp_path, 0.0) for load in by_slot.values()]
 
     assert sum(load["objects"] for load in loads) == len(stream.objects)
     kinds = [query.type.value for query in stream.queries if isinstance(query, Query)]
@@ -80,12 +70,10 @@ def test_slots_report_what_came(stream: Stream, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("rebalances", [0.0, 0.5])
-def test_the_times_of_leaves_add_up(
-    rebalances: float, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_times_of_leaves_add_up(rebalances: float, stream: Stream, tmp_path: Path) -> None:
     """To the slots' time for objects and snapshot queries, as far as it is of leaves of the active version."""
     whole = 0
-    for record, version, loads in reported(stream, tmp_path, rebalances, monkeypatch):
+    for record, version, loads in reported(stream, tmp_path, rebalances):
         window = LoadWindow(600_000, None)
         window.use(version, record.round.upto)
         window.take(record.round.upto, loads)
@@ -100,10 +88,10 @@ def test_the_times_of_leaves_add_up(
     assert whole
 
 
-def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
     """The census of the first round, and what has been registered since: no second one comes in so few rounds."""
     window = LoadWindow(600_000, None)
-    found = reported(stream, tmp_path, 0.0, monkeypatch)
+    found = reported(stream, tmp_path, 0.0)
     for record, version, loads in found:
         window.use(version, record.round.upto)
         window.take(record.round.upto, loads)
@@ -122,11 +110,11 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path, monkeypa
     np.testing.assert_array_equal(counts.standing, sum(window.standing.values()))
 
 
-def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> None:
     window = LoadWindow(600_000, None)
     asked = [query for query in stream.queries if isinstance(query, Query)]
     stood: set[QueryType] = set()
-    for record, version, loads in reported(stream, tmp_path, 0.5, monkeypatch):
+    for record, version, loads in reported(stream, tmp_path, 0.5):
         changed = window.version is not None and window.version.number != version.number
         window.use(version, record.round.upto)
         window.take(record.round.upto, loads)

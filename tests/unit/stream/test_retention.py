@@ -12,7 +12,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.work import slot_objects
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord, round_name
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
@@ -46,8 +46,8 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert len(set(archived)) == len(archived)
     assert simulation.worker is not None
     assert simulation.worker.last is not None
-    last = simulation.worker.last.round.number
-    before = RoundRecord.load(Folder(tmp_path), round_name(last - 1))
+    last = simulation.worker.last.round
+    before = RoundRecord.load(Folder(tmp_path), round_name(last.number - 1))
     dropped = before.round.upto  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):

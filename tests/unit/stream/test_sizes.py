@@ -16,15 +16,14 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
 from spatialstream.records.decode import rejected_line
+from spatialstream.sources.contracts import MESSAGE
 from spatialstream.sources.delivery import result_messages
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Topics
-from spatialstream.stages import messages
+from spatialstream.stages import messages, route
 from spatialstream.stages.ingest import LARGEST_ID, LARGEST_RECORD, Ingest, Intake
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts
-from spatialstream.stream import router
 
-KINDS = {"s.objects": "objects", "s.queries": "queries"}
 ROOM = 64 << 10
 """What the broker counts besides key and value is less."""
 
@@ -32,16 +31,8 @@ ROOM = 64 << 10
 def intake(folder: Path, record: dict[str, Any], **more: Any) -> tuple[Intake, list[dict[str, Any]]]:
     """What becomes of a record, and the dead letters."""
     value = json.dumps(record, ensure_ascii=False).encode()
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "topic": ["s.objects"],
-            "partition": pa.array([0], pa.int32()),
-            "offset": pa.array([0], pa.int64()),
-            "key": pa.array([None], pa.binary()),
-            "value": pa.array([value], pa.binary()),
-        }
-    )
-    (found,) = Ingest(0, Folder(folder), KINDS, WGS84, longest=8 << 20, **more).intakes([batch])
+    batch = pa.RecordBatch.from_pylist([{"offset": 0, "value": value}], MESSAGE)
+    (found,) = Ingest(0, Folder(folder), WGS84, longest=8 << 20, **more).intakes("objects/0", [batch])
     letters = (folder / "input" / found.rejected).read_bytes() if found.rejected else b""
     assert len(letters) < 100_000
     return found, [json.loads(line) for line in letters.splitlines()]
@@ -97,15 +88,15 @@ def test_what_is_taken_in_fits_into_a_block() -> None:
     terms = tuple(f"{i:07d}" for i in range((LARGEST_RECORD - 1) // 15))
     batch = ObjectBatch.of([SpatialObject("o", 5, 0.0, 0.0, terms)]).to_arrow()
     block = batch.append_column("seq", pa.array([0])).append_column("leaf", pa.array([0], pa.int32()))
-    (part,) = router._parts(messages.OBJECTS, block)
+    (part,) = route._parts(messages.OBJECTS, block)
     assert messages.pack(part).size < LARGEST_MESSAGE - ROOM
 
 
 @pytest.mark.parametrize("kind", [messages.REJECTED, messages.ENDED])
 def test_blocks_of_any_kind_are_cut_until_they_fit(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(router, "LARGEST_BLOCK", 1_000)
+    monkeypatch.setattr(route, "LARGEST_BLOCK", 1_000)
     content = messages.columns(t=np.arange(5_000), line=pa.array(["x" * 20] * 5_000))
-    parts = list(router._parts(kind, content))
+    parts = list(route._parts(kind, content))
     assert pa.concat_batches(parts).equals(content)
     assert all(part.nbytes <= 1_000 for part in parts)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, Stream, random_stream, streams
@@ -81,8 +81,8 @@ def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None
     router = simulation.router
     assert router is not None
     assert router.last is not None
-    epoch, folder = router.last.epoch, tmp_path / "input"
-    named = {folder / run.name for run in router.last.runs}
+    epoch, folder = router.last.epoch.number, tmp_path / "input"
+    named = {folder / run.name for run in router.last.epoch.runs}
     late, coming = (folder / f"{number:09d}-objects-0000-0000-other.arrow" for number in (epoch, epoch + 1))
     for path in (*named, late, coming):  # the epoch to come may be at work
         path.touch()

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import Intake
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.router import EpochRecord, Router, StreamSettings
+from spatialstream.stream.router import Router
+from spatialstream.stream.settings import StreamSettings
 from tests.unit.store.contract import SLOTS, version
 
 HOUR = 3_600_000
 
 
-class Marks:
-    """A stream of marks alone."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names, self.t = names, 0
-
-    def ingest(self, epoch: int) -> Sequence[Intake]:
-        return [Intake(name, self.t, None, "", 0, 0, epoch) for name in self.names]
-
-    def route(self, record: EpochRecord) -> None:
-        pass
-
-    def announce(self, epoch: int, announcement: Mapping[str, Any]) -> None:
-        pass
-
-
 def test_a_version_stays_for_a_day_after_no_epoch_names_it_any_more() -> None:
     storage, store, names = MemoryStorage(), MemoryStore(), ["objects/0"]
-    jobs, now = Marks(names), 0
+    now = t = 0
     settings = StreamSettings("s", slots=SLOTS, interval=1_000, retention=HOUR)
     store.create(version(0))
 
     def router() -> Router:
-        return Router(settings, storage, store, jobs, names, lambda: now)
+        return Router(settings, storage, store, names, lambda: now)
 
     def epoch(after: int) -> list[str]:
         """The versions that there are after another epoch, which comes so many ms after the one before."""
-        nonlocal now
-        now, jobs.t = now + after, jobs.t + after
+        nonlocal now, t
+        now, t = now + after, t + after
         one = router()
-        one.epoch()
+        one.done(one.decide([Intake(name, t, None, "", 0, 0, t) for name in names]))
         one.tidy()
         return storage.list("versions/")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spatialstream.spark.session import SparkSession
     from spatialstream.store.lease import Lease
     from spatialstream.store.zookeeper import ZooKeeperStore
-    from spatialstream.stream.router import StreamSettings
+    from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
     "LEASE_PATIENCE",
@@ -202,7 +202,7 @@ def lease(options: argparse.Namespace, store: ZooKeeperStore) -> Iterator[Lease]
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
     """The stream's settings."""
-    from spatialstream.stream.router import StreamSettings
+    from spatialstream.stream.settings import StreamSettings
 
     result = StreamSettings(
         options.stream,

@@ -52,7 +52,7 @@ def _load(options: argparse.Namespace) -> int:
 
     from spatialstream.client import Sender, Watch, with_own_ids
     from spatialstream.stream.beginning import read_objects, read_queries
-    from spatialstream.stream.router import StreamSettings
+    from spatialstream.stream.settings import StreamSettings
 
     if options.objects is None and not options.now:
         raise SettingError("objects", "give a file, or --now for a generated stream")

@@ -21,11 +21,12 @@ from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.errors import SettingError
 from spatialstream.model.queries import QueryType
 from spatialstream.records.reasons import REASONS
-from spatialstream.stream.clocks import NEVER
+from spatialstream.stages.tasks import Summary
+from spatialstream.stages.turns import NEVER
 from spatialstream.stream.load_report import LoadObserver
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
 from spatialstream.stream.router import EpochRecord
-from spatialstream.stream.worker import RoundRecord, Summary
+from spatialstream.stream.worker import RoundRecord
 
 __all__ = ["RouterMetrics", "WorkerMetrics", "serve"]
 
@@ -117,23 +118,24 @@ class RouterMetrics:
         """So many messages are left to read."""
         self._lag.labels(kind).set(max(0, messages))
 
-    def observe(self, record: EpochRecord, _: object, seconds: float) -> None:
+    def observe(self, record: EpochRecord, seconds: float) -> None:
         """An epoch has been done."""
+        epoch = record.epoch
         self._epochs.observe(seconds)
-        self._epoch.set(record.epoch)
+        self._epoch.set(epoch.number)
         for intake in record.intakes:
             kind = intake.partition.split("/")[0]
             self._records.labels(kind).inc(intake.records)
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
             self._left.inc(intake.left)
-        self._left.inc(len(record.left))
-        if record.upto > NEVER:
-            self._clock.set(record.upto / 1000)
-            latest = max((clock.t for clock in record.clocks.partitions.values()), default=record.upto)
-            self._held.set(max(0, latest - record.upto) / 1000)
-        self._active.set(record.adoption.active)
-        self._pending.set(-1 if record.adoption.pending is None else record.adoption.pending)
+        self._left.inc(epoch.take)
+        if epoch.upto > NEVER:
+            self._clock.set(epoch.upto / 1000)
+            latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.upto)
+            self._held.set(max(0, latest - epoch.upto) / 1000)
+        self._active.set(epoch.version)
+        self._pending.set(-1 if epoch.pending is None else epoch.pending)
         self._last.set_to_current_time()
 
 

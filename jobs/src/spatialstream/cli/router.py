@@ -52,8 +52,10 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
-    from spatialstream.spark.jobs import RouterJob, stop_spark
+    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
+    from spatialstream.spark.engine import SparkEngine, stop_spark
     from spatialstream.stream.beginning import claim, ensure_first_version
+    from spatialstream.stream.job import RouterJob
 
     settings = live.settings(
         options,
@@ -68,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     with live.store(options) as store, live.lease(options, store) as lease:
         storage = Folder(checkpoint)
         life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
-        counts = connection.topics(options.stream).ensure(
+        connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )
         compile_kernels()
@@ -79,19 +81,20 @@ def _run(options: argparse.Namespace) -> int:
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
         job = RouterJob(
-            session,
-            connection,
-            settings,
-            storage,
-            store,
+            engine=SparkEngine(session),
+            channel=KafkaChannel(connection, options.stream, settings.slots, life),
+            sink=KafkaSink(connection, options.stream, life=life),
+            storage=storage,
+            store=store,
+            settings=settings,
+            life=life,
             pause=options.pause,
-            observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
-            life=life,
             lease=lease,
+            source=KafkaSource(connection, options.stream),
             lag=metrics.lag,
-            counts=counts,
+            observe=metrics.observe,
         )
         try:
             with live.stopping(options, job.stop):

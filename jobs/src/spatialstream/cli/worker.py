@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,10 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
-    from spatialstream.spark.jobs import WorkerJob, stop_spark
+    from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
+    from spatialstream.spark.engine import SparkEngine, stop_spark
     from spatialstream.stream.beginning import check_life, claim
+    from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
@@ -67,24 +70,24 @@ def _run(options: argparse.Namespace) -> int:
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         session = live.session(options)
         job = WorkerJob(
-            session,
-            connection,
-            settings,
-            storage,
-            store,
+            engine=SparkEngine(session),
+            channel=KafkaChannel(connection, options.stream, settings.slots, life),
+            sink=KafkaSink(connection, options.stream, options.rows_per_message, life),
+            storage=storage,
+            store=store,
+            settings=settings,
+            life=life,
             pause=options.pause,
-            observe=metrics.observe,
             report=lambda text: live.say(options, text),
             running=metrics.running.set,
-            life=life,
             lease=lease,
             archive=None if options.archive is None else Folder(options.archive.absolute()),
             most_epochs=options.epochs_per_round,
-            rows_per_message=options.rows_per_message,
             limits=limits,
+            follow=_executors(options, session, store, metrics),
             foreign=metrics.foreign,
+            observe=metrics.observe,
             loads=metrics,
-            executors=_executors(options, session, store, metrics),
         )
         try:
             with live.stopping(options, job.stop):
@@ -104,14 +107,14 @@ def _limits(longest: int) -> RowLimits:
     return RowLimits(longest)
 
 
-def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Any:
-    """Who keeps the number of executors; None where there are none but this process."""
+def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Callable[[], object]:
+    """What keeps the number of executors; nothing where there are none but this process."""
     from spatialstream.spark.executors import Executors
 
     if not options.executors_from_store:
         metrics.executors(1, session.sparkContext.defaultParallelism)
-        return None
+        return lambda: None
     if options.master is None or options.master.startswith("local"):
         raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
     cores = int(session.conf.get("spark.executor.cores", "1"))
-    return Executors(session, store, cores, metrics.executors, lambda text: live.say(options, text))
+    return Executors(session, store, cores, metrics.executors, lambda text: live.say(options, text)).follow

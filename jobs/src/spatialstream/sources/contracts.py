@@ -11,19 +11,34 @@ A *partition* of a source has a name such as ``objects/0``: the kind of its reco
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
+from spatialstream.records.decode import Decoded
 
-__all__ = ["MESSAGE", "Channel", "Ranges", "Sink", "Source", "Storage", "find"]
+__all__ = ["MESSAGE", "Channel", "Ranges", "Records", "Sink", "Source", "Storage", "find"]
 
 MESSAGE = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 """Messages of one partition, in the order of their offsets; a key or a value may be null."""
 
 Ranges = Mapping[str, tuple[int, int]]
 """Partition -> offsets [start, end)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """A block of records that are no messages, decoded by the source, which alone knows their form.
+
+    Attributes:
+        origin: where they stood, such as the name of a file.
+        decoded: what became of them; lines are those of the origin.
+    """
+
+    origin: str
+    decoded: Decoded[Any]
 
 
 class Storage(Hashable, Protocol):
@@ -83,8 +98,8 @@ class Source(Protocol):
             Unavailable: the source cannot be reached.
         """
 
-    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The messages of a range, as batches of :data:`MESSAGE`, in any process.
+    def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch | Records]:
+        """What a range holds, in any process: messages as batches of :data:`MESSAGE` of any size, or blocks of records.
 
         Raises:
             Unavailable: the source cannot be reached.

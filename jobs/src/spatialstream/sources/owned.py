@@ -29,6 +29,17 @@ _ASIDE = re.compile(r"\.(.+)\.\d+")
 _TAKE = r"(-take\d+)?"
 _STATE = rf"state/(slot-\d{{4}}|registry|merger)/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
 _SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
+_TURNS = (
+    r"(epochs|rounds)/(done|\d{9}\.[a-z]+)",
+    r"(blocks/\d{9}-\d{4}\.ipc|announced/\d{9}\.json)",
+    r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
+    r"samples/\d{9}-[\w-]+\.arrow",
+    r"versions/\d{6}\.arrays",
+    r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
+)
+"""What every stream's turns leave."""
+
+_FOLDERS = ("input", "epochs", "rounds", "blocks", "announced", "samples", "versions", "transfers", "state", "spark")
 _EPOCH = r"epoch-\d{9}[\d-]*\.jsonl"
 
 
@@ -133,7 +144,9 @@ RESULTS = Owned("the results of a run", ".spatialstream", (_EPOCH,))
 """``results/``."""
 
 REJECTED = Owned(
-    "the rejected records of a run", ".spatialstream", (_EPOCH, r"input-(objects|queries)-\d{6}-\d{6}\.jsonl")
+    "the rejected records of a run",
+    ".spatialstream",
+    (_EPOCH, r"input-\d{9}\.jsonl"),
 )
 """``rejected/``."""
 
@@ -141,14 +154,14 @@ RUN = Owned(
     "the checkpoint of a run",
     "run.json",
     (
-        r"plan\.json|version-1\.arrays|run\.lock|error\.log",
-        r"input/(objects|queries)-\d{6}-\d{6}\.arrow",
+        r"(run|claim)\.lock|error\.log",
         r"frames/(objects|queries)(-\d{5})?-[0-9a-f]{16}\.jsonl",
         r"frames/\.aside-[^/]+/.*",
+        *_TURNS,
         _STATE,
         _SPARK,
     ),
-    ("input", "state", "spark", "plan.json", "version-1.arrays"),
+    _FOLDERS,
     ("frames",),
 )
 """The checkpoint of :func:`spatialstream.spark.run.run`."""
@@ -159,16 +172,12 @@ STREAM = Owned(
     (
         r"(router|worker|stream|claim)\.lock|(router|worker)\.secret",
         r"queries\.(jsonl|json|new)|micro-batch\.json",
-        r"(epochs|rounds)/(done|\d{9}\.[a-z]+)",
-        r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
-        r"samples/\d{9}-[\w-]+\.arrow",
-        r"versions/\d{6}\.arrays",
-        r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
-        rf"output/(results|rejected)/({_EPOCH}|\.spatialstream)",
+        rf"output/(results|rejected)/({_EPOCH}|input-\d{{9}}\.jsonl|\.spatialstream)",
+        *_TURNS,
         _STATE,
         _SPARK,
     ),
-    ("input", "epochs", "rounds", "samples", "versions", "transfers", "state", "spark"),
+    _FOLDERS,
     ("output",),
 )
 """The checkpoint of a live stream, or of :func:`spatialstream.answer_stream`."""

@@ -27,11 +27,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, desc, first, regexp_replace
+from pyspark.sql.functions import count, desc, first, regexp_replace
 from pyspark.sql.streaming import StreamingQuery
 
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
+from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
@@ -41,25 +42,20 @@ from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import disk_errors, made
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.owned import REJECTED, RESULTS
+from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.engine import SparkEngine
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, run
 from spatialstream.spark.session import INTERRUPTED, right_python, used_session
-from spatialstream.stages import messages
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
-from spatialstream.stages.work import WorkSettings
 from spatialstream.stream.beginning import locked
-from spatialstream.stream.embedded import (
-    LocalStream,
-    MergeTask,
-    RouteTask,
-    WorkTask,
-    numbered,
-)
-from spatialstream.stream.router import StreamSettings
-from spatialstream.stream.worker import RoundRecord
+from spatialstream.stream.driver import Ingestion
+from spatialstream.stream.engine import StageError
+from spatialstream.stream.micro_batches import LocalStream, intakes_of_part
+from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["AnswerStream", "RejectedWarning", "answer", "answer_stream", "result_schema"]
 
@@ -301,17 +297,18 @@ def answer_stream(
             settings.claim(storage)
             asked = _keep_queries(queries, storage)
         compile_kernels()
-        jobs = _SparkJobs(session, settings, storage, Path(output or folder / "output").absolute())
+        out = Path(output or folder / "output").absolute()
         stream = LocalStream(
             settings,
             storage,
-            jobs,
+            SparkEngine(session),
+            ResultFiles(out / "results", out / "rejected"),
             leaves=leaves,
             queries=asked,
             history=None if before is None else lambda: _sampled(before, settings),
             now=lambda: int(time.monotonic() * 1000),
         )
-        return AnswerStream(source, stream, jobs, stack.pop_all())
+        return AnswerStream(source, stream, session, space, folder, out, stack.pop_all())
 
 
 def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
@@ -389,45 +386,27 @@ def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> Ob
 
 
 @dataclass(frozen=True, slots=True)
-class IngestTask:
-    """Rows of (kind, value) to runs, as ``mapInArrow`` takes it: one row of JSON for each run.
+class _IngestTask:
+    """INGEST of rows of (kind, value), as ``mapInArrow`` takes it: intakes as lines of JSON."""
 
-    Attributes:
-        ingest: what decodes them.
-    """
-
-    ingest: Ingest
+    stage: Ingest
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode one part of a micro-batch."""
         context = TaskContext.get()
         assert context is not None
-        return self.ingest(numbered(batches, context.partitionId()))
+        for intake in intakes_of_part(self.stage, batches, context.partitionId()):
+            yield pa.RecordBatch.from_pydict({"intake": [to_json(intake)]})
 
 
-@dataclass(frozen=True, slots=True)
-class _SparkJobs:
-    """The work of a stream as jobs of Spark; on the driver there are records of epochs, never records of the stream."""
+def _ingestion(frame: DataFrame) -> Ingestion:
+    """INGEST of a micro-batch; a line a block comes to the driver, never records."""
 
-    session: SparkSession
-    settings: StreamSettings
-    storage: Folder
-    output: Path
+    def ingest(stage: Ingest) -> Sequence[Intake]:
+        rows = frame.mapInArrow(_IngestTask(stage), "intake string").collect()
+        return [from_json(Intake, row.intake) for row in rows]
 
-    @staticmethod
-    def ingest(frame: DataFrame, ingest: Ingest) -> Sequence[Intake]:
-        """Decode a micro-batch."""
-        return [Intake.from_json(row.intake) for row in frame.mapInArrow(IngestTask(ingest), "intake string").collect()]
-
-    def round(self, epoch: int, record: RoundRecord) -> None:
-        """See :class:`~spatialstream.stream.embedded.LocalJobs`."""
-        settings, order = self.settings, record.round
-        work = WorkSettings(settings.space, settings.interval, settings.retention)
-        route = RouteTask(epoch, settings.partitions, self.storage)
-        shares = self.session.range(0, settings.partitions, 1, settings.partitions)
-        blocks = shares.mapInArrow(route, messages.BLOCK_TYPE).repartitionById(settings.slots, col("slot"))
-        partials = blocks.mapInArrow(WorkTask(order, work, self.storage), messages.BLOCK_TYPE).repartition(1)
-        partials.mapInArrow(MergeTask(order, work, self.storage, self.output), "rows long").collect()
+    return ingest
 
 
 class AnswerStream:
@@ -438,9 +417,18 @@ class AnswerStream:
         output: folder of ``results`` and ``rejected``, JSON Lines: whole files, one an epoch, that never change.
     """
 
-    def __init__(self, source: DataFrame, stream: LocalStream, jobs: _SparkJobs, held: ExitStack) -> None:
-        self.output = jobs.output
-        self._stream, self._jobs, self._held = stream, jobs, held
+    def __init__(
+        self,
+        source: DataFrame,
+        stream: LocalStream,
+        session: SparkSession,
+        space: Space,
+        checkpoint: Path,
+        output: Path,
+        held: ExitStack,
+    ) -> None:
+        self.output = output
+        self._stream, self._session, self._space, self._held = stream, session, space, held
         self._begun, self._ending = threading.Event(), threading.Event()
         self._failure: SpatialStreamError | None = None
         try:
@@ -450,7 +438,7 @@ class AnswerStream:
             with _explained():
                 stream.recover()
             writer = source.writeStream.foreachBatch(self._batch)
-            place = (jobs.storage.path / "spark").as_uri()
+            place = (checkpoint / "spark").as_uri()
             self.query: StreamingQuery = writer.option("checkpointLocation", place).start()
             self._begun.set()
         except BaseException:
@@ -463,13 +451,13 @@ class AnswerStream:
 
     def results(self) -> DataFrame:
         """The rows that there are now, see :func:`result_schema`."""
-        schema = result_schema(self._jobs.settings.space)
-        return self._jobs.session.read.schema(schema).json((self.output / "results").as_uri())
+        schema = result_schema(self._space)
+        return self._session.read.schema(schema).json((self.output / "results").as_uri())
 
     def rejected(self) -> DataFrame:
         """The records that were unusable, as there are now: rows of source, offset, line, reason and record."""
         schema = "source string, offset long, line long, reason string, record string"
-        return _rejected(self._jobs.session, self.output / "rejected", schema)
+        return _rejected(self._session, self.output / "rejected", schema)
 
     def process_all_available(self) -> None:
         """Wait until all that the sources have now is taken in. What lies ahead of a source that is behind waits on.
@@ -542,8 +530,8 @@ class AnswerStream:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            taken = self._stream.micro_batch(number, lambda ingest: self._jobs.ingest(frame, ingest))
-        except (PySparkException, SpatialStreamError, OSError) as error:
+            taken = self._stream.micro_batch(number, _ingestion(frame))
+        except (PySparkException, StageError, SpatialStreamError, OSError) as error:
             if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
                 self._failure = _failure(error)
             raise
@@ -560,7 +548,7 @@ class AnswerStream:
             while self.query.isActive and not self._ending.wait(_POLL_SECONDS):
                 if self._waiting():
                     self._stream.advance()
-        except (PySparkException, SpatialStreamError, OSError) as error:
+        except (PySparkException, StageError, SpatialStreamError, OSError) as error:
             self._failure = _failure(error)
             self.query.stop()
         if not self._ending.is_set():
@@ -580,7 +568,7 @@ def _explained() -> Iterator[None]:
     """Errors of Spark as one of ours, in a few words."""
     try:
         yield
-    except (PySparkException, OSError) as error:
+    except (PySparkException, StageError, OSError) as error:
         raise _failure(error) from error
 
 
@@ -588,7 +576,8 @@ def _failure(error: Exception) -> SpatialStreamError:
     """What went wrong in a few words: the message of the Python process that failed, if it was one."""
     if isinstance(error, SpatialStreamError):
         return error
-    failure = explained(str(error) or repr(error)) if isinstance(error, PySparkException) else RunError(str(error))
+    of_spark = isinstance(error, PySparkException | StageError)
+    failure = explained(str(error) or repr(error)) if of_spark else RunError(str(error))
     if isinstance(failure, RunError):
         failure = RunError(f"the stream has failed: {failure}")
     failure.__cause__ = error

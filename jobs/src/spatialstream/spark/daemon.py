@@ -11,8 +11,8 @@ import gc
 from pyspark import daemon
 
 from spatialstream.kernels import prepare
-from spatialstream.spark import tasks  # noqa: F401 - imported for the forks
-from spatialstream.stages import ingest  # noqa: F401 - imported for the forks
+from spatialstream.spark import engine  # noqa: F401 - imported for the forks
+from spatialstream.stages import tasks  # noqa: F401 - imported for the forks
 
 if __name__ == "__main__":
     prepare()

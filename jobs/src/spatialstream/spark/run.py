@@ -1,55 +1,70 @@
-"""The embedded run: input files through ORDER, ROUTE, WORK and MERGE to result files, in one Spark application.
+"""The embedded run: a stream of files that are all there, to result files, in one Spark application.
 
-A run is a function of its files. It can be killed at any moment and started again with the same settings: everything it
-leaves on disk is either whole or invisible, epochs are numbered by the plan, and Spark's checkpoint says which is next.
+All input comes in with the first epoch; then epochs follow until none of it waits. A run is a function of its files. It
+can be killed at any moment and started again with the same settings: everything it leaves on disk is either whole or
+invisible, and its records say which epoch is next.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
 
-from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, whole_number
-from spatialstream.records.files import Chunk, Kind, plan
 from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.input_files import InputFiles
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN
-from spatialstream.spark import run_stages
+from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.engine import SparkEngine
 from spatialstream.spark.failures import explained
 from spatialstream.spark.session import used_session
+from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.merge import counts_after
-from spatialstream.stages.plan import PLAN_FILE, EpochPlan, Run, cut_epochs
-from spatialstream.stages.runs import order_chunk, read_records
+from spatialstream.stages.route import dead_letters
 from spatialstream.stages.state import get_json, put_json
-from spatialstream.stages.work import WorkSettings
+from spatialstream.stages.turns import NEVER, Run
 from spatialstream.stream.beginning import locked
+from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
+from spatialstream.stream.engine import StageError
+from spatialstream.stream.router import EpochRecord, ends_of_epochs, latest_epoch
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import rounds_done
 
 __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
 
-_SAMPLE_OBJECTS = 50_000
-_SAMPLE_QUERIES = 50_000
-_POLL_SECONDS = 0.02
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where a run keeps its things."""
+
+    checkpoint: Path
+    results: Path
+    rejected: Path
+
+    @property
+    def storage(self) -> Folder:
+        """The run's state."""
+        return Folder(self.checkpoint)
+
+    @property
+    def frames(self) -> Path:
+        """What DataFrames were given as, see :func:`spatialstream.spark.answers.answer`."""
+        return self.checkpoint / "frames"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +147,27 @@ class RunSettings:
             raise SettingError("objects", "give at least one file")
 
     @property
-    def paths(self) -> run_stages.Paths:
+    def paths(self) -> Paths:
         """Where the run keeps its things."""
         checkpoint = self.checkpoint or self.output / ".checkpoint"
-        return run_stages.Paths(
-            checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute()
+        return Paths(checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute())
+
+    def stream(self, partitions: int) -> StreamSettings:
+        """The run as a stream.
+
+        Args:
+            partitions: router partitions.
+        """
+        return StreamSettings(
+            "run",
+            self.slots,
+            self.space,
+            partitions,
+            self.interval,
+            self.retention,
+            self.rule,
+            idle=1,
+            epoch_records=self.epoch_records,
         )
 
     def identity(self) -> dict[str, Any]:
@@ -267,12 +298,13 @@ def _check_published(settings: RunSettings) -> None:
         StateError: some are missing.
     """
     paths = settings.paths
-    if find(paths.storage, PLAN_FILE) is None:
+    done = rounds_done(paths.storage).load()
+    record = latest_epoch(paths.storage)
+    if record is None or done < 0:
         return
-    epochs = _load_plan(paths.storage)
-    counts = counts_after(paths.storage, min(epochs_done(paths.checkpoint), epochs.epochs) - 1)
-    refused = counts.pop("rejected", 0)
-    for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, epochs.rejected + refused)):
+    counts = counts_after(paths.storage, done)
+    refused = counts.pop("rejected", 0) + record.taken.get("rejected", 0)
+    for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, refused)):
         there = sum(map(_lines_of, folder.glob("*.jsonl")))
         if there < written:
             raise StateError(
@@ -283,11 +315,6 @@ def _check_published(settings: RunSettings) -> None:
 def _lines_of(path: Path) -> int:
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
-
-
-def _load_plan(storage: Folder) -> EpochPlan:
-    with undamaged(f"{storage.place}/{PLAN_FILE}", _ANEW):
-        return EpochPlan.load(storage, _ANEW)
 
 
 def run(
@@ -318,89 +345,88 @@ def run(
         with disk_errors("output"):
             open_run(settings)
         held.enter_context(disk_errors())
-        chunks = [(kind, chunk) for kind, chunk in _chunks(settings)]
+        given = settings.objects, settings.queries, settings.space, settings.rule, settings.columns
+        source = InputFiles.of(*given)
         compile_kernels(lambda _, done, total: report(Progress("compiling kernels (once)", done, total)))
         report(Progress("starting Spark", 0, 1))
         session = held.enter_context(used_session(spark, settings.cores))
         report(Progress("starting Spark", 1, 1))
-        epochs = _ordered(settings, chunks, session, report)
-        if settings.strict and epochs.rejected:
-            raise _first_rejection(settings.paths.rejected)
-        _versioned(settings, epochs)
-        done = _answer(settings, epochs, session, report, stop)
-        return _summary(settings, epochs, done, time.monotonic() - started)
+        try:
+            summary = _Run(settings, source, SparkEngine(session), report).answer(stop)
+        except (PySparkException, StageError) as error:
+            raise _failure(error, settings.paths.checkpoint / "error.log") from error
+        return replace(summary, seconds=time.monotonic() - started)
 
 
-def _inputs(settings: RunSettings) -> tuple[tuple[Kind, tuple[Path, ...]], ...]:
-    return ("objects", settings.objects), ("queries", settings.queries)
+class _Run:
+    """A run that is under way."""
 
-
-def _chunks(settings: RunSettings) -> Iterator[tuple[Kind, Chunk]]:
-    for kind, files in _inputs(settings):
-        for chunk in plan(files, settings.columns if kind == "objects" else None, kind, space=settings.space):
-            yield kind, chunk
-
-
-def _ordered(
-    settings: RunSettings,
-    chunks: Sequence[tuple[Kind, Chunk]],
-    session: SparkSession,
-    report: Callable[[Progress], None],
-) -> EpochPlan:
-    """ORDER, unless an earlier start of this run has done it."""
-    storage = settings.paths.storage
-    if find(storage, PLAN_FILE) is not None:
-        return _load_plan(storage)
-    task = OrderTask(settings.paths, tuple(chunks), settings.space, settings.rule, dict(settings.columns))
-    numbers = session.range(0, len(chunks), 1, max(1, len(chunks)))
-    total, read = sum(chunk.size for _, chunk in chunks), 0
-    report(Progress("reading", read, total))
-    runs: list[Run] = []
-    try:
-        # a few numbers a block come to the driver, never records
-        for row in numbers.mapInArrow(task, _RUN_TYPE).collect():
-            runs.append(Run.from_json(row.run))
-            read += row.size
-            report(Progress("reading", read, total))
-    except PySparkException as error:
-        raise _failure(error, settings.paths.checkpoint / "error.log") from error
-    report(Progress("reading", total, total))
-    runs.sort(key=lambda each: each.name)
-    epochs = cut_epochs(runs, settings.epoch_records, session.sparkContext.defaultParallelism)
-    epochs.save(storage)
-    return epochs
-
-
-_RUN_TYPE = "run string, size long"
-
-
-@dataclass(frozen=True, slots=True)
-class OrderTask:
-    """Rows (chunk number) to runs, as ``mapInArrow`` takes it."""
-
-    paths: run_stages.Paths
-    chunks: tuple[tuple[Kind, Chunk], ...]
-    space: Space
-    rule: TermRule
-    columns: dict[str, str]
-
-    def runs(self, number: int) -> Iterator[Run]:
-        """Decode one chunk."""
-        kind, chunk = self.chunks[number]
-        columns = self.columns if kind == "objects" else {}
-        yield from order_chunk(
-            number, chunk, kind, self.space, self.rule, columns, self.paths.storage, Folder(self.paths.rejected)
+    def __init__(
+        self, settings: RunSettings, source: InputFiles, engine: SparkEngine, report: Callable[[Progress], None]
+    ) -> None:
+        self._settings, self._source, self._report = settings, source, report
+        self._paths = settings.paths
+        self._sink = ResultFiles(self._paths.results, self._paths.rejected)
+        self._stream = EmbeddedStream(
+            settings.stream(engine.width),
+            self._paths.storage,
+            engine,
+            self._sink,
+            list(source.bounds()),
+            leaves=settings.leaves,
+            now=lambda: 0,
         )
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As ``mapInArrow`` takes it."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                size = self.chunks[number][1].size
-                for run in self.runs(number):
-                    columns = {"run": pa.array([run.to_json()]), "size": pa.array([size], pa.int64())}
-                    yield pa.RecordBatch.from_pydict(columns)
-                    size = 0  # a chunk's bytes are counted once
+    def answer(self, stop: Callable[[], bool]) -> RunSummary:
+        """Do the epochs that are not done yet, up to the one during which the stop is asked for.
+
+        Raises:
+            RecordError: with ``strict``, the first rejected record.
+        """
+        stop()  # whoever asks may have something to set right now that Spark has started
+        self._stream.recover()
+        record = self._stream.router.last or self._stream.turn(self._ingest)
+        while True:
+            if self._settings.strict and any(self._paths.rejected.glob("*.jsonl")):
+                raise _first_rejection(self._paths.rejected)
+            self._tell(record)
+            if not record.held or stop():
+                return self._summary(record)
+            record = self._stream.turn(nothing)
+
+    def _ingest(self, stage: Ingest) -> Sequence[Intake]:
+        """All input, which ends with it."""
+        source, size = self._source, self._source.size
+        self._report(Progress("reading", 0, size))
+        intakes = self._stream.turns.ingestion(source, source.bounds())(stage)
+        self._report(Progress("reading", size, size))
+        letters = [intake.rejected for intake in intakes if intake.rejected]
+        if self._settings.strict and letters:
+            self._sink.rejected(0, "input", dead_letters(self._paths.storage, letters))
+            raise _first_rejection(self._paths.rejected)
+        runs = [intake.run for intake in intakes if intake.run is not None]
+        self._report(Progress("answering", 0, self._epochs(runs)))
+        return [*intakes, *(ended(list(source.bounds()), max(run.last for run in runs)) if runs else ())]
+
+    def _epochs(self, runs: Sequence[Run], after: int = NEVER) -> int:
+        """Into how many epochs time is cut from ``after`` to the end of some runs."""
+        latest = max((run.last for run in runs), default=NEVER)
+        return len(list(ends_of_epochs(runs, after, latest, self._settings.epoch_records))) if latest > after else 0
+
+    def _counted(self, record: EpochRecord) -> tuple[int, int]:
+        """How many epochs are done, and how many there are; there is none without records."""
+        epoch = record.epoch
+        done = epoch.number + 1 if epoch.upto > NEVER else 0
+        return done, done + self._epochs(epoch.runs, epoch.upto)
+
+    def _tell(self, record: EpochRecord) -> None:
+        self._report(Progress("answering", *self._counted(record)))
+
+    def _summary(self, record: EpochRecord) -> RunSummary:
+        done, epochs = self._counted(record)
+        counts, taken = counts_after(self._paths.storage, record.epoch.number), record.taken
+        refused = counts.pop("rejected", 0) + taken.get("rejected", 0)
+        return RunSummary(taken.get("objects", 0), taken.get("queries", 0), counts, refused, epochs, done, 0.0)
 
 
 def _first_rejection(folder: Path) -> SpatialStreamError:
@@ -410,138 +436,11 @@ def _first_rejection(folder: Path) -> SpatialStreamError:
     return RecordError(f"{letter['source']} line {letter['line']}", letter["reason"])
 
 
-def _versioned(settings: RunSettings, epochs: EpochPlan) -> RoutingVersion:
-    """The routing version, built from a sample of the input, unless an earlier start of this run has built it."""
-    storage = settings.paths.storage
-    if find(storage, run_stages.VERSION_FILE) is not None:
-        with undamaged(f"{storage.place}/{run_stages.VERSION_FILE}", _ANEW):
-            return run_stages.run_version(storage)
-    objects = _sample(storage, epochs, "objects", _SAMPLE_OBJECTS)
-    queries = _sample(storage, epochs, "queries", _SAMPLE_QUERIES)
-    version = build(
-        settings.space,
-        ObjectBatch.of([]) if objects is None else ObjectBatch.from_arrow(objects),
-        QueryBatch.of([]) if queries is None else QueryBatch.from_arrow(queries.drop_columns(["line"])),
-        settings.leaves,
-        settings.slots,
-    )
-    storage.put(run_stages.VERSION_FILE, *version.pack())
-    return version
-
-
-def _sample(storage: Folder, epochs: EpochPlan, kind: str, size: int) -> pa.RecordBatch | None:
-    """Every so-many-th record of all runs of a kind."""
-    runs = [each for each in epochs.runs if each.kind == kind]
-    stride = max(1, -(-sum(each.rows for each in runs) // size))
-    parts = [read_records(storage, each.name, np.arange(0, each.rows, stride)) for each in runs]
-    if not parts:
-        return None
-    table = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
-    return table.to_batches()[0]
-
-
-def answers(settings: RunSettings, session: SparkSession) -> DataFrame:
-    """The streaming DataFrame of published epochs: merge(work(route(source)))."""
-    paths = settings.paths
-    partitions = EpochPlan.load(paths.storage).partitions
-    work_settings = WorkSettings(settings.space, settings.interval, settings.retention)
-    # P numbers a micro-batch, the same ones when it is replayed: micro-batch e is epoch e. The data does not pass
-    # through the source; ROUTE maps its share of the runs itself.
-    source = (
-        session.readStream.format("rate-micro-batch")
-        .option("rowsPerBatch", partitions)
-        .option("numPartitions", partitions)
-        .load()
-        .select("value")
-    )
-    routed = run_stages.route_stage(source, run_stages.RouteStage(paths, partitions))
-    worked = run_stages.work_stage(routed, run_stages.WorkStage(paths, work_settings), settings.slots)
-    return run_stages.merge_stage(worked, run_stages.MergeStage(paths, work_settings))
-
-
-def epochs_done(checkpoint: Path) -> int:
-    """Epochs that Spark has committed."""
-    commits = checkpoint / "spark" / "commits"
-    if not commits.is_dir():
-        return 0
-    return max((int(path.name) + 1 for path in commits.iterdir() if path.name.isdigit()), default=0)
-
-
-def _answer(
-    settings: RunSettings,
-    epochs: EpochPlan,
-    session: SparkSession,
-    report: Callable[[Progress], None],
-    stop: Callable[[], bool],
-) -> int:
-    """The streaming query, to the end of the plan or until asked to stop; returns the epochs done."""
-    paths = settings.paths
-    done = min(epochs_done(paths.checkpoint), epochs.epochs)
-    report(Progress("answering", done, epochs.epochs))
-    if done == epochs.epochs:
-        return done
-    query = (
-        answers(settings, session)
-        .writeStream.format("noop")
-        .queryName(f"spatialstream {paths.checkpoint}")  # a session has each name once
-        .option("checkpointLocation", str(paths.checkpoint / "spark"))
-        .start()
-    )
-    try:
-        _follow(query, settings, epochs, done, report, stop)
-    except PySparkException as error:
-        raise _failure(error, paths.checkpoint / "error.log") from error
-    finally:
-        query.stop()
-    done = min(epochs_done(paths.checkpoint), epochs.epochs)
-    if settings.strict and _any_rejected(settings):
-        raise _first_rejection(paths.rejected)
-    return done
-
-
-def _follow(
-    query: StreamingQuery,
-    settings: RunSettings,
-    epochs: EpochPlan,
-    done: int,
-    report: Callable[[Progress], None],
-    stop: Callable[[], bool],
-) -> None:
-    """Wait until the plan is done, or until the epoch is done during which the stop was asked for.
-
-    Spark begins the next micro-batch at once; stopping the query breaks it off, and it is run again when the run
-    goes on.
-    """
-    checkpoint, last = settings.paths.checkpoint, epochs.epochs
-    pause = threading.Event()
-    while done < last:
-        if stop() or (settings.strict and _any_rejected(settings)):
-            last = min(last, done + 1)
-        if not query.isActive:
-            raise query.exception() or RunError("the streaming query has ended by itself")
-        pause.wait(_POLL_SECONDS)
-        now = epochs_done(checkpoint)
-        if now > done:
-            done = now
-            report(Progress("answering", min(done, epochs.epochs), epochs.epochs))
-
-
 def _failure(error: Exception, log: Path) -> SpatialStreamError:
     """What went wrong in a few words; all of it goes into a file."""
     text = str(error)
     write_whole(log, text.encode())
     failure = explained(text)
     if isinstance(failure, RunError):
-        return RunError(f"the streaming query failed: {failure} (all of it in {log})")
+        return RunError(f"the run has failed: {failure} (all of it in {log})")
     return failure
-
-
-def _any_rejected(settings: RunSettings) -> bool:
-    return any(settings.paths.rejected.glob("*.jsonl"))
-
-
-def _summary(settings: RunSettings, epochs: EpochPlan, done: int, seconds: float) -> RunSummary:
-    counts = counts_after(settings.paths.storage, done - 1)
-    rows = {kind: sum(each.rows for each in epochs.runs if each.kind == kind) for kind in ("objects", "queries")}
-    refused = counts.pop("rejected", 0)
-    return RunSummary(rows["objects"], rows["queries"], counts, epochs.rejected + refused, epochs.epochs, done, seconds)

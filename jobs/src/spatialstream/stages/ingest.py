@@ -1,9 +1,9 @@
-"""Messages of a broker become runs: decoded, sorted by time, written where ROUTE finds them.
+"""INGEST: what a source gives becomes runs: decoded, sorted by time, written where ROUTE finds them.
 
 A message holds one record or many (JSON Lines). A message with the key ``clock`` is a mark (``{"clock": t}``): nothing
 earlier than t follows in its partition. A record or mark that cannot be used becomes a dead letter that names topic
 partition, offset, and line within the message; a line that is too long likewise, because a block with it might not fit
-into a message downstream.
+into a message downstream. Files are decoded by their source; a dead letter of theirs names file and line.
 
 Whatever bytes a topic holds, the stage gives an intake. A line on which decoding itself fails, which it should never
 do, is found by halves and *left out*: it becomes a dead letter too, is counted by itself, and everything else is as it
@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import RecordError
+from spatialstream.model.jsonable import to_json
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -44,18 +45,20 @@ from spatialstream.records.decode import (
     rejected_line,
 )
 from spatialstream.records.reasons import reason_class
-from spatialstream.sources.contracts import Storage
+from spatialstream.sources.contracts import Records, Source, Storage
 from spatialstream.stages.leaving import AMBIENT
-from spatialstream.stages.plan import Run, pack_place, unpack_place
 from spatialstream.stages.rows import quoted
-from spatialstream.stages.runs import INPUT, write_run
+from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
+from spatialstream.stages.turns import Run
 
-__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "mark"]
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "mark"]
 
 CLOCK = b"clock"
 """Key of the messages that are marks."""
 
-_BLOCK_BYTES = 64 << 20
+_BLOCK_BYTES, _MOST_BYTES = 32 << 20, 64 << 20
+"""Of messages that are decoded at once: about, where there are as many, and at most, but for a message alone."""
+
 _BLOCK_LINES = 1 << 18
 """Lines that are decoded at once: what a rejected line takes in memory is a hundred times what it takes in a
 message."""
@@ -112,38 +115,28 @@ class Intake:
     left: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        """As a line of JSON."""
-        run = None if self.run is None else self.run.to_json()
-        numbers = self.records, self.refused, self.last, self.left
-        return json.dumps([self.partition, self.clock, run, self.rejected, *numbers, self.reasons])
 
-    @classmethod
-    def from_json(cls, text: str) -> Intake:
-        """What :meth:`to_json` gave."""
-        partition, clock, run, rejected, *rest = json.loads(text)
-        return cls(partition, clock, None if run is None else Run.from_json(run), rejected, *rest)
+Part = tuple[str, int, int]
+"""A part of what has come: partition, and offsets [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """Batches of messages (topic, partition, offset, key, value) to intakes, as ``mapInArrow`` takes it.
+    """What a source gives, to intakes.
 
     Attributes:
         epoch: number of the epoch.
         storage: where runs go.
-        kinds: topic -> ``"objects"`` or ``"queries"``.
         space: of the stream.
         rule: which terms count.
         longest: bytes of a record beyond which it is rejected.
         floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
         ceiling: records and marks of later times are from the future; None: none are.
-        attempt: which try of the epoch this is; "" where tries always read the same messages.
+        attempt: which try of the epoch this is.
     """
 
     epoch: int
     storage: Storage
-    kinds: dict[str, str]
     space: Space
     rule: TermRule = field(default_factory=TermRule)
     longest: int = 1 << 20
@@ -151,43 +144,68 @@ class Ingest:
     ceiling: int | None = None
     attempt: str = ""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row of JSON per block."""
-        for intake in self.intakes(batches):
-            yield pa.RecordBatch.from_pydict({"intake": pa.array([intake.to_json()])})
+    def part(self, source: Source, part: Part) -> Iterator[str]:
+        """INGEST of a part of what has come: intakes as JSON."""
+        partition, start, end = part
+        last = start - 1
+        for intake in self.intakes(partition, source.read(*part)):
+            last = intake.last
+            yield to_json(intake)
+        if last < end - 1:  # markers of transactions have offsets too
+            yield to_json(Intake(partition, None, None, "", 0, 0, end - 1))
 
-    def intakes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Intake]:
-        """Decode all messages; those of one topic partition are in the order of their offsets."""
-        blocks: dict[str, int] = {}
-        for batch in batches:
-            for piece in _pieces(batch):
-                topic, number = piece.column("topic")[0].as_py(), piece.column("partition")[0].as_py()
-                kind = self.kinds[topic]
-                partition = f"{kind}/{number}"
-                block = blocks[partition] = blocks.get(partition, -1) + 1
-                name = f"{self.epoch:09d}-{kind}-{number:04d}-{block:04d}"
-                yield self._decode(piece, kind, partition, f"{name}-{self.attempt}" if self.attempt else name)
+    def intakes(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
+        """Decode what a source gives of a partition, in the order of its offsets."""
+        kind, _, number = partition.partition("/")
+        for block, each in enumerate(_blocks(given)):
+            place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
+            name = f"{self.epoch:09d}-{kind}-{int(number):04d}-{place:04d}-{self.attempt}"
+            if isinstance(each, Records):
+                yield self._of_records(each, partition, name)
+            else:
+                yield self._of_messages(each, partition, name)
 
-    def _decode(self, piece: pa.RecordBatch, kind: str, partition: str, name: str) -> Intake:
-        is_mark = pc.fill_null(pc.equal(piece.column("key"), CLOCK), False)
-        has_value = pc.is_valid(piece.column("value"))
+    def _of_records(self, given: Records, partition: str, name: str) -> Intake:
+        """A block that its source has decoded."""
+        decoded, letters = given.decoded, _Letters(given.origin)
+        for row in decoded.rejected.to_pylist():
+            letters.add(None, row["line"], row["reason"], row["record"])
+        run = self._run(name, decoded.batch, decoded.line, given.origin, packed=False)
+        return self._intake(partition, name, run, None if run is None else run.last, letters, 0)
+
+    def _of_messages(self, given: pa.RecordBatch, partition: str, name: str) -> Intake:
+        """A block of messages."""
+        is_mark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
+        has_value = pc.is_valid(given.column("value"))
         letters = _Letters(partition)
-        clock = self._clock(piece.filter(pc.and_(is_mark, has_value)), letters)
-        records = piece.filter(pc.and_(pc.invert(is_mark), has_value))
+        clock = self._clock(given.filter(pc.and_(is_mark, has_value)), letters)
+        records = given.filter(pc.and_(pc.invert(is_mark), has_value))
         run = None
         if records.num_rows:
             offsets = numpy_view(records.column("offset"))
             data, starts, cuts = self._lines(records.column("value"), offsets, letters)
-            batch, places = self._records(data, cuts, kind, _Places(starts, offsets), letters)
+            batch, places = self._records(data, cuts, partition, _Places(starts, offsets), letters)
             batch, places = self._short(batch, places, records.column("value"), letters)
-            if len(batch):
-                times = write_run(self.storage, f"{name}.arrow", batch, places)
-                run = Run(f"{name}.arrow", kind, len(batch), partition, times, letters.count, packed=True)
+            run = self._run(name, batch, places, partition, packed=True)
+            if run is not None:
                 clock = run.last if clock is None else max(clock, run.last)
-        if letters.count:
-            self.storage.put(f"{INPUT}{name}.rejected", letters.text())
-        last = int(piece.column("offset")[piece.num_rows - 1].as_py())
-        rows, file = 0 if run is None else run.rows, f"{name}.rejected" if letters.count else ""
+        return self._intake(partition, name, run, clock, letters, given.column("offset")[given.num_rows - 1].as_py())
+
+    def _run(self, name: str, batch: Any, line: npt.NDArray[np.int64], source: str, *, packed: bool) -> Run | None:
+        """Write a run, if there are any records."""
+        if not len(batch):
+            return None
+        kind, file = "objects" if isinstance(batch, ObjectBatch) else "queries", f"{name}.arrow"
+        return Run(file, kind, len(batch), source, write_run(self.storage, file, batch, line), packed)
+
+    def _intake(
+        self, partition: str, name: str, run: Run | None, clock: int | None, letters: _Letters, last: int
+    ) -> Intake:
+        """What a block has given; its dead letters are written."""
+        file = f"{name}.rejected" if letters.count else ""
+        if file:
+            self.storage.put(INPUT + file, letters.text())
+        rows = 0 if run is None else run.rows
         return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
 
     def _clock(self, marks: pa.RecordBatch, letters: _Letters) -> int | None:
@@ -204,11 +222,12 @@ class Ingest:
         return max(times, default=None)
 
     def _records(
-        self, data: pa.Buffer, cuts: list[int], kind: str, places: _Places, letters: _Letters
+        self, data: pa.Buffer, cuts: list[int], partition: str, places: _Places, letters: _Letters
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """The records of a block that can be used, and their places."""
         found: list[tuple[Any, npt.NDArray[np.int64]]] = []
-        decode = decode_objects if kind == "objects" else decode_queries
+        is_objects = partition.startswith("objects/")
+        decode = decode_objects if is_objects else decode_queries
 
         def decoded(text: pa.Buffer, first: int) -> Decoded[Any]:
             return decode(text, first + 2, self.space, self.rule)  # that of line 1 would be without its byte order mark
@@ -229,7 +248,7 @@ class Ingest:
             line += _newlines(text)
         if len(found) == 1:
             return found[0]
-        batch: Any = ObjectBatch if kind == "objects" else QueryBatch
+        batch: Any = ObjectBatch if is_objects else QueryBatch
         whole = batch.concat([part for part, _ in found] or [batch.of([])])
         return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
 
@@ -341,21 +360,24 @@ class _Letters:
         reasons: all of them, by class.
     """
 
-    def __init__(self, partition: str) -> None:
-        self._partition = partition
+    def __init__(self, source: str) -> None:
+        self._source = source
         self._lines: list[str] = []
         self._of_message: dict[int, tuple[int, int]] = {}
         self.count = self.left = 0
         self.reasons: dict[str, int] = {}
 
-    def add(self, offset: int, line: int, reason: str, record: str) -> None:
-        """One for a line of a message."""
+    def add(self, offset: int | None, line: int, reason: str, record: str) -> None:
+        """One for a line of a message, or where there is no offset of a file."""
         self.count += 1
         name = reason_class(reason)
         self.reasons[name] = self.reasons.get(name, 0) + 1
+        if offset is None:
+            self._lines.append(rejected_line(self._source, line, reason, record))
+            return
         known, first = self._of_message.get(offset, (0, line))
         if known < _LETTERS_PER_MESSAGE:
-            self._lines.append(rejected_line(self._partition, line, reason, record, offset))
+            self._lines.append(rejected_line(self._source, line, reason, record, offset))
         self._of_message[offset] = known + 1, line if known == _LETTERS_PER_MESSAGE else first
 
     def text(self) -> bytes:
@@ -364,7 +386,7 @@ class _Letters:
             if known > _LETTERS_PER_MESSAGE:
                 more = known - _LETTERS_PER_MESSAGE
                 reason = f"record: {more} more records of this message cannot be used, of which this is the first"
-                self._lines.append(rejected_line(self._partition, line, reason, "null", offset))
+                self._lines.append(rejected_line(self._source, line, reason, "null", offset))
         return "".join(f"{line}\n" for line in self._lines).encode()
 
 
@@ -463,18 +485,29 @@ def _mark_time(value: bytes) -> int:
     return t
 
 
+def _blocks(given: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBatch | Records]:
+    """What a source gives, in blocks of bounded size that are large enough to be decoded well."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for each in given:
+        if isinstance(each, Records):
+            yield each
+        elif each.num_rows:
+            held.append(each)
+            size += each.nbytes
+            if size >= _BLOCK_BYTES:
+                yield from _pieces(pa.concat_batches(held))
+                held, size = [], 0
+    if held:
+        yield from _pieces(pa.concat_batches(held))
+
+
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of one topic partition each, of bounded size."""
-    if not batch.num_rows:
-        return
-    topic, partition = batch.column("topic"), numpy_view(batch.column("partition"))
-    codes = topic.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    changes = np.flatnonzero((partition[1:] != partition[:-1]) | (codes[1:] != codes[:-1])) + 1
-    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy(zero_copy_only=False))
+    """Messages cut into parts of bounded size, one message at least."""
+    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy(), dtype=np.int64)
     first = 0
-    for last in [*changes.tolist(), batch.num_rows]:
-        while first < last:
-            before = size[first - 1] if first else 0
-            stop = min(last, max(first + 1, int(np.searchsorted(size, before + _BLOCK_BYTES, side="right"))))
-            yield batch.slice(first, stop - first)
-            first = stop
+    while first < batch.num_rows:
+        before = size[first - 1] if first else 0
+        stop = max(first + 1, int(np.searchsorted(size, before + _MOST_BYTES, side="right")))
+        yield batch.slice(first, stop - first)
+        first = stop

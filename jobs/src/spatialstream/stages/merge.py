@@ -1,4 +1,4 @@
-"""MERGE: partials of all slots become result rows: of an epoch, or in live mode of a round.
+"""MERGE: partials of all slots become the result rows of a round.
 
 All slots answer within it, so a snapshot query is complete when the partials are in; but for SKQs whose first phase
 shows that more slots matter (:mod:`spatialstream.stages.two_phase`). The only state is the answers of the live CKQs.
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,18 +29,20 @@ from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
-from spatialstream.sources.disk import whole_file, write_whole
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import Row
-from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.stages.state import OwnerState
-from spatialstream.stages.two_phase import Second, second_phase
-from spatialstream.stages.work import Round, steps_from_arrow
+from spatialstream.stages.turns import Round
+from spatialstream.stages.two_phase import Second, answer_second, second_phase
+from spatialstream.stages.work import WorkSettings, slot_objects, steps_from_arrow
 
-__all__ = ["EpochResults", "counts_after", "forget", "merge", "merge_second", "publish"]
+__all__ = ["RoundResults", "ask", "ask_at_once", "counts_after", "forget", "merge", "merge_second"]
+
+MERGER = "merger"
+"""Owner of the state of MERGE."""
 
 _SPOOLED = {
     messages.ARRIVALS: "t",
@@ -56,28 +57,24 @@ _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 
 
 @dataclass(slots=True)
-class EpochResults:
-    """What one epoch or round gives.
+class RoundResults:
+    """What a round gives.
 
     Attributes:
-        epoch: its number.
-        rows: number of result lines.
         lines: result lines in order, some thousands at a time; they can be gone through once.
         rejected: dead letters.
         counts: the stream's rows by query type, up to and with it.
-        loads: load statistics of each slot.
+        loads: load statistics of each slot, as far as they tell them.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
         foreign: messages among the blocks that were passed over, for they are not the router's.
     """
 
-    epoch: int
-    rows: int
     lines: Iterable[pa.LargeStringArray]
-    rejected: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    loads: dict[int, dict[str, Any]] = field(default_factory=dict)
-    second: Second | None = None
-    foreign: int = 0
+    rejected: list[str]
+    counts: dict[str, int]
+    loads: dict[int, dict[str, Any]]
+    second: Second | None
+    foreign: int
 
 
 _Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
@@ -87,21 +84,15 @@ rows)."""
 
 
 def merge(
-    rows: Iterable[Row],
-    space: Space,
-    storage: Storage,
-    order: Round | None = None,
-    routing: Routing | None = None,
-    limits: RowLimits | None = None,
-) -> EpochResults:
-    """Merge one epoch's partials; the merger's state is then that of the epoch.
+    rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None
+) -> RoundResults:
+    """Merge one round's partials; the merger's state is then that of the round.
 
     Args:
         rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
+        turn: the round.
         space: the stream's space.
         storage: of the state.
-        order: the round, where epochs come through a broker.
-        routing: what tells which slots matter to an SKQ in its second phase; None: all slots were asked at once.
         limits: how long rows may be; None: any length.
     """
     lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
@@ -114,27 +105,26 @@ def merge(
         else:
             kept.append((slot, kind, content))
     by_kind = _by_kind(kept)
-    marker = by_kind[messages.MARKER][0]
-    epoch, upto = marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()
-    take, before = (0, 0) if order is None else (order.take, order.before)
-    state = OwnerState(storage, "merger", epoch, take, before)
-    nearest, counts = _restore(space, state, _kept.pop(storage.place, None), (epoch - 1, before))
+    state = OwnerState(storage, MERGER, turn.number, turn.take, turn.before)
+    nearest, counts = _restore(space, state, _kept.pop(storage.place, None), (turn.number - 1, turn.before))
 
-    _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, upto, space, lines, limits)
-    second = None if routing is None else second_phase(kept, routing, space)
+    _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, turn.upto, space, lines, limits)
+    second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     _merge_snapshots(by_kind, spools, space, lines, None if second is None else second.numbers, limits)
     _merge_steps(spools[messages.STEPS], lines, limits)
 
-    rejected = [line for content in by_kind.get(messages.REJECTED, []) for line in content.column("line").to_pylist()]
+    rejected = [left.letter for left in turn.left]
+    for content in by_kind.get(messages.REJECTED, []):
+        rejected += content.column("line").to_pylist()
     later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
     for more in (lines.counts, later, {"rejected": len(rejected)}):
         for kind, rows_of_kind in more.items():
             counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
-    _kept[storage.place] = (epoch, take), nearest, dict(counts)
+    _kept[storage.place] = (turn.number, turn.take), nearest, dict(counts)
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
-    return EpochResults(epoch, lines.rows, lines, rejected, counts, loads, second, foreign)
+    return RoundResults(lines, rejected, counts, loads, second, foreign)
 
 
 def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = None) -> Iterable[pa.LargeStringArray]:
@@ -149,6 +139,19 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
     lines = _Lines()
     _merge_snapshots(_by_kind(rows), {}, space, lines, None, limits)
     return lines
+
+
+def ask(slot: int, rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
+    """A slot's part in the second phase of a round that it has done; rows are what was kept of the first phase."""
+    return answer_second(slot, rows, slot_objects(slot, turn, settings, storage))
+
+
+def ask_at_once(
+    second: Second, turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
+) -> Iterable[pa.LargeStringArray]:
+    """The lines of a second phase with few questions, which are asked here, one slot after the other."""
+    asked = [row for slot in second.slots for row in ask(slot, second.rows, turn, settings, storage)]
+    return merge_second([*second.rows, *asked], settings.space, limits)
 
 
 def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
@@ -169,9 +172,9 @@ def _restore(
     return NearestMerger.restore(space, manifest["nearest"], state.read), manifest["counts"]
 
 
-def counts_after(storage: Storage, epoch: int) -> dict[str, int]:
-    """Rows written up to and with an epoch, by query type, and ``rejected`` for queries that were not admitted."""
-    manifest = OwnerState(storage, "merger", epoch + 1).previous()
+def counts_after(storage: Storage, number: int) -> dict[str, int]:
+    """Rows written up to and with a round, by query type, and ``rejected`` for queries that were not admitted."""
+    manifest = OwnerState(storage, MERGER, number + 1).previous()
     return {} if manifest is None else dict(manifest["counts"])
 
 
@@ -393,22 +396,3 @@ def _merge_steps(partials: Spool, lines: _Lines, limits: RowLimits | None) -> No
         items = term_texts(steps.terms, steps.counts)
         texts, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
         lines.add(QueryType.CTQ, steps.t, _STEP, steps.number, texts, row)
-
-
-def publish(results: EpochResults, results_folder: Path, rejected_folder: Path) -> None:
-    """Make an epoch's results and dead letters visible: each a whole file, under a name that a replay overwrites."""
-    name = f"epoch-{results.epoch:09d}.jsonl"
-    if results.rejected:
-        write_whole(rejected_folder / name, "".join(line + "\n" for line in results.rejected).encode())
-    if results.rows:
-        newline, nothing = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
-        with whole_file(results_folder / name) as file:
-            for lines in results.lines:
-                file.write(_text(pc.binary_join_element_wise(lines, newline, nothing)))
-
-
-def _text(lines: pa.LargeStringArray) -> memoryview:
-    """The bytes of all strings of an array, one after the other."""
-    _, offsets, data = lines.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(lines) + 1, lines.offset * 8)
-    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

@@ -39,11 +39,6 @@ from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
-    "ABORT",
-    "ACTIVATE",
-    "LOAD",
-    "PREPARE",
-    "Control",
     "Moves",
     "drop_faded",
     "drop_transfers",
@@ -52,13 +47,8 @@ __all__ = [
     "transferred",
 ]
 
-PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
-
 TRANSFERS = "transfers/"
 """What the names of transfers begin with."""
-
-Control = tuple[str, int]
-"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
 
 Standing = tuple[npt.NDArray[np.int64], QueryBatch]
 """Numbers and queries."""

@@ -10,8 +10,9 @@ Router partition 0 alone handles queries, because admission is sequential; objec
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,13 +23,24 @@ from spatialstream.local.registry import QueryRegistry
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.decode import rejected_line
+from spatialstream.sources.contracts import Storage
+from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
-from spatialstream.stages.plan import unpack_place
+from spatialstream.stages.learning import write_sample
+from spatialstream.stages.messages import numbers
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.runs import QueryShare
+from spatialstream.stages.runs import INPUT, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
+from spatialstream.stages.turns import Epoch
 
-__all__ = ["Share", "queries_with_numbers", "query_number_base", "route"]
+__all__ = ["REGISTRY", "Share", "dead_letters", "queries_with_numbers", "query_number_base", "route", "route_epoch"]
+
+REGISTRY = "registry"
+"""Owner of the state of admission."""
+
+LARGEST_BLOCK = 6 << 20
+"""Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
+:data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
 
 NUMBERS_PER_EPOCH = 2**32
 """Query numbers of epoch e start at e times this."""
@@ -55,6 +67,52 @@ class Share:
 def query_number_base(epoch: int) -> int:
     """The number of the first query of an epoch."""
     return epoch * NUMBERS_PER_EPOCH
+
+
+def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
+    """ROUTE for one router partition: blocks (slot, key, content).
+
+    Partition 0 leaves a sample of the epoch's records too.
+    """
+    queries = queries_of_epoch(epoch, storage) if partition == 0 else None
+    objects = route_share(epoch, partition, storage)
+    share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
+    state = OwnerState(storage, REGISTRY, epoch.number, epoch.take, epoch.before) if partition == 0 else None
+    sent: dict[int, int] = {}
+    for slot, kind, content in route(share, epoch.routing(storage), state):
+        for part in _parts(kind, content):
+            number = sent[slot] = sent.get(slot, -1) + 1
+            yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
+    if partition == 0 and epoch.measured:
+        asked = None if queries is None else queries.queries
+        write_sample(storage, epoch.number, epoch.span, objects, asked, epoch.partitions)
+
+
+def dead_letters(storage: Storage, names: Iterable[str]) -> Iterator[str]:
+    """The dead letters in files of the input."""
+    for name in names:
+        for line in io.BytesIO(storage.get(INPUT + name)):
+            yield line.decode().removesuffix("\n")
+
+
+def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A block cut by rows into parts that fit into a message, each with a dictionary of its own terms."""
+    if content.nbytes <= LARGEST_BLOCK or content.num_rows < 2:
+        yield content
+        return
+    half = content.num_rows // 2
+    for piece in (content.slice(0, half), content.slice(half)):
+        if kind == messages.OBJECTS:
+            objects = ObjectBatch.from_arrow(piece.drop_columns(["seq", "leaf"]))
+            own = replace(objects, terms=objects.terms.compact()).to_arrow()
+            for name in ("seq", "leaf"):
+                own = own.append_column(name, piece.column(name))
+            yield from _parts(kind, own)
+        elif kind == messages.REGISTERED:
+            queries = QueryBatch.from_arrow(piece.drop_columns(["number"]))
+            yield from _parts(kind, queries_with_numbers(queries, numbers(piece, "number")))
+        else:
+            yield from _parts(kind, piece)
 
 
 def route(share: Share, routing: Routing, state: OwnerState | None) -> Iterator[Row]:

@@ -1,9 +1,8 @@
-"""ORDER: input files, in any order, become a plan of epochs in time order.
+"""Runs: what has come in, in any order, as files sorted by time, of which each epoch reads its share.
 
-Every chunk of the input is decoded once, in parallel, into *runs*: Arrow files sorted by time. A plan cuts time into
-epochs of about the same number of records; an epoch then reads its share of every run that reaches into it,
-memory-mapped, and sorts just that. So ordering costs one pass, and memory is bounded by the size of an epoch, whatever
-the size of the input.
+Every block of the input is decoded once, in parallel, into a *run*: an Arrow file sorted by time. An epoch reads its
+share of every run that reaches into it, memory-mapped, and sorts just that. So ordering costs one pass, and memory is
+bounded by the size of an epoch, whatever the size of the input.
 
 An epoch is a range of time (previous upto, upto]: records of one timestamp are never divided between epochs. The driver
 sees a run's name, size, range and a thinned-out list of its timestamps, never its records.
@@ -11,9 +10,9 @@ sees a run's name, size, range and a thinned-out list of its timestamps, never i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +21,19 @@ import pyarrow as pa
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.model.space import Space
-from spatialstream.model.terms import TermRule
-from spatialstream.records.decode import Decoded, rejected_line
-from spatialstream.records.files import Chunk, Kind, decode_chunk
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages.plan import Run
 from spatialstream.stages.state import get_records, put_records
+from spatialstream.stages.turns import Epoch, Run
 
 __all__ = [
     "INPUT",
-    "Epochs",
     "QueryShare",
-    "order_chunk",
+    "pack_place",
     "queries_of_epoch",
-    "read_records",
     "route_share",
     "rows_of_share",
+    "sample",
+    "unpack_place",
     "write_run",
 ]
 
@@ -49,17 +44,18 @@ _TIMES_PER_RUN = 128
 """Timestamps of a run that the driver sees."""
 
 
-class Epochs(Protocol):
-    """Which records belong to which epoch: a plan of files, or what a live stream has decided so far."""
+_LINE_BITS = 24
 
-    def runs_of(self, epoch: int, kind: str) -> list[Run]:
-        """The runs that reach into an epoch, in input order."""
 
-    def bounds_of(self, epoch: int, run: Run) -> tuple[int, int]:
-        """The part of a run that belongs to an epoch: timestamps in (after, upto]."""
+def pack_place(offset: npt.NDArray[np.int64], line: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Offset of a message in its topic partition and line within the message (from 1), as one number."""
+    packed: npt.NDArray[np.int64] = (offset << _LINE_BITS) | np.minimum(line, (1 << _LINE_BITS) - 1)
+    return packed
 
-    def left_of(self, run: Run) -> Sequence[int]:
-        """The rows of a run that the epoch leaves out."""
+
+def unpack_place(place: int) -> tuple[int, int]:
+    """(offset, line) of :func:`pack_place`."""
+    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
 def write_run(
@@ -85,62 +81,42 @@ def _read_run(storage: Storage, name: str) -> pa.RecordBatch:
     return record
 
 
-def read_records(storage: Storage, name: str, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Some records of a run."""
-    return _read_run(storage, name).take(pa.array(rows))
+_Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
+_KINDS: dict[type, str] = {ObjectBatch: "objects", QueryBatch: "queries"}
 
 
-def order_chunk(
-    number: int,
-    chunk: Chunk,
-    kind: Kind,
-    space: Space,
-    rule: TermRule,
-    columns: Mapping[str, str],
-    storage: Storage,
-    letters: Storage,
-) -> Iterator[Run]:
-    """Decode one chunk of the input into runs, and dead letters in another storage.
+def sample(storage: Storage, runs: Iterable[Run], batch: type[_Batch], most: int) -> _Batch:
+    """Every so-many-th record of the runs of objects, or of queries, so that there are ``most`` at most."""
+    mine = [run for run in runs if run.kind == _KINDS[batch]]
+    stride = max(1, -(-sum(run.rows for run in mine) // most))
+    records = [_read_run(storage, run.name).take(pa.array(np.arange(0, run.rows, stride))) for run in mine]
+    return batch.concat([batch.from_arrow(_without_line(each)) for each in records] or [batch.of([])])
 
-    Everything is named after the chunk's number, so doing it again overwrites the same files.
-    """
-    blocks: Iterator[Decoded[Any]] = decode_chunk(chunk, kind, space, rule, columns)
-    for block, decoded in enumerate(blocks):
-        name = f"{kind}-{number:06d}-{block:06d}"
-        rejected = len(decoded.rejected)
-        if rejected:
-            lines = (
-                rejected_line(chunk.source, *row)
-                for row in zip(*(column.to_pylist() for column in decoded.rejected.columns), strict=True)
-            )
-            letters.put(f"input-{name}.jsonl", "".join(line + "\n" for line in lines).encode())
-        if len(decoded.batch):
-            times = write_run(storage, f"{name}.arrow", decoded.batch, decoded.line)
-            yield Run(f"{name}.arrow", kind, len(decoded.batch), chunk.source, times, rejected)
-        elif rejected:
-            yield Run("", kind, 0, chunk.source, (), rejected)
+
+def _without_line(record: pa.RecordBatch) -> pa.RecordBatch:
+    return record.drop_columns(["line"]) if "line" in record.schema.names else record
 
 
 _Slice = tuple[Run, int, pa.RecordBatch]
 """A part of a run: the run, its first row, its rows."""
 
 
-def _slices(epochs: Epochs, epoch: int, kind: str, storage: Storage) -> list[_Slice]:
+def _slices(epoch: Epoch, kind: str, storage: Storage) -> list[_Slice]:
     """The part of every run that belongs to an epoch, in input order, without a copy."""
     slices = []
-    for run in epochs.runs_of(epoch, kind):
+    for run in epoch.runs_of(kind):
         record = _read_run(storage, run.name)
-        bounds = epochs.bounds_of(epoch, run)
+        bounds = epoch.bounds_of(run)
         low, high = np.searchsorted(numpy_view(record.column("t")), bounds, side="right")
         if high > low:
             slices.append((run, int(low), record.slice(int(low), int(high - low))))
     return slices
 
 
-def _used(epochs: Epochs, part: _Slice) -> pa.RecordBatch:
+def _used(epoch: Epoch, part: _Slice) -> pa.RecordBatch:
     """The rows of a part of a run that the epoch does not leave out."""
     run, first, record = part
-    left = np.array(epochs.left_of(run), np.int64) - first
+    left = np.array(epoch.left_of(run), np.int64) - first
     return record.take(pa.array(np.setdiff1d(np.arange(record.num_rows), left))) if len(left) else record
 
 
@@ -153,7 +129,7 @@ class QueryShare:
         source: int64[n]: position in ``sources``.
         line: int64[n].
         sources: names of the input files or topic partitions.
-        packed: whether ``line`` is a place in a topic partition, see :func:`spatialstream.stages.plan.unpack_place`.
+        packed: whether ``line`` is a place in a topic partition, see :func:`unpack_place`.
     """
 
     queries: QueryBatch
@@ -163,9 +139,9 @@ class QueryShare:
     packed: bool = False
 
 
-def queries_of_epoch(epochs: Epochs, epoch: int, storage: Storage) -> QueryShare | None:
+def queries_of_epoch(epoch: Epoch, storage: Storage) -> QueryShare | None:
     """An epoch's queries; None when there are none."""
-    slices = [(part[0], _used(epochs, part)) for part in _slices(epochs, epoch, "queries", storage)]
+    slices = [(part[0], _used(epoch, part)) for part in _slices(epoch, "queries", storage)]
     slices = [(run, part) for run, part in slices if part.num_rows]
     if not slices:
         return None
@@ -177,27 +153,25 @@ def queries_of_epoch(epochs: Epochs, epoch: int, storage: Storage) -> QueryShare
     return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
 
 
-def route_share(epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int) -> ObjectBatch | None:
+def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectBatch | None:
     """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    pieces = [_used(epochs, part) for part in _share_slices(epochs, epoch, storage, partition, partitions)]
+    pieces = [_used(epoch, part) for part in _share_slices(epoch, partition, storage)]
     parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
     return in_order(ObjectBatch.concat(parts)) if parts else None
 
 
-def rows_of_share(
-    epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int
-) -> list[tuple[Run, int, pa.RecordBatch]]:
+def rows_of_share(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
     """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
-    queries = [] if partition else _slices(epochs, epoch, "queries", storage)
-    return [*queries, *_share_slices(epochs, epoch, storage, partition, partitions)]
+    queries = [] if partition else _slices(epoch, "queries", storage)
+    return [*queries, *_share_slices(epoch, partition, storage)]
 
 
-def _share_slices(epochs: Epochs, epoch: int, storage: Storage, partition: int, partitions: int) -> list[_Slice]:
+def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
     """The objects of a router partition; which ones does not depend on those that are left out."""
-    slices = _slices(epochs, epoch, "objects", storage)
+    slices, partitions = _slices(epoch, "objects", storage), epoch.partitions
     if not slices:
         return []
     times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,10 +29,22 @@ import pyarrow as pa
 from spatialstream.local.state import Manifest
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Missing, StateError
+from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
 
-__all__ = ["OwnerState", "Progress", "get_json", "get_records", "put_json", "put_records"]
+__all__ = [
+    "OwnerState",
+    "Progress",
+    "get_json",
+    "get_records",
+    "get_value",
+    "put_json",
+    "put_records",
+    "put_value",
+]
+
+T = TypeVar("T")
 
 
 def put_json(storage: Storage, name: str, value: Any) -> None:
@@ -53,6 +65,21 @@ def get_json(storage: Storage, name: str, way_out: str = DAMAGED) -> Any:
     """
     with undamaged(f"{storage.place}/{name}", way_out):
         return json.loads(storage.get(name).to_pybytes())
+
+
+def put_value(storage: Storage, name: str, value: object) -> None:
+    """Write a file that holds a dataclass, see :mod:`~spatialstream.model.jsonable`."""
+    storage.put(name, to_json(value).encode())
+
+
+def get_value(storage: Storage, name: str, kind: type[T]) -> T:
+    """What :func:`put_value` wrote.
+
+    Raises:
+        StateError: it is missing, cannot be read, or is damaged.
+    """
+    with undamaged(f"{storage.place}/{name}", DAMAGED):
+        return from_json(kind, storage.get(name).to_pybytes())
 
 
 def put_records(storage: Storage, name: str, records: pa.RecordBatch | pa.Table) -> None:

@@ -30,7 +30,10 @@ from spatialstream.stages.routing import Routing
 from spatialstream.stages.state import get_records, put_records
 from spatialstream.stages.work import found_columns, stack
 
-__all__ = ["Second", "answer_second", "second_phase"]
+__all__ = ["FEW", "Second", "answer_second", "second_name", "second_phase"]
+
+FEW = 128
+"""Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
 
 _SLACK = 1e-9
 """Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
@@ -53,15 +56,20 @@ class Second:
     slots: tuple[int, ...]
     questions: int
 
-    def save(self, storage: Storage, name: str) -> None:
-        """Write the rows to a file."""
+    def save(self, storage: Storage, number: int) -> None:
+        """Write the rows to the file of a round."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
-        put_records(storage, name, pa.Table.from_batches(batches))
+        put_records(storage, second_name(number), pa.Table.from_batches(batches))
 
     @staticmethod
-    def load(storage: Storage, name: str) -> list[Row]:
-        """The rows in a file of :meth:`save`."""
-        return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
+    def load(storage: Storage, number: int) -> list[Row]:
+        """The rows in the file of a round."""
+        return [row for batch in get_records(storage, second_name(number)) for row in messages.blocks(batch)]
+
+
+def second_name(number: int) -> str:
+    """The name of a round's file for its second phase."""
+    return f"rounds/{number:09d}.second"
 
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:

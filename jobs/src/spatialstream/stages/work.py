@@ -1,25 +1,22 @@
-"""WORK: what one slot does with the blocks of one epoch.
+"""WORK: what one slot does with the blocks of one round.
 
-Timestamps alone decide what counts for which query, so within an epoch there is no need to interleave: all
-registrations and cancellations take effect first, then all objects are matched (each continuous query knows its
-lifetime), inserted, and then snapshot queries are answered (each looks no further than its own t), and at last the
-steps of CTQs up to the epoch's end. The order of the design, control records, query changes, objects, snapshots, ticks,
-is thus kept by construction.
+A slot takes all epochs that have been announced in one go, a *round*. Timestamps alone decide what counts for which
+query, so within a round there is no need to interleave: all registrations and cancellations take effect first, then all
+objects are matched (each continuous query knows its lifetime), inserted, and then snapshot queries are answered (each
+looks no further than its own t), and at last the steps of CTQs up to the round's end. The order of the design, control
+records, query changes, objects, snapshots, ticks, is thus kept by construction.
 
-A slot's state is restored from the manifest of the epoch before, unless this very process did that epoch: then the
+A slot's state is restored from the manifest of the round before, unless this very process did that round: then the
 structures are still in memory.
 
 What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
-
-Where epochs come through a broker (:mod:`spatialstream.stream.worker`), a slot takes all epochs that have arrived in
-one go, a *round*: by the above it makes no difference. Then "epoch" below means the round.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
@@ -41,37 +38,32 @@ from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.space import Space
+from spatialstream.model.times import TIME_LIMIT
 from spatialstream.sources.contracts import Storage
+from spatialstream.sources.keys import read_key
 from spatialstream.stages import messages
 from spatialstream.stages.archive import write_archive
-from spatialstream.stages.leaving import Left
+from spatialstream.stages.leaving import OBJECT, QUERY, Left
 from spatialstream.stages.messages import columns, numbers
-from spatialstream.stages.moves import (
-    ABORT,
-    LOAD,
-    PREPARE,
-    Control,
-    Moves,
-    drop_faded,
-    export_queries,
-    release_queries,
-    transferred,
-)
+from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
 from spatialstream.stages.route import Row, queries_with_numbers
 from spatialstream.stages.rows import match_lines, object_texts
 from spatialstream.stages.state import OwnerState
+from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
 from spatialstream.stages.versions import load_version
 
 __all__ = [
-    "Round",
+    "Block",
     "SlotIndexes",
     "WorkSettings",
+    "blocks_of_round",
     "forget",
     "found_columns",
     "slot_objects",
     "stack",
     "steps_from_arrow",
     "steps_to_arrow",
+    "without",
     "work",
 ]
 
@@ -82,6 +74,9 @@ _LINE_BYTES = 80
 """Of a line of a CRQ, besides the object's and the query's own."""
 
 T = TypeVar("T")
+
+Block = tuple[bytes, pa.Buffer | None]
+"""Key and content of a block, as a channel gives it."""
 
 _CODE = {kind: TYPES.index(kind) for kind in QueryType}
 _SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
@@ -103,45 +98,6 @@ class WorkSettings:
     interval: int
     retention: int | None
     archive: Storage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What the slots do in one go when epochs come through a broker.
-
-    Attributes:
-        number: of the round; rounds count from 0 without a gap.
-        epochs: those that it holds, ascending.
-        upto: everything with a timestamp up to here has come.
-        version: the routing version of the last epoch.
-        controls: what the router says about versions to come, in order.
-        past: (version, first, last timestamp of its objects) of the versions before.
-        census: whether the slots count their standing queries by leaf.
-        takes: for each epoch, the take of it that counts; all 0 if there are none.
-        left: the records that the round leaves out, see :mod:`~spatialstream.stages.leaving`.
-        before: the take of the round before by which that was done.
-    """
-
-    number: int
-    epochs: tuple[int, ...]
-    upto: int
-    version: int
-    controls: tuple[Control, ...] = ()
-    past: tuple[tuple[int, int, int], ...] = ()
-    census: bool = False
-    takes: tuple[int, ...] = ()
-    left: tuple[Left, ...] = ()
-    before: int = 0
-
-    @property
-    def take(self) -> int:
-        """How often it was decided to leave records out."""
-        return len(self.left)
-
-    @property
-    def last(self) -> int:
-        """The last epoch."""
-        return self.epochs[-1]
 
 
 class SlotIndexes:
@@ -188,52 +144,101 @@ _kept: dict[tuple[str, int], tuple[tuple[int, int], SlotIndexes]] = {}
 after, structures)."""
 
 
-def work(
-    slot: int, rows: Sequence[Row], settings: WorkSettings, storage: Storage, order: Round | None = None
-) -> Iterator[Row]:
-    """Apply one epoch's blocks to one slot and give its partials; the slot's state is then that of the epoch.
+def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
+    """Apply a round to one slot and give its partials; the slot's state is then that of the round.
 
     Args:
         slot: which one.
-        rows: all blocks for the slot.
+        blocks: the slot's, in the order in which they were sent. There may be repeated ones, and ones of epochs before
+            the round.
+        turn: the round.
         settings: of the stream.
         storage: of the state.
-        order: the round, where epochs come through a broker.
 
     Raises:
-        StateError: a router partition's marker is missing, or the state of the epoch before is.
+        StateError: a router partition's marker is missing, or the state of the round before is.
     """
     began = time.perf_counter()
-    epoch, upto = _end_of_epoch(slot, rows) if order is None else _end_of_round(slot, rows, order)
-    takes = (0, 0) if order is None else (order.take, order.before)
-    state, indexes = _indexes_before(slot, epoch, settings, storage, *takes)
+    found, foreign = blocks_of_round(slot, blocks, turn)
+    rows = list(without(slot, found, turn.left))
+    _check_markers(slot, rows, turn)
+    state, indexes = _indexes_before(slot, turn, settings, storage)
     load = Load()
-    changed = order is not None and indexes.moves.version not in (None, order.version)
-    if order is not None:
-        _take_over(slot, indexes, order, storage)
-    _drop(indexes, f"slot-{slot:04d}-{epoch:09d}")
-    yield from _apply(slot, rows, indexes, upto, load)
-    if order is not None:
-        _hand_over(slot, indexes, order, storage)
+    changed = indexes.moves.version not in (None, turn.version)
+    _take_over(slot, indexes, turn, storage)
+    _drop(indexes, f"slot-{slot:04d}-{turn.number:09d}")
+    yield from _apply(slot, rows, indexes, turn, load)
+    _hand_over(slot, indexes, turn, storage)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
-    indexes.upto = upto
+    indexes.upto = turn.upto
     state.commit(indexes.checkpoint(state.write))
-    _kept[storage.place, slot] = (epoch, takes[0]), indexes
-    if order is not None:
-        record = _load_record(slot, indexes, order, load, storage)
+    _kept[storage.place, slot] = (turn.number, turn.take), indexes
+    if turn.measured:
+        record = _load_record(slot, indexes, turn, load, storage)
         record["seconds"] = time.perf_counter() - began
         yield slot, messages.LOAD, columns(load=pa.array([json.dumps(record)]))
-    yield slot, messages.MARKER, messages.marker(epoch, upto, 1)
+    if foreign:
+        yield slot, messages.FOREIGN, columns(count=np.array([foreign], np.int64))
 
 
-def _indexes_before(
-    slot: int, epoch: int, settings: WorkSettings, storage: Storage, take: int, before: int
-) -> tuple[OwnerState, SlotIndexes]:
-    """The slot's structures after the epoch before."""
-    state = OwnerState(storage, f"slot-{slot:04d}", epoch, take, before)
+def blocks_of_round(slot: int, blocks: Iterable[Block], turn: Round) -> tuple[list[Row], int]:
+    """A slot's blocks, each once, and how many messages are none: those are not the router's, and are passed over."""
+    takes = dict(zip(turn.epochs, turn.takes, strict=True))
+    seen: set[bytes] = set()
+    rows: list[Row] = []
+    foreign = 0
+    for key, data in blocks:
+        place = read_key(key)
+        if place is None:
+            foreign += 1
+            continue
+        epoch, kind, take = place
+        if takes.get(epoch) == take and key not in seen:
+            try:
+                content = messages.unpack(data)
+            except (pa.ArrowException, OSError, StopIteration, TypeError):
+                foreign += 1
+                continue
+            seen.add(key)
+            rows.append((slot, kind, content))
+    return rows, foreign
+
+
+def without(slot: int, rows: Sequence[Row], left: Sequence[Left]) -> Iterator[Row]:
+    """A slot's blocks without what the round leaves out. Queries among that end, if they stand already."""
+    if not left:
+        yield from rows
+        return
+    seq, number = (np.array([each.number for each in left if each.what == what], np.int64) for what in (OBJECT, QUERY))
+    for _, kind, content in rows:
+        name, gone = ("seq", seq) if kind == messages.OBJECTS else ("number", number)
+        if kind in (messages.OBJECTS, messages.REGISTERED, messages.ENDED) and len(gone):
+            kept = np.flatnonzero(~np.isin(numbers(content, name), gone))
+            content = content if len(kept) == content.num_rows else content.take(pa.array(kept))
+        if content.num_rows:
+            yield slot, kind, content
+    if len(number):
+        yield slot, messages.ENDED, columns(number=number, t=np.full(len(number), -TIME_LIMIT))
+
+
+def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
+    """Make sure that all epochs of a round are there."""
+    found: dict[int, list[int]] = {}
+    for _, kind, content in rows:
+        if kind == messages.MARKER:
+            found.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
+    for epoch in turn.epochs:
+        markers = found.get(epoch, [])
+        if not markers or len(markers) != markers[0]:
+            raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
+
+
+def _indexes_before(slot: int, turn: Round, settings: WorkSettings, storage: Storage) -> tuple[OwnerState, SlotIndexes]:
+    """The slot's structures after the round before."""
+    state = OwnerState(storage, f"slot-{slot:04d}", turn.number, turn.take, turn.before)
     known, indexes = _kept.pop((storage.place, slot), (None, None))
-    if indexes is None or known != (epoch - 1, before):
+    if indexes is None or known != (turn.number - 1, turn.before):
         manifest = state.previous()
         indexes = (
             SlotIndexes(settings, slot) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
@@ -241,12 +246,12 @@ def _indexes_before(
     return state, indexes
 
 
-def slot_objects(slot: int, epoch: int, settings: WorkSettings, storage: Storage, take: int = 0) -> SegmentStore:
-    """A slot's objects after an epoch, to be looked at only."""
+def slot_objects(slot: int, turn: Round, settings: WorkSettings, storage: Storage) -> SegmentStore:
+    """A slot's objects after a round, to be looked at only."""
     known, indexes = _kept.get((storage.place, slot), (None, None))
-    if indexes is not None and known == (epoch, take):
+    if indexes is not None and known == (turn.number, turn.take):
         return indexes.objects
-    state = OwnerState(storage, f"slot-{slot:04d}", epoch + 1, before=take)
+    state = OwnerState(storage, f"slot-{slot:04d}", turn.number + 1, before=turn.take)
     manifest = state.previous()
     assert manifest is not None
     return SegmentStore.restore(settings.space, manifest["objects"], state.read)
@@ -255,9 +260,9 @@ def slot_objects(slot: int, epoch: int, settings: WorkSettings, storage: Storage
 # ------------------------------------------------------------------------------------------------- changes of version
 
 
-def _take_over(slot: int, indexes: SlotIndexes, order: Round, storage: Storage) -> None:
+def _take_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
     """Register the queries that other slots have written down for this one, if the time has come."""
-    for control, number in order.controls:
+    for control, number in turn.controls:
         if control != LOAD or indexes.moves.pending != number:
             continue
         coming = load_version(storage, number)
@@ -271,26 +276,26 @@ def _take_over(slot: int, indexes: SlotIndexes, order: Round, storage: Storage) 
             _end(indexes, ended[:, 0].copy(), ended[:, 1].copy())
 
 
-def _hand_over(slot: int, indexes: SlotIndexes, order: Round, storage: Storage) -> None:
+def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage) -> None:
     """Write down what other slots will need; let go of what is not this slot's any more."""
     moves = indexes.moves
     if moves.version is None:
-        moves.version = order.version
-    if moves.version != order.version:
-        coming = load_version(storage, order.version)
-        release_queries(slot, order.upto, moves, coming, indexes.range, indexes.terms)
-        moves.version = order.version
+        moves.version = turn.version
+    if moves.version != turn.version:
+        coming = load_version(storage, turn.version)
+        release_queries(slot, turn.upto, moves, coming, indexes.range, indexes.terms)
+        moves.version = turn.version
         moves.forget()
-    for control, number in order.controls:
+    for control, number in turn.controls:
         if control == PREPARE:
-            active, coming = (load_version(storage, each) for each in (order.version, number))
-            standing = (indexes.range.standing(order.upto), indexes.terms.standing(order.upto))
+            active, coming = (load_version(storage, each) for each in (turn.version, number))
+            standing = (indexes.range.standing(turn.upto), indexes.terms.standing(turn.upto))
             export_queries(slot, standing, active, coming, storage)
             moves.forget()
             moves.pending = number
         elif control == ABORT:
             moves.forget()
-    drop_faded(moves, indexes.terms, order.upto)
+    drop_faded(moves, indexes.terms, turn.upto)
 
 
 # --------------------------------------------------------------------------------------------------------------- load
@@ -333,7 +338,7 @@ class Load:
             yield item
 
 
-def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, storage: Storage) -> dict[str, Any]:
+def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, storage: Storage) -> dict[str, Any]:
     """The load statistics of a slot as JSON values, bounded by the number of its leaves.
 
     ``leaf_objects``, ``leaf_checked`` and ``leaf_matches`` are columns beside ``leaves``, the leaves that objects came
@@ -349,13 +354,13 @@ def _load_record(slot: int, indexes: SlotIndexes, order: Round, load: Load, stor
     }
     if load.leaf is not None:
         record |= _objects_by_leaf(load.leaf, load.checked, load.matched)
-    if load.queries or order.census:
-        version = load_version(storage, order.version)
+    if load.queries or turn.census:
+        version = load_version(storage, turn.version)
         code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
         record["queries"] = {kind.value: int(np.count_nonzero(code == _CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
-        if order.census:
-            standing = [index.standing(order.upto)[1] for index in (indexes.range, indexes.terms)]
+        if turn.census:
+            standing = [index.standing(turn.upto)[1] for index in (indexes.range, indexes.terms)]
             record["leaf_standing"] = _queries_by_leaf(slot, standing, version)
     return record
 
@@ -408,30 +413,7 @@ def forget(storage: Storage | None = None) -> None:
         del _kept[key]
 
 
-def _end_of_epoch(slot: int, rows: Sequence[Row]) -> tuple[int, int]:
-    markers = [content for _, kind, content in rows if kind == messages.MARKER]
-    if not markers or len(markers) != markers[0].column("partitions")[0].as_py():
-        raise StateError(f"slot {slot} has {len(markers)} end-of-epoch markers: blocks of the epoch are missing")
-    ends = {(marker.column("epoch")[0].as_py(), marker.column("upto")[0].as_py()) for marker in markers}
-    if len(ends) != 1:
-        raise StateError(f"slot {slot} has blocks of several epochs at once: {sorted(ends)}")
-    return ends.pop()
-
-
-def _end_of_round(slot: int, rows: Sequence[Row], order: Round) -> tuple[int, int]:
-    """Check that all epochs of a round are there; the round's number and end."""
-    found: dict[int, list[int]] = {}
-    for _, kind, content in rows:
-        if kind == messages.MARKER:
-            found.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
-    for epoch in order.epochs:
-        markers = found.get(epoch, [])
-        if not markers or len(markers) != markers[0]:
-            raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
-    return order.number, order.upto
-
-
-def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load: Load) -> Iterator[Row]:
+def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Row]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
@@ -464,9 +446,9 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, upto: int, load
         load.objects = len(objects)
         yield from _match(slot, indexes, objects, seq, load)
     for queries, number in snapshots:
-        yield from load.each("queries", _answer(slot, indexes, queries, number))
-    yield from _step(slot, indexes, upto)
-    _expire(indexes, upto)
+        yield from load.each("queries", _answer(slot, indexes, queries, number, two_phase=turn.two_phase))
+    yield from _step(slot, indexes, turn.upto)
+    _expire(indexes, turn.upto)
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
@@ -560,7 +542,9 @@ def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
         first, given = last, int(ends[last - 1])
 
 
-def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
+def _answer(
+    slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64], *, two_phase: bool
+) -> Iterator[Row]:
     """This slot's partials of snapshot queries; a slot without a match still says that it was asked."""
     if not len(queries):
         return
@@ -570,7 +554,7 @@ def _answer(slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.ND
     )
     yield slot, messages.SNAPSHOT_QUERIES, heads
     nearest, nearest_number = _of_types(queries, number, QueryType.SKQ)
-    if len(nearest):
+    if len(nearest) and two_phase:
         content = queries_with_numbers(nearest, nearest_number)
         asked_since = since[queries.code == _CODE[QueryType.SKQ]]
         yield slot, messages.ASKED, content.append_column("since", pa.array(asked_since))

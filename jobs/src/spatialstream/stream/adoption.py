@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spatialstream.stages.moves import ABORT, LOAD, PREPARE, Control
+from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Control
 from spatialstream.store.state import RoutingState
 
 __all__ = ["Adoption"]

@@ -20,7 +20,8 @@ from spatialstream.sources.owned import STREAM
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease
-from spatialstream.stream.router import EPOCHS, StreamSettings
+from spatialstream.stream.router import EPOCHS
+from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["check_life", "claim", "ensure_first_version", "locked", "read_objects", "read_queries"]
 

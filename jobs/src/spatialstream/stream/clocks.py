@@ -20,10 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NEVER", "Clock", "Clocks"]
+from spatialstream.stages.turns import NEVER
 
-NEVER = -(2**62)
-"""Before every timestamp."""
+__all__ = ["Clock", "Clocks"]
 
 
 @dataclass(frozen=True, slots=True)

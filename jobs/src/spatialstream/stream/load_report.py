@@ -18,12 +18,13 @@ import numpy.typing as npt
 from spatialstream.balance.loads import LeafCounts, leaf_loads, slot_loads
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.sources.contracts import Storage
+from spatialstream.stages.tasks import Summary
 from spatialstream.stages.versions import load_version
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import LoadReport, read_statistics, save_load
 from spatialstream.stream.background import Background
 from spatialstream.stream.load_window import LoadWindow, WindowView
-from spatialstream.stream.worker import RoundRecord, Summary
+from spatialstream.stream.worker import RoundRecord
 
 __all__ = ["LoadObserver", "LoadReporter", "known_leaves"]
 

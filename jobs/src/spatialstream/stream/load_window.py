@@ -14,7 +14,7 @@ from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.queries import QueryType
-from spatialstream.stream.clocks import NEVER
+from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
 

@@ -52,7 +52,7 @@ def _demo(options: argparse.Namespace) -> int:
     from spatialstream.model.space import WGS84
     from spatialstream.report import write_page
     from spatialstream.spark.run import RunSettings
-    from spatialstream.spark.run_stages import run_version
+    from spatialstream.stages.versions import load_version
 
     settings = RunSettings(
         (OBJECTS,),
@@ -77,7 +77,7 @@ def _demo(options: argparse.Namespace) -> int:
         queries,
         objects,
         results,
-        leaf_table(run_version(settings.paths.storage), batch),
+        leaf_table(load_version(settings.paths.storage, 0), batch),
         {
             "objects": summary.objects,
             "queries": summary.queries,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,20 +22,11 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
-from spatialstream.spark import inline
+from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.route import Row
-from spatialstream.stages.work import WorkSettings
-from spatialstream.stream.embedded import (
-    LocalStream,
-    MergeTask,
-    RouteTask,
-    WaitingClock,
-    WorkTask,
-    numbered,
-)
-from spatialstream.stream.router import StreamSettings
-from spatialstream.stream.worker import RoundRecord
+from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intakes_of_part
+from spatialstream.stream.settings import StreamSettings
+from tests.harness import Processes, forget
 from tests.streams import PLANE, Stream, object_record, query_record, random_stream, streams, write_lines
 
 FOREVER = 10**12
@@ -70,26 +60,18 @@ class Process:
         if self.random.random() < self.chaos:
             raise Crash(name)
 
-    def ingest(self, parts: Sequence[Records], task: Ingest) -> Sequence[Intake]:
+    def ingest(self, parts: Sequence[Records], stage: Ingest) -> Sequence[Intake]:
         intakes: list[Intake] = []
         for number, part in enumerate(parts):
-            intakes += task.intakes(numbered([rows(part)] if part else [], number))
+            intakes += intakes_of_part(stage, [rows(part)] if part else [], number)
             self.step("ingested")
         return intakes
 
-    def round(self, epoch: int, record: RoundRecord) -> None:
-        settings, order = WorkSettings(self.setup.space, self.setup.interval, self.setup.retention), record.round
-        inbox: dict[int, list[Row]] = {slot: [] for slot in range(self.setup.slots)}
-        for partition in range(self.setup.partitions):
-            for row in RouteTask(epoch, self.setup.partitions, self.storage).rows(partition):
-                inbox[row[0]].append(row)
-            self.step("routed")
-        partials: list[Row] = []
-        for slot, blocks in inbox.items():
-            partials += WorkTask(order, settings, self.storage).rows(slot, blocks)
-            self.step("worked")
-        MergeTask(order, settings, self.storage, self.folder / "output").publish(partials)
-        self.step("published")
+    def begin(self, **more: Any) -> LocalStream:
+        engine = Processes(self.step, self.random)
+        sink = ResultFiles(self.folder / "output" / "results", self.folder / "output" / "rejected")
+        given: dict[str, Any] = {"leaves": 8, "queries": self.queries, "now": lambda: self.time, "step": self.step}
+        return LocalStream(self.setup, self.storage, engine, sink, **(given | more))
 
     # --------------------------------------------------------------------------------------------------------- the test
 
@@ -97,16 +79,8 @@ class Process:
         """Do something with the stream, which may have to be begun anew; whether nobody died of it."""
         try:
             if self.stream is None:
-                inline.forget()
-                self.stream = LocalStream(
-                    self.setup,
-                    self.storage,
-                    self,
-                    leaves=8,
-                    queries=self.queries,
-                    now=lambda: self.time,
-                    step=self.step,
-                )
+                forget()
+                self.stream = self.begin()
                 self.stream.recover()
             action(self.stream)
         except Crash:
@@ -378,15 +352,7 @@ def test_the_tree_is_made_of_what_history_gives_and_only_once(tmp_path: Path) ->
 
     process = started(tmp_path, [])
     for _ in range(2):
-        stream = LocalStream(
-            process.setup,
-            process.storage,
-            process,
-            leaves=16,
-            queries=process.queries,
-            history=history,
-            now=lambda: 0,
-        )
+        stream = process.begin(leaves=16, history=history)
         stream.recover()
         stream.finish()
     assert asked == [1]
@@ -408,13 +374,15 @@ def test_the_clock_stands_still_while_stopped_and_goes_on_from_where_it_was() ->
     assert clock() == 76
 
 
-def test_rows_are_numbered_through_all_batches_of_a_part() -> None:
-    line = "x" * (9 << 20)
-    batches = [rows([("objects", line), ("objects", f"{i}")]) for i in range(9)]
-    found = list(numbered(batches, 5))
-    assert len(found) > 1
-    assert np.concatenate([each.column("offset").to_numpy() for each in found]).tolist() == list(range(18))
-    assert {n for each in found for n in each.column("partition").to_pylist()} == {5}
-    values = [value for each in found for value in each.column("value").to_pylist()]
-    assert values == [value for each in batches for value in each.column("value").to_pylist()]
-    assert list(numbered([], 5)) == []
+def test_rows_are_numbered_through_all_batches_of_a_part(tmp_path: Path) -> None:
+    stage = Ingest(7, Folder(tmp_path), WGS84, attempt="a")
+    both = [("objects", "{"), ("queries", "["), ("objects", "}")]
+    found = list(intakes_of_part(stage, [rows(both[:2]), rows(both), rows([("queries", "")] * 2)], 5))
+    letters = [
+        (letter["source"], letter["offset"])
+        for intake in found
+        for letter in map(json.loads, (tmp_path / "input" / intake.rejected).read_text().splitlines())
+    ]
+    assert sorted(letters) == [*(("objects/5", i) for i in (0, 2, 4)), *(("queries/5", i) for i in (1, 3))]
+    assert len({intake.rejected for intake in found}) == len(found)
+    assert list(intakes_of_part(stage, [], 5)) == []

@@ -1,57 +1,67 @@
-"""The loop of a live stream's jobs, without Spark and without a broker: turns that fail, offsets, and how it ends."""
+"""The jobs of a stream, without Spark and without a broker: turns that fail, what is read, and how it ends."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from py4j.protocol import Py4JNetworkError
 
 from spatialstream.index.version import build
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
-from spatialstream.sources.folder import Folder
-from spatialstream.sources.kafka import Connection
-from spatialstream.spark import jobs
-from spatialstream.spark.jobs import RouterJob, WorkerJob, _Job, _limited, _rest_after, _unseen
-from spatialstream.stages.ingest import Intake
-from spatialstream.stages.learning import Learner
+from spatialstream.oracle import answers, check
+from spatialstream.sources.delivery import Deduplicator
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream import job as jobs
+from spatialstream.stream.driver import news
+from spatialstream.stream.engine import Inline, StageError
+from spatialstream.stream.job import RouterJob, WorkerJob, _Job, _rest_after
+from spatialstream.stream.settings import StreamSettings
+from tests.streams import object_record, query_record, random_stream
 
 
-def spark(*, ended: int | None = None, stopped: bool = False, answer: Exception | None = None) -> Any:
-    """A session: its JVM has ended with a status, its context was stopped, or asking it fails."""
-    context = MagicMock()
-    context._gateway.proc.poll.return_value = ended
-    context._jsc.sc.return_value.isStopped = MagicMock(return_value=stopped, side_effect=answer)
-    return SimpleNamespace(sparkContext=context, stop=MagicMock())
+class Lost(Inline):
+    """An engine that is there no more, once it is so."""
+
+    def __init__(self) -> None:
+        self.lost, self.cancelled = False, False
+
+    def check(self) -> None:
+        if self.lost:
+            raise RunError("lost Spark: its process or its context has ended")
+
+    def cancel(self) -> None:
+        self.cancelled = True
 
 
 class Given:
     """Attributes that a job has in any case."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.said: list[str] = []
         self.states: list[bool] = []
+        self.engine = Lost()
+        self.results, self.dead = MemoryLog(), MemoryLog()
+        settings = StreamSettings("s", slots=2, idle=10**12, epoch_records=40)
         self.arguments: dict[str, Any] = {
-            "session": spark(),
-            "connection": Connection("nowhere:1"),
-            "settings": StreamSettings("s"),
-            "storage": Folder(folder),
+            "engine": self.engine,
+            "channel": MemoryChannel([MemoryLog() for _ in range(settings.slots)], MemoryLog()),
+            "sink": MemorySink(self.results, self.dead),
+            "storage": MemoryStorage(),
             "store": MemoryStore(),
+            "settings": settings,
             "report": self.said.append,
             "running": self.states.append,
             "warm_up": 0.0,
@@ -64,7 +74,6 @@ class Turns(_Job):
 
     turns: list[bool | Exception] = field(default_factory=list)
     warm: Callable[[], object] = lambda: None
-    broken_off: bool = False
     rests: list[float] = field(default_factory=list)
     forgotten: int = 0
     narrowed: int = 0
@@ -82,14 +91,8 @@ class Turns(_Job):
     def _idle_turn(self) -> None:
         self.warm()
 
-    def _break_off(self) -> None:
-        self.broken_off = True
-
     def _rest(self, seconds: float) -> None:
         self.rests.append(seconds)
-
-    def _input(self) -> Mapping[str, int]:
-        return {}
 
     def _turn(self) -> bool:
         if self.broken is not None:
@@ -117,8 +120,8 @@ class Turns(_Job):
 
 
 @pytest.fixture
-def given_(tmp_path: Path) -> Given:
-    return Given(tmp_path)
+def given_() -> Given:
+    return Given()
 
 
 def test_turns_follow_one_another_until_the_job_is_stopped(given_: Given) -> None:
@@ -151,10 +154,8 @@ def test_a_job_gives_up_after_many_failures_in_a_row(given_: Given) -> None:
 
 
 def fault(text: str, task: int = 7) -> Exception:
-    """What Spark says of a stage's own exception."""
-    return OSError(
-        f"Job aborted: Lost task 0.0 (TID {task})\nTraceback (most recent call last):\n  ...\nValueError: {text}"
-    )
+    """What an engine says of a stage's own exception."""
+    return StageError(f"Job aborted: Lost task 0.0 (TID {task})\n  ...\nValueError: {text}")
 
 
 LEFT = Left("object", 7, "the letter")
@@ -214,21 +215,13 @@ class Idle(Turns):
         return False
 
 
-LOST = {
-    "the JVM has been killed": spark(ended=-9),
-    "its context was stopped": spark(stopped=True),
-    "its gateway is dead": spark(answer=Py4JNetworkError("Answer from Java side is empty")),
-    "nobody listens": spark(answer=ConnectionRefusedError(111, "Connection refused")),
-}
-
-
-@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
-def test_a_job_that_has_lost_spark_ends_at_the_first_failure(
-    given_: Given, session: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_job_that_has_lost_its_engine_ends_at_the_first_failure(
+    given_: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "_ATTEND_SECONDS", 60.0)
     turns: list[bool | Exception] = [True, ConnectionRefusedError(111, "Connection refused"), True]
-    job = Turns(**given_.arguments | {"session": session}, turns=turns)
+    given_.engine.lost = True
+    job = Turns(**given_.arguments, turns=turns)
     with pytest.raises(RunError, match="the job has lost Spark"):
         job.run()
     assert job.turns == [True]
@@ -236,29 +229,19 @@ def test_a_job_that_has_lost_spark_ends_at_the_first_failure(
     assert given_.said == ["job: running"]
 
 
-@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
-def test_a_job_without_a_turn_to_do_notices_too(given_: Given, session: Any) -> None:
-    job = Idle(**given_.arguments | {"session": session})
+def test_a_job_without_a_turn_to_do_notices_too(given_: Given) -> None:
+    given_.engine.lost = True
     with pytest.raises(RunError, match="has lost Spark"):
-        job.run()
-
-
-@pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
-def test_a_session_that_has_ended_is_not_stopped_again(session: Any) -> None:
-    jobs.stop_spark(session)
-    session.stop.assert_not_called()
-    running = spark()
-    jobs.stop_spark(running)
-    running.stop.assert_called_once_with()
+        Idle(**given_.arguments).run()
 
 
 def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> None:
-    storage = given_.arguments["storage"]
+    storage, store = given_.arguments["storage"], given_.arguments["store"]
     storage.put("samples/000000001-objects.arrow", b"no samples")
-    job = router(given_, Ends([], []), None)
-    store = given_.arguments["store"]
-    store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 1))
-    job._learn(Learner(storage, store, WGS84))
+    store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
+    job = RouterJob(**given_.arguments, source=MemorySource(["objects/0"]))
+    job._prepare()
+    job._learn()
     assert storage.list("samples/") == []
     assert given_.said[0].startswith("router: samples of the last epochs are dropped")
 
@@ -276,7 +259,7 @@ def test_messages_that_are_passed_over_are_counted_at_once_and_told_now_and_then
     now += 11.0
     job._tell_foreign(0)
     job._tell_foreign(0)
-    assert [text.split(" in ")[0] for text in given_.said] == ["worker: 3 messages", "worker: 9 messages"]
+    assert [text.split(" among ")[0] for text in given_.said] == ["worker: 3 messages", "worker: 9 messages"]
 
 
 def test_what_fails_beside_the_turns_ends_the_job(given_: Given, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +284,7 @@ def test_a_job_is_warm_before_it_says_that_it_is_running(given_: Given) -> None:
     assert given_.states == [True, False]
     warming_up, warm, running = given_.said
     assert (warming_up, warm[:15], running) == ("job: warming up", "job: warm after", "job: running")
-    assert not job.broken_off
+    assert not given_.engine.cancelled
 
 
 def test_a_job_that_is_stopped_while_it_warms_up_has_not_been_running(given_: Given) -> None:
@@ -311,7 +294,7 @@ def test_a_job_that_is_stopped_while_it_warms_up_has_not_been_running(given_: Gi
     over.set()
     assert given_.states == [False]
     assert given_.said == ["job: warming up"]
-    assert job.broken_off
+    assert given_.engine.cancelled
     assert job.turns == [True, True]
 
 
@@ -336,106 +319,77 @@ def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Gi
     over.set()
     assert given_.states == [True, False]
     assert given_.said[1:] == ["job: not warm after 0.01 s, so the first results may be late", "job: running"]
-    assert job.broken_off
+    assert given_.engine.cancelled
     assert job.turns == []
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "read", "patient"),
-    [
-        ([5, 0, 7], [9, 0, 8], {"s.objects": {0: (8, 9)}, "s.queries": {0: (7, 8)}}, True),
-        ([5, 1, 7], [9, 4, 8], {"s.objects": {0: (8, 9), 1: (3, 4)}}, True),  # as many as there are cores
-        ([5, 0, 7], [5, 0, 7], {"s.objects": {0: (5, 6), 1: (0, 1)}}, False),
-    ],
-    ids=["one is empty", "none is empty", "all are empty"],
-)
-def test_an_idle_turn_reads_last_messages_or_where_the_next_will_be(
-    given_: Given,
-    monkeypatch: pytest.MonkeyPatch,
-    first: list[int],
-    last: list[int],
-    read: dict[str, dict[int, tuple[int, int]]],
-    patient: bool,
-) -> None:
-    asked: list[tuple[Any, dict[str, str]]] = []
-    frame, sent = MagicMock(), []
-    monkeypatch.setattr(jobs, "Offsets", lambda connection, stopping: Ends(first, last))
-    monkeypatch.setattr(RouterJob, "_cores", 2)
-    monkeypatch.setattr(RouterJob, "_messages", lambda self, ranges, **more: asked.append((ranges, more)) or frame)
-    monkeypatch.setattr(RouterJob, "_send", lambda self, frame: sent.append(frame))
-    job = router(given_, Ends([], []), None)
-    job.session = MagicMock()
-    job._idle_turn()
-    ((ranges, options),) = asked
-    assert ranges == read
-    assert options["failOnDataLoss"] == "false"
-    assert ("kafkaConsumer.pollTimeoutMs" not in options) == patient
-    (task, _), _ = frame.select().repartition(2).mapInArrow.call_args
-    assert sent == [frame.select().repartition(2).mapInArrow()]
-    assert list(task(iter([pa.record_batch({"value": [b"a message", None]})]))) == []
-
-
-# ------------------------------------------------------------------------------------------------------------- offsets
+# ------------------------------------------------------------------------------------------------------- what is read
 
 
 @given(st.dictionaries(st.text(max_size=3), st.tuples(st.integers(0, 99), st.integers(1, 99)), max_size=9), st.data())
 def test_ranges_are_cut_in_proportion(spans: dict[str, tuple[int, int]], data: st.DataObject) -> None:
-    news = {name: (start, start + size) for name, (start, size) in spans.items()}
+    whole = {name: (start, start + size) for name, (start, size) in spans.items()}
     most = data.draw(st.integers(1, 300))
-    cut = _limited(news, most)
-    assert cut.keys() == news.keys()
-    assert sum(end - start for start, end in cut.values()) <= max(most, len(news))
-    for name, (start, end) in news.items():
+    cut = news(whole, {}, most)
+    assert cut.keys() == whole.keys()
+    assert sum(end - start for start, end in cut.values()) <= max(most, len(whole))
+    for name, (start, end) in whole.items():
         assert cut[name][0] == start < cut[name][1] <= end
 
 
-class Ends:
-    """Where partitions begin and end."""
-
-    def __init__(self, first: list[int], last: list[int]) -> None:
-        self.first, self.last = first, last
-
-    def _both(self, offsets: list[int], partitions: Mapping[str, int]) -> dict[str, list[int]]:
-        assert partitions == {"s.objects": 2, "s.queries": 1}
-        return {"s.objects": offsets[:2], "s.queries": offsets[2:]}
-
-    def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
-        return self._both(self.first, partitions)
-
-    def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
-        return self._both(self.last, partitions)
+def test_an_epoch_begins_where_the_one_before_ended_and_a_new_partition_with_its_oldest_message() -> None:
+    bounds = {"objects/0": (5, 9), "objects/1": (2, 4), "queries/0": (7, 8)}
+    assert news(bounds, {}, 99) == bounds
+    assert news(bounds, {"objects/0": 9, "queries/0": 7}, 99) == {"objects/1": (2, 4), "queries/0": (7, 8)}
 
 
-def router(given_: Given, ends: Ends, read: dict[str, int] | None) -> RouterJob:
-    job = RouterJob(**given_.arguments, counts={"s.objects": 2, "s.queries": 1, "s.blocks": 4})
-    job._offsets = ends  # type: ignore[assignment]
-    last = None if read is None else SimpleNamespace(read=read)
-    job._router = SimpleNamespace(last=last, limits=lambda: (None, None))  # type: ignore[assignment]
-    return job
+def test_a_partition_that_was_made_anew_is_noticed() -> None:
+    with pytest.raises(StateError, match=r"objects/0 ends at offset 3, but 9 have been read"):
+        news({"objects/0": (0, 3)}, {"objects/0": 9}, 99)
 
 
-def test_a_new_stream_begins_with_the_oldest_messages(given_: Given) -> None:
-    job = router(given_, Ends([5, 0, 7], [9, 0, 8]), None)
-    assert job._news() == {"objects/0": (5, 9), "queries/0": (7, 8)}
+# --------------------------------------------------------------------------------------------------------------- whole
 
 
-def test_an_epoch_begins_where_the_one_before_ended(given_: Given) -> None:
-    job = router(given_, Ends([5, 0, 7], [9, 4, 8]), {"objects/0": 9, "queries/0": 7})
-    assert job._news() == {"objects/1": (0, 4), "queries/0": (7, 8)}
+def test_both_jobs_answer_a_stream(given_: Given) -> None:
+    stream = random_stream(3, 200, 8, WGS84)
+    objects, queries = (sorted(each, key=lambda each: each.t) for each in (stream.objects, stream.queries))
+    source = MemorySource(["objects/0", "objects/1", "queries/0"])
+    for i, each in enumerate(objects):
+        record = json.dumps(object_record(each, WGS84)).encode()
+        source.logs[f"objects/{i % 2}"].append((None, record))
+    source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
+    end = max(objects[-1].t, queries[-1].t) + 1
+    for log in source.logs.values():
+        log.append((CLOCK, mark(end)))
+    given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
+    lags: dict[str, int] = {}
+    arguments = given_.arguments | {"warm_up": 60.0}
+    router = RouterJob(**arguments, source=source, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
+    rounds: list[int] = []
+    worker = WorkerJob(**arguments, observe=lambda record, summary, seconds: rounds.append(record.round.number))
 
+    def stop_at_the_end() -> None:
+        """Once everything has been answered."""
+        for job, is_done in (
+            (router, lambda: router._turns and (last := router._turns.router.last) and last.epoch.upto == end - 1),
+            (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.upto == end - 1),
+        ):
+            while not is_done():
+                assert len(given_.said) <= 6, given_.said
+                threading.Event().wait(0.01)
+            job.stop()
 
-def test_a_topic_that_was_made_anew_is_noticed(given_: Given) -> None:
-    job = router(given_, Ends([0, 0, 0], [3, 0, 0]), {"objects/0": 9, "objects/1": 0, "queries/0": 0})
-    with pytest.raises(StateError, match=r"s\.objects ends at offset 3 in partition 0, but 9 have been read"):
-        job._news()
-
-
-def test_offsets_that_no_message_has_are_read_too() -> None:
-    """Markers of transactions have offsets, but Spark does not show them."""
-    ranges = {"objects/0": (0, 9), "objects/1": (0, 4), "queries/0": (7, 9)}
-    seen = [Intake("objects/0", 5, None, "", 1, 0, 3), Intake("objects/0", 6, None, "", 1, 0, 8)]
-    unseen = _unseen(ranges, [*seen, Intake("queries/0", 6, None, "", 1, 0, 7)])
-    assert [(each.partition, each.last, each.clock) for each in unseen] == [
-        ("objects/1", 3, None),
-        ("queries/0", 8, None),
-    ]
+    threads = [threading.Thread(target=each) for each in (router.run, worker.run, stop_at_the_end)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+        assert not thread.is_alive()
+    known = Deduplicator()
+    sent = given_.results.read(*given_.results.bounds)
+    rows = [json.loads(row) for key, value in sent for row in known.new_rows(key or b"", value or b"")]
+    expected, _ = answers(objects, queries, WGS84)
+    assert [str(each) for each in check(rows, expected, 5)] == []
+    assert rounds == list(range(len(rounds)))
+    assert {kind: left for kind, left in lags.items() if left} == {}

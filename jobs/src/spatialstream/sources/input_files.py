@@ -1,0 +1,71 @@
+"""A source of files that are all there: JSON Lines, CSV and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
+from spatialstream.sources.contracts import Ranges, Records
+
+__all__ = ["InputFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    """See :class:`~spatialstream.sources.contracts.Source`.
+
+    Each chunk (:func:`spatialstream.records.files.plan`) is a partition of its own, of which it is the only record:
+    so chunks are read at the same time, and all of them are there from the start.
+
+    Attributes:
+        chunks: of each kind, in the order of the input.
+        space: in which the objects lie.
+        rule: which terms count.
+        columns: our field name -> name in the input, for objects.
+    """
+
+    chunks: Mapping[Kind, Sequence[Chunk]]
+    space: Space
+    rule: TermRule
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        objects: Sequence[Path],
+        queries: Sequence[Path],
+        space: Space,
+        rule: TermRule,
+        columns: Mapping[str, str],
+    ) -> InputFiles:
+        """A source of files.
+
+        Raises:
+            SettingError: one of them cannot be read, or lacks a column.
+        """
+        chunks: dict[Kind, Sequence[Chunk]] = {
+            "objects": plan(objects, columns, "objects", space=space),
+            "queries": plan(queries, None, "queries", space=space),
+        }
+        return cls(chunks, space, rule, dict(columns))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(chunk.size for chunks in self.chunks.values() for chunk in chunks)
+
+    def bounds(self) -> Ranges:
+        """See :class:`~spatialstream.sources.contracts.Source`."""
+        return {f"{kind}/{i}": (0, 1) for kind, chunks in self.chunks.items() for i in range(len(chunks))}
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Records]:
+        """See :class:`~spatialstream.sources.contracts.Source`."""
+        kind, _, number = partition.partition("/")
+        for chunk in [self.chunks[kind][int(number)]][start:end]:  # type: ignore[index]  # a name is made of its kind
+            columns = self.columns if kind == "objects" else {}
+            for decoded in decode_chunk(chunk, kind, self.space, self.rule, columns):  # type: ignore[call-overload]
+                yield Records(chunk.source, decoded)

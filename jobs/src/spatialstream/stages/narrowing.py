@@ -1,0 +1,174 @@
+"""Which records a stage fails on: it is rehearsed without some of them (:mod:`~spatialstream.stages.leaving`)."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.sources.contracts import Storage
+from spatialstream.sources.memory_storage import Overlay
+from spatialstream.stages import merge as merging
+from spatialstream.stages import messages
+from spatialstream.stages import work as working
+from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
+from spatialstream.stages.merge import ask_at_once, merge
+from spatialstream.stages.messages import numbers
+from spatialstream.stages.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row, route_epoch
+from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.runs import rows_of_share, unpack_place
+from spatialstream.stages.turns import Epoch, Round, Run
+from spatialstream.stages.work import Block, WorkSettings, blocks_of_round, without, work
+
+__all__ = ["narrow_merge", "narrow_route", "narrow_work"]
+
+_Name = tuple[str, int]
+"""Of a record: what and number of :class:`~spatialstream.stages.leaving.Left`."""
+
+
+def _found(
+    names: Sequence[_Name], storage: Storage, rehearse: Callable[[tuple[Left, ...], Storage], object]
+) -> list[tuple[_Name, Exception]]:
+    """The records without which a stage does not fail, and what it raises because of each.
+
+    Args:
+        names: all records, in order.
+        storage: of the stream's state, which is only read.
+        rehearse: does the stage without some records, in a storage.
+    """
+    copy = Overlay(storage)
+
+    def outcome(kept: np.ndarray) -> Exception | None:
+        copy.renew()
+        others = tuple(Left(*names[i]) for i in np.setdiff1d(np.arange(len(names)), kept).tolist())
+        return failure(lambda: rehearse(others, copy))
+
+    try:
+        return [(names[i], error) for i, error in culprits(len(names), outcome)]
+    finally:
+        working.forget(copy)
+        merging.forget(copy)
+
+
+def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
+    """What of a router partition's share has to be left out for ROUTE not to fail."""
+    known = {(left.what, left.number) for left in epoch.left}
+    items = {
+        (run.name, row): (run, piece.slice(row - first, 1))
+        for run, first, piece in rows_of_share(epoch, partition, storage)
+        for row in range(first, first + piece.num_rows)
+        if (run.name, row) not in known
+    }
+
+    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
+        deque(route_epoch(replace(epoch, left=(*epoch.left, *others)), partition, copy), 0)
+
+    found = _found(list(items), storage, rehearse)
+    return [Left(*name, _routed_letter(epoch.number, *items[name], error)) for name, error in found]
+
+
+def _routed_letter(epoch: int, run: Run, record: pa.RecordBatch, error: Exception) -> str:
+    place = dict[str, int]()
+    if run.kind == "queries":
+        offset, line = unpack_place(record.column("line")[0].as_py())
+        place, record = {"offset": offset, "line": line}, record.drop_columns(["line"])
+    return dead_letter(error, "ROUTE", _echo(record, run.kind), run.source, epoch, **place)
+
+
+def narrow_work(
+    slot: int, blocks: Sequence[Block], turn: Round, settings: WorkSettings, storage: Storage
+) -> list[Left]:
+    """What of a slot's blocks has to be left out for WORK not to fail; arguments as those of WORK."""
+    rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.left))
+    known = {(left.what, left.number) for left in turn.left}
+    items: dict[_Name, pa.RecordBatch] = {}
+    for kind, what, name in ((messages.REGISTERED, QUERY, "number"), (messages.OBJECTS, OBJECT, "seq")):
+        for content in [content for _, each, content in rows if each == kind]:
+            for row, number in enumerate(numbers(content, name).tolist()):
+                if (what, number) not in known:
+                    items[what, number] = content.slice(row, 1)
+    settings = replace(settings, archive=None)
+
+    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
+        deque(work(slot, blocks, replace(turn, left=(*turn.left, *others)), settings, copy), 0)
+
+    return [
+        Left(*name, _letter(name, "WORK", _echo_of(name, items[name]), error))
+        for name, error in _found(list(items), storage, rehearse)
+    ]
+
+
+def _echo_of(name: _Name, record: pa.RecordBatch) -> str:
+    if name[0] == QUERY:
+        return _echo(record.drop_columns(["number"]), "queries")
+    return _echo(record.drop_columns(["seq", "leaf"]), "objects")
+
+
+def _echo(record: pa.RecordBatch, kind: str) -> str:
+    """A record as JSON."""
+    is_query = kind == "queries"
+    fields = QueryBatch.from_arrow(record)[0].to_record() if is_query else asdict(ObjectBatch.from_arrow(record)[0])
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
+    """The dead letter of a record of which is known the kind of its topic, and its epoch."""
+    what, number = name
+    per_epoch, source = (NUMBERS_PER_EPOCH, "queries") if what == QUERY else (SEQUENCE_PER_EPOCH, "objects")
+    return dead_letter(error, stage, echo, source, number // per_epoch)
+
+
+def narrow_merge(
+    rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
+) -> list[Left]:
+    """What has to be left out of a round for MERGE not to fail, nor its second phase.
+
+    Args:
+        rows: the partials of all slots, which have done the round.
+        turn: the round.
+        settings: of the stream.
+        storage: of the stream's state.
+        limits: how long rows may be.
+    """
+    items: dict[_Name, str] = {}
+    for _, kind, content in rows:
+        if "number" in content.schema.names and kind != messages.ENDED:
+            ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
+            named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.ARRIVALS) else ids
+            for row, number in enumerate(numbers(content, "number").tolist()):
+                echo = json.dumps({"number": number} if named is None else {"id": named[row].as_py()})
+                items[QUERY, number] = items.get((QUERY, number), echo) if named is None else echo
+    for _, kind, content in rows:
+        if kind == messages.LINES:
+            lines = content.column("line")
+            for row, seq in enumerate(numbers(content, "seq").tolist()):
+                items.setdefault((OBJECT, seq), lines[row].as_py())
+    names = sorted(items, key=lambda name: (name[0] == OBJECT, name[1]))
+
+    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
+        results = merge(_kept(rows, others), turn, settings.space, copy, limits)
+        deque(results.lines, 0)
+        if results.second is not None:
+            deque(ask_at_once(results.second, turn, settings, copy, limits), 0)
+
+    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in _found(names, storage, rehearse)]
+
+
+def _kept(rows: Sequence[Row], others: tuple[Left, ...]) -> list[Row]:
+    """Partials without some queries and without the matches of some objects."""
+    seq, number = (
+        np.array([each.number for each in others if each.what == what], np.int64) for what in (OBJECT, QUERY)
+    )
+    kept: list[Row] = []
+    for slot, kind, content in rows:
+        name, gone = ("seq", seq) if kind == messages.LINES else ("number", number)
+        if name in content.schema.names and len(gone):
+            content = content.take(pa.array(np.flatnonzero(~np.isin(numbers(content, name), gone))))
+        kept.append((slot, kind, content))
+    return kept

@@ -1,0 +1,179 @@
+"""What the stages are told of a turn: an epoch's ROUTE, and a round's WORK and MERGE.
+
+A turn is a function of these values and of what lies in the storage: whoever does it again does the same. How they were
+decided is in the records of :mod:`spatialstream.stream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spatialstream.sources.contracts import Storage
+from spatialstream.stages.leaving import Left
+from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.versions import load_version
+
+__all__ = ["ABORT", "ACTIVATE", "LOAD", "NEVER", "PREPARE", "Control", "Epoch", "Past", "Round", "Run"]
+
+NEVER = -(2**62)
+"""Before every timestamp."""
+
+PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
+
+Control = tuple[str, int]
+"""One of PREPARE, LOAD, ABORT, ACTIVATE, and the number of the version that it is about."""
+
+Past = tuple[int, int, int]
+"""A version that is not active any more: its number, first and last timestamp of the objects routed under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One sorted Arrow file of decoded records.
+
+    Attributes:
+        name: file name under ``input/`` in the storage.
+        kind: ``"objects"`` or ``"queries"``.
+        rows: number of records.
+        source: the input file, or the topic partition.
+        times: every so-many-th timestamp, first and last included, ascending.
+        packed: whether its records' lines are places in a topic partition, see
+            :func:`~spatialstream.stages.runs.pack_place`.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    source: str
+    times: tuple[int, ...]
+    packed: bool = False
+
+    @property
+    def first(self) -> int:
+        """Smallest timestamp."""
+        return self.times[0]
+
+    @property
+    def last(self) -> int:
+        """Largest timestamp."""
+        return self.times[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What ROUTE is told.
+
+    Attributes:
+        number: of the epoch; epochs count from 0 without a gap.
+        partitions: router partitions.
+        after, upto: its range of time (after, upto].
+        version: the active routing version.
+        pending: the version that is being prepared.
+        past: the versions before, of which objects are kept.
+        runs: those that have records for it or for later ones, in input order.
+        letters: names of the files of dead letters that have come in with it, under ``input/``.
+        two_phase: whether an SKQ goes to the slot nearest to it alone, see :mod:`~spatialstream.stages.two_phase`.
+        measured: whether samples are left, from which J is learnt.
+        left: the records that it leaves out; ``what`` is the name of a run, ``number`` a row in it.
+        before: the take of the epoch before by which that was done.
+    """
+
+    number: int
+    partitions: int
+    after: int
+    upto: int
+    version: int
+    pending: int | None
+    past: tuple[Past, ...]
+    runs: tuple[Run, ...]
+    letters: tuple[str, ...]
+    two_phase: bool = True
+    measured: bool = True
+    left: tuple[Left, ...] = ()
+    before: int = 0
+
+    @property
+    def take(self) -> int:
+        """How often it was decided to leave records out, see :mod:`~spatialstream.stages.leaving`."""
+        return len(self.left)
+
+    @property
+    def span(self) -> int:
+        """Its length in ms; 0 if nothing is known of what came before."""
+        return self.upto - self.after if self.after > NEVER else 0
+
+    def is_new(self, run: Run) -> bool:
+        """Whether a run has come with this epoch: of such a run earlier timestamps belong to it too."""
+        return run.name.startswith(f"{self.number:09d}-")
+
+    def bounds_of(self, run: Run) -> tuple[int, int]:
+        """The part of a run that belongs to it: timestamps in (after, upto]."""
+        return (NEVER if self.is_new(run) else self.after), self.upto
+
+    def left_of(self, run: Run) -> Sequence[int]:
+        """The rows of a run that it leaves out."""
+        return [left.number for left in self.left if left.what == run.name]
+
+    def runs_of(self, kind: str) -> list[Run]:
+        """The runs of a kind that reach into it, in input order."""
+        return [run for run in self.runs if run.kind == kind and self._reaches(run)]
+
+    def _reaches(self, run: Run) -> bool:
+        return run.first <= self.upto and (run.last > self.after or self.is_new(run))
+
+    def routing(self, storage: Storage) -> Routing:
+        """What it is routed by."""
+        pending = None if self.pending is None else load_version(storage, self.pending)
+        return Routing(load_version(storage, self.version), pending, _past(self.past, storage), self.two_phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What WORK and MERGE are told.
+
+    Attributes:
+        number: of the round; rounds count from 0 without a gap.
+        epochs: those that it holds, ascending.
+        takes: for each epoch, the take of it that counts.
+        upto: everything with a timestamp up to here has come.
+        version: the routing version of the last epoch.
+        controls: what the router says about versions to come, in order.
+        past: the versions before, of which objects are kept.
+        census: whether the slots count their standing queries by leaf.
+        two_phase: whether SKQs have been routed to one slot each, see :class:`Epoch`.
+        measured: whether the slots tell their load.
+        left: the records that it leaves out.
+        before: the take of the round before by which that was done.
+    """
+
+    number: int
+    epochs: tuple[int, ...]
+    takes: tuple[int, ...]
+    upto: int
+    version: int
+    controls: tuple[Control, ...] = ()
+    past: tuple[Past, ...] = ()
+    census: bool = False
+    two_phase: bool = True
+    measured: bool = True
+    left: tuple[Left, ...] = ()
+    before: int = 0
+
+    @property
+    def take(self) -> int:
+        """How often it was decided to leave records out."""
+        return len(self.left)
+
+    @property
+    def last(self) -> int:
+        """The last epoch."""
+        return self.epochs[-1]
+
+    def routing(self, storage: Storage) -> Routing:
+        """What tells which slots matter in the second phase of SKQs."""
+        return Routing(load_version(storage, self.version), past=_past(self.past, storage))
+
+
+def _past(versions: Iterable[Past], storage: Storage) -> tuple[PastVersion, ...]:
+    return tuple(PastVersion(load_version(storage, number), first, last) for number, first, last in versions)

@@ -1,0 +1,222 @@
+"""The straight line of a turn: decisions by router and worker, work by the stages, over whatever the world is.
+
+A crash may come between any two steps, and inside each: with the record of a turn everything is fixed, and all that is
+done by it may be done again, with the same outcome. Until then nothing depends on what has come in.
+
+An epoch: INGEST of what is new; its record; ROUTE, whose blocks go into the channel, and dead letters into the sink;
+its announcement, which tells the worker that all its blocks are there. A round: the record of what was announced; WORK
+for all slots, then MERGE, whose rows go into the sink; a second phase, if many SKQs need one
+(:mod:`~spatialstream.stages.two_phase`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from spatialstream.model.errors import StateError
+from spatialstream.model.jsonable import from_json
+from spatialstream.sources.contracts import Channel, Ranges, Sink, Source, Storage
+from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.leaving import Left
+from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.tasks import EpochTasks, RoundTasks, Summary
+from spatialstream.stages.two_phase import FEW
+from spatialstream.stages.work import WorkSettings
+from spatialstream.stream.engine import Engine
+from spatialstream.stream.router import EpochRecord, Router
+from spatialstream.stream.worker import RoundRecord, Worker
+
+__all__ = ["Ground", "Ingestion", "RouterTurns", "WorkerTurns", "news"]
+
+_FEW_MESSAGES = 2_000
+_FEW_RECORDS = 20_000
+"""Messages of an epoch, and records of a round, up to which a task does what is of several partitions or slots."""
+
+Ingestion = Callable[[Ingest], Sequence[Intake]]
+"""Has what has come in made into runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What turns stand on.
+
+    Attributes:
+        engine: does the stages.
+        storage: of the stream's state.
+        channel: between router and worker.
+        sink: of rows and dead letters.
+        step: is called before each step, with its name; tests stop a turn there.
+    """
+
+    engine: Engine
+    storage: Storage
+    channel: Channel
+    sink: Sink
+    step: Callable[[str], None] = lambda name: None
+
+
+# ------------------------------------------------------------------------------------------------------------- epochs
+
+
+@dataclass(frozen=True, slots=True)
+class RouterTurns:
+    """The router's turns: epochs.
+
+    Attributes:
+        router: decides.
+        ground: what is used.
+    """
+
+    router: Router
+    ground: Ground
+
+    def epoch(self, ingestion: Ingestion) -> EpochRecord:
+        """Do the next epoch, or the last one again if it is not known to be done; that ingests nothing."""
+        router, on = self.router, self.ground
+        record = router.unfinished
+        if record is None:
+            on.step("ingest")
+            # a task of a try that has failed may still be at work, on other messages than this one
+            record = router.decide(ingestion(router.ingest(uuid.uuid4().hex[:8])))
+        if not record.silent:
+            on.step("route")
+            on.engine.map(self._tasks(record).route, range(record.epoch.partitions), light=True)
+            on.step("announce")
+            on.channel.announce({**router.announcement(record), "ends": on.channel.ends()})
+        router.done(record)
+        return record
+
+    def ingestion(self, source: Source, ranges: Ranges) -> Ingestion:
+        """INGEST of ranges of a source."""
+        parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
+        light = sum(end - start for _, start, end in parts) <= _FEW_MESSAGES
+
+        def ingest(stage: Ingest) -> Sequence[Intake]:
+            lines = self.ground.engine.map(partial(stage.part, source), parts, light=light)
+            return [from_json(Intake, line) for line in lines]
+
+        return ingest
+
+    def leave_out(self) -> Sequence[Left]:
+        """Leave out of the epoch, which has failed, what it cannot be routed with; that, if there is any."""
+        record = self.router.unfinished
+        if record is None:
+            return ()
+        self.ground.step("narrow")
+        lines = self.ground.engine.map(self._tasks(record).narrow, range(record.epoch.partitions))
+        if found := [from_json(Left, line) for line in lines]:
+            self.router.leave_out(found)
+        return found
+
+    def _tasks(self, record: EpochRecord) -> EpochTasks:
+        on = self.ground
+        return EpochTasks(record.epoch, on.channel, on.sink, on.storage)
+
+
+def news(bounds: Ranges, read: Mapping[str, int], most: int) -> dict[str, tuple[int, int]]:
+    """What has not been read yet of the partitions that have anything, but no more than ``most`` messages in all.
+
+    One message of each partition is taken, and of the others each its proportion.
+
+    Raises:
+        StateError: a partition ends before what has been read of it.
+    """
+    spans = dict[str, tuple[int, int]]()
+    for name, (first, end) in bounds.items():
+        start = read.get(name, first)
+        if end < start:
+            raise StateError(
+                f"{name} ends at offset {end}, but {start} have been read: it is not of the source that this "
+                "checkpoint belongs to"
+            )
+        if start < end:
+            spans[name] = start, end
+    others = sum(end - start - 1 for start, end in spans.values())
+    room = max(0, most - len(spans))
+    if others <= room:
+        return spans
+    return {name: (start, start + 1 + (end - start - 1) * room // others) for name, (start, end) in spans.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------- rounds
+
+
+@dataclass(slots=True)
+class WorkerTurns:
+    """The worker's turns: rounds.
+
+    Attributes:
+        worker: decides.
+        ground: what is used.
+        slots: how many there are.
+        settings: of the slots.
+        limits: how long rows may be; None: any length.
+        few: questions of a second phase up to which it is no job of its own.
+        foreign: messages among the announcements that were none, since somebody has set this to 0.
+    """
+
+    worker: Worker
+    ground: Ground
+    slots: int
+    settings: WorkSettings
+    limits: RowLimits | None = None
+    few: int = FEW
+    foreign: int = 0
+    _heard: int | None = field(default=None)
+
+    def next(self, most: int = 1, patience: float = 0.0) -> RoundRecord | None:
+        """The next round, or the last one if it is not known to be done; None if nothing was announced.
+
+        Args:
+            most: epochs of a round.
+            patience: seconds to wait for an announcement.
+        """
+        worker, on = self.worker, self.ground
+        if worker.unfinished:
+            return worker.unfinished
+        after = worker.announced if self._heard is None else self._heard
+        announcements, self._heard = on.channel.announced(after, most, patience)
+        known = [each for each in announcements if each is not None]
+        self.foreign += len(announcements) - len(known)
+        return worker.decide(known, self._heard, on.channel.begins)
+
+    def do(self, record: RoundRecord) -> Summary:
+        """Do a round, for the first time or once more."""
+        on, tasks, slots = self.ground, self._tasks(record), range(self.slots)
+        on.step("work")
+        (line,) = on.engine.gather(tasks.work, slots, tasks.merge, light=record.records <= _FEW_RECORDS)
+        summary = from_json(Summary, line)
+        if summary.second:
+            on.step("second")
+            on.engine.gather(tasks.ask, summary.second, tasks.merge_answers, light=True)
+        self.worker.done(record)
+        on.step("confirm")
+        self.worker.confirm()
+        return summary
+
+    def forget(self) -> None:
+        """What has been announced and is in no round's record has to be heard again."""
+        self._heard = None
+
+    def leave_out(self) -> Sequence[Left]:
+        """Leave out of the round, which has failed, what it cannot be done with; that, if there is any."""
+        record = self.worker.unfinished
+        if record is None:
+            return ()
+        self.ground.step("narrow")
+        engine, tasks = self.ground.engine, self._tasks(record)
+        lines = engine.map(tasks.narrow_work, range(self.slots)) or engine.gather(
+            tasks.work, range(self.slots), tasks.narrow_merge
+        )
+        found = {(left.what, left.number): left for left in (from_json(Left, line) for line in lines)}
+        if found:
+            self.worker.leave_out(list(found.values()))
+        return tuple(found.values())
+
+    def _tasks(self, record: RoundRecord) -> RoundTasks:
+        on = self.ground
+        given = on.channel, on.sink, on.storage, self.limits, self.few
+        return RoundTasks(record.round, record.starts, record.ends, self.settings, *given)

@@ -1,0 +1,479 @@
+"""The two jobs of a stream, router and worker: one turn after the other, and what happens when turns fail.
+
+What a turn does is decided by :class:`~spatialstream.stream.router.Router` and
+:class:`~spatialstream.stream.worker.Worker`, and done by :mod:`~spatialstream.stream.driver`. This module knows neither
+what does the stages nor where records come from: all of that is given. On the driver there are records of epochs and
+rounds, never records of the stream.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from spatialstream.model.errors import RunError, StateError, Unavailable
+from spatialstream.sources.contracts import Channel, Sink, Source, Storage
+from spatialstream.stages.learning import Learner
+from spatialstream.stages.leaving import AMBIENT, Left
+from spatialstream.stages.route import Row
+from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.tasks import Summary
+from spatialstream.stages.work import WorkSettings
+from spatialstream.store.base import RoutingStore
+from spatialstream.store.lease import Lease
+from spatialstream.stream.driver import Ground, RouterTurns, WorkerTurns, news
+from spatialstream.stream.engine import Engine, StageError
+from spatialstream.stream.load_report import LoadObserver, LoadReporter
+from spatialstream.stream.router import EpochRecord, Router
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.timeouts import done_within
+from spatialstream.stream.worker import RoundRecord, Worker
+
+__all__ = ["RouterJob", "WorkerJob"]
+
+_Item = TypeVar("_Item")
+
+_POLL_SECONDS = 0.02
+_WAIT_SECONDS = 0.1
+_ATTEND_SECONDS = 0.2
+_LONGEST_REST = 30.0
+_TELL_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class _Job(ABC):
+    """What both jobs have in common: one turn after the other, and how they are stopped.
+
+    Attributes:
+        engine: does the stages.
+        channel: between both jobs.
+        sink: of rows and dead letters.
+        storage: of the stream's state, shared by both jobs.
+        store: the routing store.
+        settings: of the stream.
+        life: id of the stream's life.
+        pause: ms between the starts of turns, at least.
+        patience: how often in a row a turn may fail before the job gives up.
+        warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
+        report: is told what a person should know.
+        running: is told whether turns succeed.
+        lease: of the job; None where nobody else can be at it.
+    """
+
+    engine: Engine
+    channel: Channel
+    sink: Sink
+    storage: Storage
+    store: RoutingStore
+    settings: StreamSettings
+    life: str = ""
+    pause: int = 0
+    patience: int = 8
+    warm_up: float = 120.0
+    report: Callable[[str], None] = lambda text: None
+    running: Callable[[bool], object] = lambda running: None
+    lease: Lease | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _failure: Exception | None = None
+
+    name = ""
+
+    @property
+    def _ground(self) -> Ground:
+        return Ground(self.engine, self.storage, self.channel, self.sink)
+
+    def stop(self) -> None:
+        """Finish the turn under way and end."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Run until :meth:`stop`.
+
+        Raises:
+            RunError: turns have failed too often in a row, or Spark has ended, and with it all that they are done with.
+        """
+        self._prepare()
+        attendant = threading.Thread(target=self._attend, name=f"{self.name}-attendant", daemon=True)
+        attendant.start()
+        try:
+            self._warm_up()
+            if not self._stopping.is_set():
+                self.running(True)
+                self.report(f"{self.name}: running")
+            self._follow()
+        finally:
+            self.running(False)
+            self._ended.set()
+            attendant.join(10.0)
+            self._forget()
+
+    def _warm_up(self) -> None:
+        """Have done before the first turn what it would wait for: a stream that says that it runs answers in time.
+
+        Turns need nothing of it, so whatever goes wrong is told, and no more.
+        """
+        if not self.warm_up:
+            return
+        began = time.monotonic()
+        self.report(f"{self.name}: warming up")
+        try:
+            warm = done_within(self.warm_up, self._idle_turn, self._stopping)
+            if not warm:
+                self.engine.cancel()
+        except Exception as error:  # noqa: BLE001 - a turn that meets it too is tried again, and tells
+            self.report(f"{self.name}: the warm-up has failed, so the first results may be late: {_cause(error)}")
+            return
+        if warm:
+            self.report(f"{self.name}: warm after {time.monotonic() - began:.1f} s")
+        elif not self._stopping.is_set():
+            self.report(f"{self.name}: not warm after {self.warm_up:g} s, so the first results may be late")
+
+    def _rest(self, seconds: float) -> None:
+        """Wait, but no longer than until the job is to stop."""
+        self._stopping.wait(seconds)
+
+    def _follow(self) -> None:
+        failures, running = 0, True
+        before, narrowed = "", ""
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                worked = self._turn()
+            except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
+                failures += 1
+                running = False
+                self.running(running)
+                self._forget()
+                self._check_engine(error)
+                cause, before = before, _fingerprint(error)
+                if before and before == cause != narrowed:
+                    narrowed = cause
+                    if self._leave_out():
+                        failures, before, narrowed = 0, "", ""
+                        continue
+                if failures > self.patience:
+                    raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
+                rest = _rest_after(failures)
+                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
+                self._rest(rest)
+            else:
+                if not running:
+                    running = True
+                    self.running(running)
+                failures, before, narrowed = 0, "", ""
+                if worked:
+                    self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
+        if self._failure is not None:
+            raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
+
+    def _leave_out(self) -> bool:
+        """Find what a turn fails on that has failed twice of the same exception, and leave it out; whether any was."""
+        self.report(f"{self.name}: looking for the records that cause this")
+        try:
+            found = self._narrow()
+        except Exception as error:  # noqa: BLE001 - the turn is tried again without, and fails as it would have
+            self.report(f"{self.name}: none found: {_cause(error)}")
+            return False
+        for left in found:
+            self.report(f"{self.name}: left out: {left.letter}")
+        if not found:
+            self.report(f"{self.name}: no record by itself, nor two or three together, cause this")
+        return bool(found)
+
+    def _check_engine(self, cause: Exception | None = None) -> None:
+        """Make sure that there is still something to do turns with: no repetition brings it back.
+
+        Raises:
+            RunError: there is none.
+        """
+        try:
+            self.engine.check()
+        except RunError as error:
+            raise RunError(f"the {self.name} has {error}") from cause
+
+    def _attend(self) -> None:
+        """What is to be done beside the turns, in a thread of its own."""
+        while not self._ended.wait(_ATTEND_SECONDS):
+            try:
+                self._check_life()
+                self._check_lease()
+                self._check_engine()
+                self._beside()
+            except Unavailable:
+                continue  # the next time will do
+            except Exception as error:  # noqa: BLE001 - it is raised again by the main thread
+                self._failure = error
+                self._stopping.set()
+                return
+
+    def _check_life(self) -> None:
+        """Notice that the stream has been removed and begun anew by somebody else.
+
+        Raises:
+            StateError: it has.
+        """
+        view = self.store.latest()
+        if view is not None and view.life != self.life:
+            raise StateError(f"the routing store is of another life of the stream ({view.life}, not {self.life})")
+
+    def _check_lease(self) -> None:
+        """Notice that another process has become the one to do this job.
+
+        Raises:
+            StateError: one has.
+        """
+        if self.lease is not None and self.lease.superseded:
+            raise StateError(f"another {self.name} of {self.settings.name} has taken over")
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """What is to be done before the first turn."""
+
+    @abstractmethod
+    def _idle_turn(self) -> None:
+        """What a turn has the engine do, without a record: so its processes have all kernels, and clients of a broker.
+
+        The last messages of some partitions are read once more, and nothing is sent.
+        """
+
+    @abstractmethod
+    def _turn(self) -> bool:
+        """Do one turn; or wait a little and return False if there is nothing to do."""
+
+    @abstractmethod
+    def _narrow(self) -> Sequence[Left]:
+        """Leave out of the turn that has failed what it fails on."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Let go of what a turn that failed may have left in disorder."""
+
+    @abstractmethod
+    def _beside(self) -> None:
+        """What is to be done now and then, beside the turns."""
+
+
+def _rest_after(failures: int) -> float:
+    """Seconds until a turn that has failed so often in a row is tried again.
+
+    At first none: mostly a process has gone, and there will be another. What fails twice may need time.
+    """
+    return 0.0 if failures == 1 else min(_LONGEST_REST, 0.5 * 2**failures)
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, in a few words."""
+    lines = [line.strip() for line in str(error).split("SQLSTATE")[0].splitlines() if line.strip()]
+    for line in reversed(lines):
+        if "Error: " in line or "Exception: " in line or line.startswith("spatialstream."):
+            return line
+    return lines[-1] if lines else repr(error)
+
+
+def _fingerprint(error: Exception) -> str:
+    """By which two failures of the same cause are known; "" where no stage's own code has raised anything."""
+    return re.sub(r"\d+", "#", _cause(error)) if isinstance(error, StageError) else ""
+
+
+@dataclass(slots=True)
+class RouterJob(_Job):
+    """``spatialstream router``: records to blocks.
+
+    Attributes:
+        source: where records come from.
+        most_messages: messages an epoch, at most.
+        learn_every: seconds between two renewals of J, and two looks at what is left to read.
+        lag: is told how many messages of a kind no epoch has read.
+        observe: is told what each epoch has been, and how long it took, in s.
+    """
+
+    source: Source = field(kw_only=True)
+    most_messages: int = 200_000
+    learn_every: float = 10.0
+    lag: Callable[[str, int], object] = lambda kind, messages: None
+    observe: Callable[[EpochRecord, float], object] = lambda record, seconds: None
+    _turns: RouterTurns | None = None
+    _learner: Learner | None = None
+    _learn_at: float = 0.0
+
+    name = "router"
+
+    def _prepare(self) -> None:
+        router = Router(self.settings, self.storage, self.store, list(self.source.bounds()), _now)
+        self._turns = RouterTurns(router, self._ground)
+        self._learner = Learner(self.storage, self.store, self.settings.space)
+
+    def _idle_turn(self) -> None:
+        ends = [(name, max(first, end - 1), end) for name, (first, end) in self.source.bounds().items()]
+        self.engine.map(partial(_read_idly, self.source, self.channel, self.sink), _for_each(ends, self.engine.width))
+
+    def _turn(self) -> bool:
+        assert self._turns is not None
+        turns, router = self._turns, self._turns.router
+        ranges = {} if router.unfinished else news(self.source.bounds(), router.read, self.most_messages)
+        if not ranges and not router.unfinished and not router.wants_epoch():
+            self._stopping.wait(_POLL_SECONDS)
+            return False
+        began = time.monotonic()
+        record = turns.epoch(turns.ingestion(self.source, ranges))
+        self.observe(record, time.monotonic() - began)
+        return True
+
+    def _narrow(self) -> Sequence[Left]:
+        assert self._turns is not None
+        return self._turns.leave_out()
+
+    def _forget(self) -> None:
+        pass
+
+    def _beside(self) -> None:
+        """Keep J, and tell what is left to read."""
+        assert self._turns is not None
+        if time.monotonic() >= self._learn_at:
+            self._learn()
+            self._turns.router.tidy()
+            self._look_behind()
+            self._learn_at = time.monotonic() + self.learn_every
+
+    def _learn(self) -> None:
+        """Keep J, which no answer needs: samples on which that fails would be there again after a restart."""
+        assert self._learner is not None
+        try:
+            self._learner.learn()
+        except AMBIENT:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is told, and its cause removed
+            self._learner.drop()
+            self.report(
+                f"router: samples of the last epochs are dropped, for learning from them fails: {_cause(error)}"
+            )
+
+    def _look_behind(self) -> None:
+        """Tell how many messages are left to read."""
+        assert self._turns is not None
+        left, read = dict[str, int](), self._turns.router.read
+        for name, (first, end) in self.source.bounds().items():
+            kind = name.partition("/")[0]
+            left[kind] = left.get(kind, 0) + max(0, end - read.get(name, first))
+        for kind, messages in left.items():
+            self.lag(kind, messages)
+
+
+def _now() -> int:
+    """The day's clock, ms."""
+    return int(time.time() * 1000)
+
+
+def _for_each(items: Sequence[_Item], count: int) -> list[_Item]:
+    """So many items, some of them several times if there are fewer."""
+    return [items[i % len(items)] for i in range(count)] if items else []
+
+
+def _read_idly(source: Source, channel: Channel, sink: Sink, part: tuple[str, int, int]) -> Iterable[str]:
+    for _ in source.read(*part):
+        pass
+    channel.send(())
+    sink.rejected(0, "input", ())
+    return ()
+
+
+@dataclass(slots=True)
+class WorkerJob(_Job):
+    """``spatialstream worker``: blocks to results.
+
+    Attributes:
+        archive: where the objects go that retention drops; None: they are gone.
+        most_epochs: epochs a round, at most.
+        limits: how long rows may be.
+        follow: is called now and then, beside the turns.
+        foreign: is told how many messages of the internal logs are not the router's.
+        observe: is told what each round has been, and how long it took, in s.
+        loads: is told the loads of leaves and slots that the job reports to the routing store.
+    """
+
+    archive: Storage | None = None
+    most_epochs: int = 64
+    limits: RowLimits = field(default_factory=RowLimits)
+    follow: Callable[[], object] = lambda: None
+    foreign: Callable[[int], object] = lambda messages: None
+    observe: Callable[[RoundRecord, Summary, float], object] = lambda record, summary, seconds: None
+    loads: LoadObserver = field(default_factory=LoadObserver)
+    _reporter: LoadReporter | None = None
+    _turns: WorkerTurns | None = None
+    _passed_over: int = 0
+    _tell_at: float = 0.0
+
+    name = "worker"
+
+    def _prepare(self) -> None:
+        settings = self.settings
+        worker = Worker(settings, self.storage, self.store)
+        work = WorkSettings(settings.space, settings.interval, settings.retention, self.archive)
+        self._turns = WorkerTurns(worker, self._ground, settings.slots, work, self.limits)
+        self._reporter = LoadReporter(self.storage, self.store, settings.retention, self.loads)
+
+    def _idle_turn(self) -> None:
+        begins, ends = self.channel.begins(), self.channel.ends()
+        lasts = [(slot, max(begins[slot], end - 1), end) for slot, end in enumerate(ends)]
+        each = _for_each(lasts, self.engine.width)
+        self.engine.gather(partial(_take_idly, self.channel), each, partial(_publish_idly, self.sink))
+
+    def _turn(self) -> bool:
+        assert self._turns is not None
+        assert self._reporter is not None
+        turns = self._turns
+        record = turns.next(self.most_epochs, _WAIT_SECONDS)
+        foreign, turns.foreign = turns.foreign, 0
+        if record is not None:
+            began = time.monotonic()
+            summary = turns.do(record)
+            self.observe(record, summary, time.monotonic() - began)
+            self._reporter.observe(record, summary)
+            foreign += summary.foreign
+        self._tell_foreign(foreign)
+        return record is not None
+
+    def _tell_foreign(self, count: int) -> None:
+        """Tell of messages that were passed over: metrics at once, a person now and then, for there may be many."""
+        if count:
+            self.foreign(count)
+            self._passed_over += count
+        if self._passed_over and time.monotonic() >= self._tell_at:
+            self.report(
+                f"worker: {self._passed_over} messages among blocks or announcements are not the router's, and were "
+                "passed over"
+            )
+            self._passed_over, self._tell_at = 0, time.monotonic() + _TELL_SECONDS
+
+    def _narrow(self) -> Sequence[Left]:
+        assert self._turns is not None
+        return self._turns.leave_out()
+
+    def _forget(self) -> None:
+        if self._turns is not None:
+            self._turns.forget()
+
+    def _beside(self) -> None:
+        assert self._turns is not None
+        self._turns.worker.confirm()
+        self.follow()
+
+
+def _take_idly(channel: Channel, part: tuple[int, int, int]) -> Iterator[Row]:
+    for _ in channel.blocks(*part):
+        pass
+    return iter(())
+
+
+def _publish_idly(sink: Sink, rows: Iterable[Row]) -> Iterable[str]:
+    for _ in rows:
+        pass
+    sink.rejected(0, "round", ())
+    return ()

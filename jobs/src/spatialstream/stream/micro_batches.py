@@ -1,0 +1,283 @@
+"""A stream of micro-batches in one process: each becomes an epoch, or several.
+
+Epochs have numbers of their own. A micro-batch brings one epoch, or several if it is large; and there are epochs
+between micro-batches, when records that waited for a silent source are let go (:meth:`LocalStream.advance`), or when
+the input has ended (:meth:`LocalStream.finish`). Which epoch has the records of a micro-batch is written down before it
+is begun, so a micro-batch that comes again is known.
+
+The parts of a micro-batch are in no order, so there is one clock a source and not one a partition.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.model.errors import RunError, StateError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.sources.contracts import MESSAGE, Sink, Storage, find
+from spatialstream.sources.disk import undamaged
+from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.state import get_json, put_json
+from spatialstream.stream.driver import Ingestion
+from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
+from spatialstream.stream.engine import Engine
+from spatialstream.stream.settings import StreamSettings
+
+__all__ = ["LocalStream", "WaitingClock", "intakes_of_part"]
+
+_BLOCK_BYTES = 32 << 20
+_GIVEN = "queries/1000000"
+"""The partition that queries given from the start are, beyond those of any micro-batch."""
+
+_ASSIGNMENT = "micro-batch.json"
+_WAY_OUT = "begin anew with another checkpoint"
+
+
+class WaitingClock:
+    """ms in which the stream has waited for input: stands still during an epoch, and while there is no process.
+
+    A source is silent if it gives nothing while the stream waits; what the stream takes for its own work is no silence.
+
+    Args:
+        now: any clock, ms.
+        start: what this one shows now.
+    """
+
+    def __init__(self, now: Callable[[], int], start: int = 0) -> None:
+        self._now = now
+        self._behind = now() - start
+        self._stopped: int | None = None
+
+    def __call__(self) -> int:
+        """What the clock shows, ms."""
+        return (self._now() if self._stopped is None else self._stopped) - self._behind
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let it stand still."""
+        self._stopped = self._now()
+        try:
+            yield
+        finally:
+            self._behind += self._now() - self._stopped
+            self._stopped = None
+
+
+# ----------------------------------------------------------------------------------------------- what has come in
+
+
+def intakes_of_part(stage: Ingest, rows: Iterable[pa.RecordBatch], part: int) -> Iterator[Intake]:
+    """INGEST of a part of a micro-batch.
+
+    Args:
+        stage: decodes it.
+        rows: columns ``kind`` (``"objects"`` or ``"queries"``) and ``value`` (a line of JSON).
+        part: its number; with the position in it, it names a row.
+    """
+    for kind, messages in groupby(_messages(rows), itemgetter(0)):
+        yield from stage.intakes(f"{kind}/{part}", (batch for _, batch in messages))
+
+
+def _messages(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Messages of one kind after the other, as they come; offsets count the rows of all kinds."""
+    first = 0
+    for batch in rows:
+        offset = pa.array(np.arange(first, first + batch.num_rows))
+        first += batch.num_rows
+        columns = [offset, pa.nulls(batch.num_rows, pa.binary()), batch.column("value").cast(pa.binary())]
+        given = pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
+        for kind in ("objects", "queries"):
+            mine = given.filter(pc.equal(batch.column("kind"), kind))
+            if mine.num_rows:
+                yield kind, mine
+
+
+def _lines(text: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """JSON Lines as messages of many lines."""
+    file, number = io.BytesIO(text), 0
+    while lines := file.readlines(_BLOCK_BYTES):
+        columns = [pa.array([number]), pa.nulls(1, pa.binary()), pa.array([b"".join(lines).removesuffix(b"\n")])]
+        yield pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
+        number += 1
+
+
+# ----------------------------------------------------------------------------------------------------------- the stream
+
+
+class LocalStream:
+    """A stream of micro-batches; its methods may be called by several threads.
+
+    Args:
+        settings: of the stream.
+        storage: of the stream's state, which nobody else uses.
+        engine: does the stages.
+        sink: of rows and dead letters.
+        leaves: of the QT-tree.
+        queries: name of the file of the queries that are there from the start, JSON Lines in the storage; None if they
+            come as a stream.
+        history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life.
+        now: a clock that does not go back, ms.
+        step: is called before each step, with its name; tests stop the stream there.
+    """
+
+    def __init__(
+        self,
+        settings: StreamSettings,
+        storage: Storage,
+        engine: Engine,
+        sink: Sink,
+        *,
+        leaves: int = 64,
+        queries: str | None = None,
+        history: Callable[[], ObjectBatch] | None = None,
+        now: Callable[[], int],
+        step: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._settings, self._storage, self._given = settings, storage, queries
+        self._names = ["objects/0"] if queries is not None else ["objects/0", "queries/0"]
+        self._stream = EmbeddedStream(
+            settings,
+            storage,
+            engine,
+            sink,
+            self._names,
+            leaves=leaves,
+            history=history,
+            now=lambda: self._clock(),
+            step=step,
+        )
+        self._router = self._stream.router
+        last = self._router.last
+        self._clock = WaitingClock(now, 0 if last is None else last.born)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # -------------------------------------------------------------------------------------------------------- epochs
+
+    def recover(self) -> None:
+        """Do the last epoch again, if nobody knows whether it was finished. To be called first.
+
+        Raises:
+            StateError: the checkpoint is damaged.
+        """
+        with self._busy():
+            self._stream.recover()
+
+    def micro_batch(self, number: int, ingestion: Ingestion) -> bool:
+        """Take a micro-batch in, unless that was done before, and answer what is due; False if the stream is closed.
+
+        Args:
+            number: of the micro-batch; they ascend, and the last one may come again after a restart.
+            ingestion: makes runs of its records; their partitions are of ``objects`` and ``queries``, and any part.
+
+        Raises:
+            StateError: the checkpoint is damaged.
+        """
+        with self._busy() as is_open:
+            if is_open:
+                if self._assigned(number) > self._router.last_done:
+                    self._next(ingestion)
+                self._drain()
+            return is_open
+
+    def advance(self) -> bool:
+        """Do the epochs that are due without input; whether there was one."""
+        with self._busy() as is_open:
+            before = self._router.last_done
+            if is_open and not self._promised():
+                self._drain()
+            return self._router.last_done > before
+
+    def finish(self) -> None:
+        """Answer everything that has come: no source gives anything earlier than the latest record so far.
+
+        Raises:
+            RunError: the stream has been closed, or a micro-batch has been begun and is not done.
+        """
+        with self._busy() as is_open:
+            if not is_open or self._promised():
+                raise RunError("the stream has been stopped")
+            if self._router.last is None:
+                self._next(nothing)
+            record = self._router.last
+            assert record is not None
+            latest = max((run.last for run in record.epoch.runs), default=record.epoch.upto)
+            if latest > record.epoch.upto:
+                self._next(lambda stage: ended(self._names, latest + self._settings.disorder))
+                self._drain()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all sources have been silent for the time after which they are left out, and nothing is due."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            record = self._router.last
+            heard = 0 if record is None else max(clock.heard for clock in record.clocks.partitions.values())
+            silent = self._clock() - heard >= self._settings.idle
+            return silent and not self._promised() and not self._router.wants_epoch()
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Wait for the end of what is under way; nothing is begun any more."""
+        with self._lock:
+            self._closed = True
+
+    @contextmanager
+    def _busy(self) -> Iterator[bool]:
+        """Alone, and without the clock; whether the stream is open."""
+        with self._lock, self._clock.stopped():
+            yield not self._closed
+
+    def _next(self, ingestion: Ingestion) -> None:
+        """The next epoch, or the last one again after a restart."""
+        self._stream.turn(lambda stage: self._taken(stage, ingestion(stage)))
+
+    def _taken(self, stage: Ingest, intakes: Sequence[Intake]) -> list[Intake]:
+        """What comes, one clock a source; and the queries that are there from the start, when the stream begins."""
+        taken = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in intakes]
+        if self._router.last is None and self._given is not None:
+            # they are all there, so they have no clock that could hold others back, or drive time ahead
+            first = stage.intakes(_GIVEN, _lines(self._storage.get(self._given)))
+            taken += [replace(each, partition="objects/0", clock=None) for each in first]
+        return taken
+
+    def _drain(self) -> None:
+        """The epochs that are due without more input, such as the rest of a large micro-batch."""
+        while self._router.wants_epoch():
+            self._next(nothing)
+
+    # ----------------------------------------------------------------------------------- which micro-batch, which epoch
+
+    def _known(self) -> tuple[int, int]:
+        """The last micro-batch that has been begun, and its epoch."""
+        if find(self._storage, _ASSIGNMENT) is None:
+            return -1, -1
+        known = get_json(self._storage, _ASSIGNMENT, _WAY_OUT)
+        with undamaged(f"{self._storage.place}/{_ASSIGNMENT}", _WAY_OUT):
+            return known["batch"], known["epoch"]
+
+    def _assigned(self, number: int) -> int:
+        """The epoch of a micro-batch; it is written down."""
+        batch, epoch = self._known()
+        if batch > number:
+            raise StateError(f"micro-batch {batch} came before {number}: the checkpoint is damaged")
+        if batch < number:
+            epoch = self._router.last_done + 1
+            put_json(self._storage, _ASSIGNMENT, {"batch": number, "epoch": epoch})
+        return epoch
+
+    def _promised(self) -> bool:
+        """Whether the next epoch belongs to a micro-batch that has not come again yet."""
+        return self._known()[1] > self._router.last_done

@@ -1,0 +1,119 @@
+"""What a stream is told, and the claim to a checkpoint that goes with it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from spatialstream.model.errors import SettingError, StateError
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.owned import STREAM
+from spatialstream.stages.state import get_json, put_json
+from spatialstream.store.codec import checked_name
+
+__all__ = ["StreamSettings"]
+
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What both jobs of a stream are told, and what must not change in the stream's life.
+
+    Attributes:
+        name: of the stream.
+        slots: worker slots.
+        space: WGS84 or planar.
+        partitions: router partitions.
+        interval: Δ, ms.
+        retention: ms that snapshot queries can look back; None keeps everything.
+        rule: term extraction.
+        idle: ms after which a silent topic partition does not hold the others back.
+        disorder: ms by which records of a partition may be out of order.
+        epoch_records: records an epoch, about, when there are many waiting.
+        longest: bytes of a record beyond which it is rejected.
+        ahead: ms by which a record's time may be ahead of the day's clock; None: any.
+        two_phase: whether an SKQ asks the slot nearest to it first; else all slots at once.
+        measured: whether load is measured, for a rebalancer.
+    """
+
+    name: str
+    slots: int = 4
+    space: Space = field(default_factory=lambda: Space.parse("wgs84"))
+    partitions: int = 2
+    interval: int = 300_000
+    retention: int | None = None
+    rule: TermRule = field(default_factory=TermRule)
+    idle: int = 500
+    disorder: int = 0
+    epoch_records: int = 250_000
+    longest: int = 1 << 20
+    ahead: int | None = None
+    two_phase: bool = True
+    measured: bool = True
+
+    def validate(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            SettingError: names the setting and says what would be right.
+        """
+        try:
+            checked_name(self.name)
+        except ValueError as error:
+            raise SettingError("stream", str(error)) from None
+        if len(self.name) > _LONGEST_NAME:
+            raise SettingError("stream", f"{self.name!r} is longer than {_LONGEST_NAME} characters")
+        for name, value, low, high in (
+            ("slots", self.slots, 1, 1024),
+            ("partitions", self.partitions, 1, 1024),
+            ("epoch-records", self.epoch_records, 1, 2**31),
+            ("interval", self.interval, 1, 2**62),
+            ("idle", self.idle, 0, 2**62),
+            ("disorder", self.disorder, 0, 2**62),
+            ("longest", self.longest, 1024, 8 << 20),
+        ):
+            if not low <= value <= high:
+                raise SettingError(name, f"{value} is out of range; give {low} to {high}")
+        if self.retention is not None and self.retention < self.interval:
+            raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
+
+    def identity(self) -> dict[str, Any]:
+        """What must not change while there is state of the stream."""
+        return {
+            "stream": self.name,
+            "slots": self.slots,
+            "space": str(self.space),
+            "partitions": self.partitions,
+            "interval": self.interval,
+            "retention": self.retention,
+            "stop_words": sorted(self.rule.stop_words),
+            "minimum_length": self.rule.minimum_length,
+        }
+
+    def claim(self, storage: Storage) -> str:
+        """Take a checkpoint for this stream, or make sure that it is this stream's. Nobody else may be doing the same.
+
+        Returns:
+            The id of the stream's life: made with its first state, and never again; empty if the stream began before
+            lives had ids.
+
+        Raises:
+            StateError: it belongs to a stream with other settings, is damaged, or holds what no stream has written.
+        """
+        identity = self.identity()
+        if find(storage, STREAM.marker) is None:
+            if taken := STREAM.taken(storage):
+                raise StateError(f"{storage.place}/{taken} is not of a stream, and in its way; give another checkpoint")
+            put_json(storage, STREAM.marker, {**identity, "life": uuid.uuid4().hex[:12]})
+        way_out = "begin anew with another checkpoint"
+        known = get_json(storage, STREAM.marker, way_out)
+        if not isinstance(known, dict):
+            raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
+        for name, value in identity.items():
+            if known.get(name) != value:
+                raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
+        return str(known.get("life", ""))
