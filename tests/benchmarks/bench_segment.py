@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from spatialstream.local import segments, wordtable
+from spatialstream.local import segments
 from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore, phase_of, top_terms
+from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box
 from tests.benchmarks.workload import SPACE, objects, queries
@@ -44,8 +45,10 @@ def run(n: int = 5_000_000) -> list[Row]:
     segment = Segment.build(SPACE, batch)
     row("segment: build", n / (time.process_time() - begun), "objects/s", "> 500,000", f"{n:,} objects")
     row("segment: size", segment.nbytes / n, "bytes/object", "< 120", "with terms, ids, index and tables")
-    query(segment, "segment", batch, row)
     del segment
+    store = SegmentStore(SPACE)
+    store.append(batch)
+    query(store, "segment", batch, row)
 
     store = SegmentStore(SPACE)
     spent: list[float] = []
@@ -77,8 +80,8 @@ def longest_epoch(batch: ObjectBatch, phases: Sequence[float]) -> float:
     return longest
 
 
-def query(index: Segment | SegmentStore, name: str, batch: ObjectBatch, row: Callable[..., None]) -> None:
-    """Rows of the three searches, over a segment or a store."""
+def query(index: SegmentStore, name: str, batch: ObjectBatch, row: Callable[..., None]) -> None:
+    """Rows of the three searches, over a store of one segment or of many."""
     asked = queries(batch, QUERIES, seed=2)
     shapes = [Box(*shape) for shape in asked.regions.shape.tolist()]
     words = [tuple(asked.keywords[i]) for i in range(QUERIES)]
@@ -103,12 +106,14 @@ def query(index: Segment | SegmentStore, name: str, batch: ObjectBatch, row: Cal
         row(f"{name}: top 20 terms of {share}, p95", np.percentile(times, 95) * 1e3, "ms")
 
 
-def top(index: Segment | SegmentStore, box: Box) -> list[str]:
-    """The 20 most frequent terms."""
-    if isinstance(index, SegmentStore):
-        return top_terms(*index.term_counts(box, (), *FOREVER), 20)[0]
-    codes, counts = index.term_counts(box, (), *FOREVER)
-    return top_terms(wordtable.to_arrow(*index.words(codes)), counts, 20)[0]
+def top(store: SegmentStore, box: Box, k: int = 20) -> list[str]:
+    """The most frequent terms."""
+    terms, counts = store.term_counts(box, (), *FOREVER)
+    candidates = np.arange(len(counts))
+    if k < len(counts):
+        candidates = np.flatnonzero(counts >= np.partition(counts, len(counts) - k)[len(counts) - k])
+    names = terms.take(pa.array(candidates)).to_pylist()
+    return [name for _, name in sorted(zip((-counts[candidates]).tolist(), names, strict=True))[:k]]
 
 
 def measured(ask: Callable[[int], Any], n: int = QUERIES) -> tuple[list[float], float]:

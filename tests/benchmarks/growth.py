@@ -22,7 +22,7 @@ from tests.benchmarks import bench_crq, workload
 from tests.benchmarks.workload import SPACE
 
 if TYPE_CHECKING:
-    from spatialstream.local.segment import Segment
+    from spatialstream.local.segments import SegmentStore
     from spatialstream.model.objects import ObjectBatch
 
 Points = list[tuple[float, float]]
@@ -121,6 +121,7 @@ def snapshot(sizes: Sequence[int] = (10_000, 100_000, 500_000, 1_000_000, 5_000_
     """Time of snapshot queries, and speed of building, by the number of objects of a segment."""
     from spatialstream.local import segments
     from spatialstream.local.segment import Segment
+    from spatialstream.local.segments import SegmentStore
 
     segments.prepare()
     asked_of = "objects of the segment"
@@ -130,15 +131,17 @@ def snapshot(sizes: Sequence[int] = (10_000, 100_000, 500_000, 1_000_000, 5_000_
     for n in sizes:
         batch = everything.take(np.arange(n))
         started = time.process_time()
-        segment = Segment.build(SPACE, batch)
+        Segment.build(SPACE, batch)
         building.add("build", n, n / (time.process_time() - started))
-        for name, seconds in _asked(segment, batch):
+        store = SegmentStore(SPACE)
+        store.append(batch)
+        for name, seconds in _asked(store, batch):
             times.add(name, n, seconds * 1e6)
     yield times
     yield building
 
 
-def _asked(segment: Segment, batch: ObjectBatch, n: int = 300) -> Iterator[tuple[str, float]]:
+def _asked(store: SegmentStore, batch: ObjectBatch, n: int = 300) -> Iterator[tuple[str, float]]:
     """The median time of each kind of snapshot query, s."""
     from tests.benchmarks.bench_segment import FOREVER, measured, top
 
@@ -146,9 +149,9 @@ def _asked(segment: Segment, batch: ObjectBatch, n: int = 300) -> Iterator[tuple
     boxes = [Box(*shape) for shape in asked.regions.shape.tolist()]
     centres, words = asked.centres.tolist(), [tuple(asked.keywords[i]) for i in range(n)]
     for name, ask in (
-        ("SRQ, 0.01 %", lambda i: segment.range_query(boxes[i], words[i], *FOREVER)),
-        ("SKQ, nearest 10", lambda i: segment.nearest(*centres[i], 10, words[i], *FOREVER)),
-        ("STQ, top 20 of 0.01 %", lambda i: top(segment, boxes[i])),
+        ("SRQ, 0.01 %", lambda i: store.range_query(boxes[i], words[i], *FOREVER)),
+        ("SKQ, nearest 10", lambda i: store.nearest(*centres[i], 10, words[i], *FOREVER)),
+        ("STQ, top 20 of 0.01 %", lambda i: top(store, boxes[i])),
     ):
         measured(ask, 20)
         yield name, float(np.median(measured(ask, n)[0]))

@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spatialstream.local import segments, wordtable
-from spatialstream.local.rows import rows_at
+from spatialstream.local.addresses import ARRAYS, Columns, ColumnsTable, columns_at
+from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.segments import FAN_IN, SegmentStore
 from spatialstream.local.state import MemoryFiles
 from spatialstream.local.termtables import AGGREGATE
-from spatialstream.local.wordtable import to_arrow
 from spatialstream.local.zorder import grid_of
 from spatialstream.local.zranges import farthest, nearest_bound
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
@@ -59,36 +59,42 @@ def crowd(space: Space, n: int, seed: int, words: int = 2000) -> list[SpatialObj
     ]
 
 
-def rows(segment: Segment, positions: Any, distances: Any = None) -> list[Any]:
-    found = rows_at(segment.table, np.zeros(len(positions), np.int32), positions, distances)
+def store_of(space: Space, *epochs: list[SpatialObject]) -> SegmentStore:
+    """A store that has been given each list at once, and has merged nothing."""
+    store = SegmentStore(space)
+    for objects in epochs:
+        store.append(ObjectBatch.of(objects))
+    assert store.segments == len(epochs)
+    return store
+
+
+def rows(found: ObjectRows) -> list[Any]:
     return list(zip(found.t.tolist(), found.ids.to_pylist(), found.x.tolist(), found.y.tolist(), strict=True))
 
 
-def answers(segment: Segment, *query: Any) -> list[Any]:
-    positions = segment.range_query(*query)
-    assert (np.diff(positions) > 0).all()
-    return rows(segment, positions)
+def answers(store: SegmentStore, *query: Any) -> list[Any]:
+    return rows(store.range_query(*query))
 
 
-def neighbours(segment: Segment, *query: Any) -> list[Any]:
-    positions, distances = segment.nearest(*query)
-    found = rows(segment, positions, distances)
-    return [(distance, *row) for distance, row in zip(distances.tolist(), found, strict=True)]
+def neighbours(store: SegmentStore, *query: Any) -> list[Any]:
+    found = store.nearest(*query)
+    assert found.distance is not None
+    return [(distance, *row) for distance, row in zip(found.distance.tolist(), rows(found), strict=True)]
 
 
-def term_counts(segment: Segment, *query: Any) -> dict[str, int]:
-    codes, counts = segment.term_counts(*query)
-    names = to_arrow(*segment.words(codes)).to_pylist()
+def term_counts(store: SegmentStore, *query: Any) -> dict[str, int]:
+    terms, counts = store.term_counts(*query)
+    names = terms.to_pylist()
     assert len(set(names)) == len(names)
     return dict(zip(names, counts.tolist(), strict=True))
 
 
 @pytest.fixture(scope="module", params=[WGS84, PLANE], ids=str)
-def large(request: pytest.FixtureRequest) -> tuple[Space, Segment, Twin]:
+def large(request: pytest.FixtureRequest) -> tuple[Space, SegmentStore, Twin]:
     space: Space = request.param
     twin = Twin(space)
     twin.append(crowd(space, 5 * AGGREGATE, seed=1))
-    return space, Segment.build(space, ObjectBatch.of(twin.objects)), twin
+    return space, store_of(space, twin.objects), twin
 
 
 def large_regions(space: Space) -> list[Region | None]:
@@ -110,37 +116,37 @@ def large_regions(space: Space) -> list[Region | None]:
     return regions
 
 
-def test_regions_of_many_objects(large: tuple[Space, Segment, Twin]) -> None:
-    space, segment, twin = large
+def test_regions_of_many_objects(large: tuple[Space, SegmentStore, Twin]) -> None:
+    space, store, twin = large
     for region in large_regions(space):
         everything = twin.range_query(region, (), *FOREVER)
-        assert answers(segment, region, (), *FOREVER) == everything
-        assert term_counts(segment, region, (), *FOREVER) == twin.term_counts(region, (), *FOREVER)
-    assert len(segment.columns.table_keys) > 4
+        assert answers(store, region, (), *FOREVER) == everything
+        assert term_counts(store, region, (), *FOREVER) == twin.term_counts(region, (), *FOREVER)
+    assert len(Segment.build(space, ObjectBatch.of(twin.objects)).columns.table_keys) > 4
 
 
-def test_keywords_and_times_of_many_objects(large: tuple[Space, Segment, Twin]) -> None:
-    space, segment, twin = large
+def test_keywords_and_times_of_many_objects(large: tuple[Space, SegmentStore, Twin]) -> None:
+    space, store, twin = large
     for region in large_regions(space)[3:6]:
         for keywords in [("w1",), ("w3", "w1"), ("w2001", "w1"), ("w2001", "w2002"), ("w777",)]:
             for after, last in [FOREVER, (100, 500)]:
                 expected = twin.range_query(region, keywords, after, last)
-                assert answers(segment, region, keywords, after, last) == expected
-        assert term_counts(segment, region, ("w1",), *FOREVER) == twin.term_counts(region, ("w1",), *FOREVER)
-        assert term_counts(segment, region, (), 500, 600) == twin.term_counts(region, (), 500, 600)
+                assert answers(store, region, keywords, after, last) == expected
+        assert term_counts(store, region, ("w1",), *FOREVER) == twin.term_counts(region, ("w1",), *FOREVER)
+        assert term_counts(store, region, (), 500, 600) == twin.term_counts(region, (), 500, 600)
 
 
-def test_nearest_of_many_objects(large: tuple[Space, Segment, Twin]) -> None:
-    space, segment, twin = large
+def test_nearest_of_many_objects(large: tuple[Space, SegmentStore, Twin]) -> None:
+    space, store, twin = large
     some = twin.objects[17]
     asked = [(1, ()), (300, ()), (10, ("w1",)), (10, ("w9", "w1")), (10, ("w2001", "w2002")), (9, ("w1999",))]
     for x, y in [(some.x, some.y), (space.west, space.north), (space.east, 0.0), (0.0, space.south)]:
         for k, keywords in asked:
             expected = twin.nearest(x, y, k, keywords, *FOREVER)
-            assert neighbours(segment, x, y, k, keywords, *FOREVER) == expected
+            assert neighbours(store, x, y, k, keywords, *FOREVER) == expected
     for bound in (expected[3][0], 0.0):
-        assert neighbours(segment, x, y, 9, keywords, *FOREVER, bound) == [row for row in expected if row[0] <= bound]
-    assert neighbours(segment, x, y, 5, ("w1",), 300, 301) == twin.nearest(x, y, 5, ("w1",), 300, 301)
+        assert neighbours(store, x, y, 9, keywords, *FOREVER, bound) == [row for row in expected if row[0] <= bound]
+    assert neighbours(store, x, y, 5, ("w1",), 300, 301) == twin.nearest(x, y, 5, ("w1",), 300, 301)
 
 
 def checked(store: SegmentStore, ask: Callable[[SegmentStore], Sized]) -> tuple[int, int]:
@@ -175,22 +181,22 @@ def test_nodes_without_one_of_the_keywords_are_not_searched() -> None:
 
 @pytest.mark.parametrize("n", [1, 3, 9000])
 def test_objects_of_one_place(n: int) -> None:
-    segment = Segment.build(
-        WGS84, ObjectBatch.of([SpatialObject("same", i, 7.0, -7.0, ("a",) if i % 3 else ()) for i in range(n)])
-    )
-    assert len(segment.range_query(Box(7.0, -7.0, 7.0, -7.0), (), *FOREVER)) == n
-    assert len(segment.range_query(Circle(7.0, -7.0, 0.0), ("a",), *FOREVER)) == n - (n + 2) // 3
-    assert term_counts(segment, None, (), *FOREVER) == ({"a": n - (n + 2) // 3} if n > 1 else {})
-    latest = [t for _, t, *_ in neighbours(segment, 7.0, -7.0, 3, (), *FOREVER)]
+    store = store_of(WGS84, [SpatialObject("same", i, 7.0, -7.0, ("a",) if i % 3 else ()) for i in range(n)])
+    assert len(store.range_query(Box(7.0, -7.0, 7.0, -7.0), (), *FOREVER)) == n
+    assert len(store.range_query(Circle(7.0, -7.0, 0.0), ("a",), *FOREVER)) == n - (n + 2) // 3
+    assert term_counts(store, None, (), *FOREVER) == ({"a": n - (n + 2) // 3} if n > 1 else {})
+    latest = [t for _, t, *_ in neighbours(store, 7.0, -7.0, 3, (), *FOREVER)]
     assert latest == sorted(range(n), reverse=True)[:3]
 
 
 def test_no_objects() -> None:
-    segment = Segment.build(WGS84, ObjectBatch.of([]))
-    assert len(segment) == 0
-    assert answers(segment, None, (), *FOREVER) == []
-    assert neighbours(segment, 0.0, 0.0, 5, (), *FOREVER) == []
-    assert term_counts(segment, None, (), *FOREVER) == {}
+    assert len(Segment.build(WGS84, ObjectBatch.of([]))) == 0
+    store = SegmentStore(WGS84)
+    store.append(ObjectBatch.of([]))
+    assert len(store) == 0
+    assert answers(store, None, (), *FOREVER) == []
+    assert neighbours(store, 0.0, 0.0, 5, (), *FOREVER) == []
+    assert term_counts(store, None, (), *FOREVER) == {}
 
 
 @pytest.mark.parametrize("extent", [SMALLEST, 1e-12, LARGEST])
@@ -201,10 +207,10 @@ def test_extents_at_the_limits_of_planes(extent: float) -> None:
     twin.append(
         [SpatialObject(f"{i}{j}", i, x, y, ("a",)) for i, x in enumerate(places) for j, y in enumerate(places)] * 20
     )
-    segment = Segment.build(space, ObjectBatch.of(twin.objects))
+    store = store_of(space, twin.objects)
     for box in [Box(-extent / 3, -extent, extent / 2, 0.0), Box(0.0, 0.0, 0.0, 0.0)]:
-        assert answers(segment, box, ("a",), *FOREVER) == twin.range_query(box, ("a",), *FOREVER)
-    assert neighbours(segment, 0.0, extent, 30, (), *FOREVER) == twin.nearest(0.0, extent, 30, (), *FOREVER)
+        assert answers(store, box, ("a",), *FOREVER) == twin.range_query(box, ("a",), *FOREVER)
+    assert neighbours(store, 0.0, extent, 30, (), *FOREVER) == twin.nearest(0.0, extent, 30, (), *FOREVER)
 
 
 def test_sets_of_many_terms_and_of_a_large_vocabulary() -> None:
@@ -213,34 +219,49 @@ def test_sets_of_many_terms_and_of_a_large_vocabulary() -> None:
         SpatialObject("all", 0, 0.0, 0.0, tuple(words)),
         SpatialObject("last", 1, 0.0, 0.0, tuple(words[::-7000])),
     ]
-    segment = Segment.build(PLANE, ObjectBatch.of(objects))
-    merged = Segment.merge([segment, Segment.build(PLANE, ObjectBatch.of(objects[1:]))], 0)
-    for each, times in ((segment, 1), (merged, 2)):
+    several = SegmentStore(PLANE)
+    for _ in range(FAN_IN):
+        several.append(ObjectBatch.of(objects))
+    assert several.segments == 1
+    for each, times in ((store_of(PLANE, objects), 1), (store_of(PLANE, objects, objects), 2), (several, FAN_IN)):
         counts = term_counts(each, None, (), *FOREVER)
-        assert counts == dict.fromkeys(words, 1) | dict.fromkeys(words[::-7000], 1 + times)
-        assert len(each.range_query(None, (words[-1], words[-7001]), *FOREVER)) == 1 + times
-        assert len(each.range_query(None, (words[0], words[69_998]), *FOREVER)) == 1
+        assert counts == dict.fromkeys(words, times) | dict.fromkeys(words[::-7000], 2 * times)
+        assert len(each.range_query(None, (words[-1], words[-7001]), *FOREVER)) == 2 * times
+        assert len(each.range_query(None, (words[0], words[69_998]), *FOREVER)) == times
 
 
-def test_merging_drops_what_is_below_the_floor() -> None:
+def test_what_was_merged_answers_as_its_objects() -> None:
     objects = crowd(PLANE, 300, seed=4, words=30)
-    parts = [Segment.build(PLANE, ObjectBatch.of(objects[start : start + 100])) for start in (0, 100, 200)]
-    merged = Segment.merge(parts, 500)
-    twin = Twin(PLANE)
-    twin.append([o for o in objects if o.t >= 500])
-    assert len(merged) == len(twin.objects)
-    assert answers(merged, None, ("w1",), *FOREVER) == twin.range_query(None, ("w1",), *FOREVER)
-    assert term_counts(merged, None, (), *FOREVER) == twin.term_counts(None, (), *FOREVER)
+    store, twin = SegmentStore(PLANE), Twin(PLANE)
+    for start in range(0, 300, 30):
+        store.append(ObjectBatch.of(objects[start : start + 30]))
+        twin.append(objects[start : start + 30])
+    assert store.segments == 10 - FAN_IN + 1
+    assert answers(store, None, ("w1",), *FOREVER) == twin.range_query(None, ("w1",), *FOREVER)
+    assert term_counts(store, None, (), *FOREVER) == twin.term_counts(None, (), *FOREVER)
+
+
+def test_kernels_see_every_column_of_a_table_as_it_is() -> None:
+    segment = Segment.build(PLANE, ObjectBatch.of(crowd(PLANE, 50, seed=9))).columns
+    table = ColumnsTable([Columns.times_only(3, 7), segment])
+    assert columns_at(table.rows, 0)[-3:] == (0, 3, 7)
+    for i in range(2):
+        for seen, column in zip(columns_at(table.rows, 1), segment, strict=True):
+            assert np.array_equal(seen, column)
+            assert not isinstance(column, np.ndarray) or seen.dtype == column.dtype
+        table[0] = segment._replace(depth=i)
+    assert columns_at(table.rows, 0).depth == 1
 
 
 def test_views_of_larger_arrow_arrays() -> None:
     objects = crowd(PLANE, 50, seed=5, words=9)
     wire = ObjectBatch.of(objects).to_arrow()
-    segment = Segment.build(PLANE, ObjectBatch.from_arrow(wire.slice(20, 10)))
+    store = SegmentStore(PLANE)
+    store.append(ObjectBatch.from_arrow(wire.slice(20, 10)))
     twin = Twin(PLANE)
     twin.append(objects[20:30])
-    assert answers(segment, None, (), *FOREVER) == twin.range_query(None, (), *FOREVER)
-    assert term_counts(segment, None, (), *FOREVER) == twin.term_counts(None, (), *FOREVER)
+    assert answers(store, None, (), *FOREVER) == twin.range_query(None, (), *FOREVER)
+    assert term_counts(store, None, (), *FOREVER) == twin.term_counts(None, (), *FOREVER)
 
 
 def test_a_mapped_file_is_the_same_segment(tmp_path: Path) -> None:
@@ -250,9 +271,8 @@ def test_a_mapped_file_is_the_same_segment(tmp_path: Path) -> None:
     mapped = Segment.from_arrays(WGS84, unpack_arrays(storage.get("segment"), "segment")[0])
     assert (len(mapped), mapped.t_min, mapped.t_max) == (2000, segment.t_min, segment.t_max)
     assert mapped.nbytes == segment.nbytes
-    region = Circle(0.0, 0.0, 5e6)
-    assert answers(mapped, region, ("w1",), *FOREVER) == answers(segment, region, ("w1",), *FOREVER)
-    assert neighbours(mapped, 1.0, 1.0, 9, (), *FOREVER) == neighbours(segment, 1.0, 1.0, 9, (), *FOREVER)
+    for name in ARRAYS:
+        assert np.array_equal(getattr(mapped.columns, name), getattr(segment.columns, name))
 
 
 def test_offsets_beyond_31_bits_are_refused() -> None:
@@ -273,7 +293,8 @@ def test_no_choice_of_words_fills_one_part_of_the_vocabulary_s_table() -> None:
     segment = Segment.build(PLANE, ObjectBatch.of(objects))
     table = segment.columns.slots[-wordtable.room_of(segment.columns.slots) :]
     assert longest_run(table >= 0) < 200
-    assert answers(segment, None, (words[7],), *FOREVER) == answers(segment, None, (), 6, 7)
+    store = store_of(PLANE, objects)
+    assert answers(store, None, (words[7],), *FOREVER) == answers(store, None, (), 6, 7)
 
 
 longitudes = st.sampled_from([-180.0, -90.0, 0.0, 90.0, 179.9999, 180.0]) | st.floats(-180, 180)
@@ -357,11 +378,10 @@ def test_every_kernel_is_compiled_before_use() -> None:
 
 
 def test_an_empty_vocabulary() -> None:
-    segment = Segment.build(
-        PLANE,
-        ObjectBatch(pa.array(["1", ""]), np.array([1, 2], np.int64), np.zeros(2), np.ones(2), TermLists.empty(2)),
+    store = SegmentStore(PLANE)
+    store.append(
+        ObjectBatch(pa.array(["1", ""]), np.array([1, 2], np.int64), np.zeros(2), np.ones(2), TermLists.empty(2))
     )
-    assert segment.terms == 0
-    assert len(segment.range_query(None, (), *FOREVER)) == 2
-    assert len(segment.range_query(None, ("a",), *FOREVER)) == 0
-    assert term_counts(segment, None, (), *FOREVER) == {}
+    assert len(store.range_query(None, (), *FOREVER)) == 2
+    assert len(store.range_query(None, ("a",), *FOREVER)) == 0
+    assert term_counts(store, None, (), *FOREVER) == {}

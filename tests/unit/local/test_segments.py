@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore, phase_of, top_terms
+from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import MemoryFiles
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -228,9 +228,9 @@ def largest_epoch(monkeypatch: pytest.MonkeyPatch, phases: list[float], interval
     merged = [0]
     merge = Segment.merge
 
-    def counting(parts: Any, floor: int) -> Segment:
+    def counting(parts: Any) -> Segment:
         merged[-1] += sum(len(part) for part in parts)
-        return merge(parts, floor)
+        return merge(parts)
 
     monkeypatch.setattr("spatialstream.local.segments._SMALLEST", 16)
     monkeypatch.setattr(Segment, "merge", counting)
@@ -318,16 +318,3 @@ def test_queries_count_what_they_check() -> None:
     store.append(epoch(10, 0))
     store.range_query(None, ["a"], -1, 99)
     assert 0 < store.checked <= 10
-
-
-@pytest.mark.parametrize(
-    ("k", "expected"),
-    [(1, ["b"]), (2, ["b", "a"]), (3, ["b", "a", "c"]), (4, ["b", "a", "c", "ä"]), (9, ["b", "a", "c", "ä"])],
-)
-def test_top_terms_break_ties_by_term(k: int, expected: list[str]) -> None:
-    store = SegmentStore(PLANE)
-    sets = [("ä", "b"), ("b", "c"), ("a", "b", "ä"), ("c", "a")]
-    store.append(ObjectBatch.of([SpatialObject(str(i), i, 0.0, 0.0, terms) for i, terms in enumerate(sets)]))
-    names, counts = top_terms(*store.term_counts(None, [], -1, 9), k)
-    assert names == expected
-    assert counts.tolist() == [3, 2, 2, 2][: len(expected)]

@@ -1,15 +1,15 @@
 """The columns of several segments, as one argument of a kernel.
 
 A kernel call costs a fraction of a microsecond for every array passed, and a query asks some dozen segments of twenty
-arrays each. So a segment is a row of numbers, the address and length of each array, and a kernel takes a table of such
-rows and makes the arrays of a row itself: one call a query, whatever the number of segments.
-
-Whoever makes a row keeps the arrays alive as long as the row is in use.
+arrays each. So a :class:`ColumnsTable` notes the address and length of each array in a row of numbers, and a kernel
+takes all rows at once and makes the arrays of a row itself: one call a query, whatever the number of segments. The
+table owns the arrays as well: addresses are valid as long as it is there, and there is no other way to get them.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from numba.np.numpy_support import carray
 
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ARRAYS", "NUMBERS_LENGTH", "ROW", "T_MAX", "T_MIN", "Columns", "columns_at", "row_of"]
+__all__ = ["ARRAYS", "Columns", "ColumnsTable", "columns_at"]
 
 
 class Columns(NamedTuple):
@@ -72,56 +72,51 @@ class Columns(NamedTuple):
     t_min: int
     t_max: int
 
+    @classmethod
+    def times_only(cls, t_min: int, t_max: int) -> Columns:
+        """What kernels see of a segment that is not loaded: they read no arrays of a time they are not asked for."""
+        return cls._make([*(np.empty(0, dtype) for dtype in _DTYPES.values()), 0, t_min, t_max])
+
 
 ARRAYS = Columns._fields[:17]
 """Names of the arrays that are a segment."""
 
-NUMBERS_LENGTH = 35
-"""Where a row has the length of ``numbers``."""
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(get_args(get_args(hint)[1])[0])
+    for name, hint in get_type_hints(Columns).items()
+    if name in (*ARRAYS, "numbers")
+}
 
-_DEPTH = 36
-
-T_MIN, T_MAX = 37, 38
-"""Where a row has the time of its objects. Kernels read no arrays of a row whose time they are not asked for."""
-
-ROW = 39
-"""Numbers of a row."""
-
-_TYPES = [
-    np.dtype(name)
-    for name in [
-        "i8",
-        "f8",
-        "f8",
-        "i4",
-        "u1",
-        "i4",
-        "u2",
-        "i4",
-        "u1",
-        "i4",
-        "i4",
-        "i4",
-        "f8",
-        "i4",
-        "i8",
-        "i8",
-        "u2",
-        "i4",
-    ]
-]
+_ROW = np.dtype([(name, np.int64, 2) if name in _DTYPES else (name, np.int64) for name in Columns._fields])
+"""A segment in a table: address and length of each array, and the numbers as they are."""
 
 
-def row_of(columns: Columns) -> npt.NDArray[np.int64]:
-    """The row int64[ROW] of a segment."""
-    row = np.zeros(ROW, np.int64)
-    arrays: tuple[Any, ...] = columns[:18]
-    for i, (array, dtype) in enumerate(zip(arrays, _TYPES, strict=True)):
-        assert array.dtype == dtype
-        assert array.flags.c_contiguous
-        row[2 * i], row[2 * i + 1] = array.ctypes.data, len(array)
-    row[_DEPTH], row[T_MIN], row[T_MAX] = columns.depth, columns.t_min, columns.t_max
-    return row
+class ColumnsTable:
+    """Several segments for kernels.
+
+    Args:
+        segments: the columns of each.
+
+    Attributes:
+        rows: a record for each segment, for :func:`columns_at`.
+    """
+
+    def __init__(self, segments: Iterable[Columns]) -> None:
+        self._segments = list(segments)
+        self.rows: npt.NDArray[np.void] = np.zeros(len(self._segments), _ROW)
+        for i, columns in enumerate(self._segments):
+            self[i] = columns
+
+    def __setitem__(self, i: int, columns: Columns) -> None:
+        """Put other columns in the place of the i-th."""
+        row = self.rows[i]
+        for name, value in columns._asdict().items():
+            if name in _DTYPES:
+                assert value.dtype == _DTYPES[name]
+                assert value.flags.c_contiguous
+                value = value.ctypes.data, len(value)
+            row[name] = value
+        self._segments[i] = columns
 
 
 def _convert(context: Any, address: Any) -> Any:
@@ -136,29 +131,34 @@ _pointer: Any = intrinsic(_convert)
 
 
 @kernel
-def columns_at(table: npt.NDArray[Any], row: int) -> Columns:
-    """The columns of one row; costs nothing but for what is used of them."""
-    a = table[row]
+def _array(place: npt.NDArray[Any], dtype: Any) -> Any:
+    return carray(_pointer(place[0]), place[1], dtype)
+
+
+@kernel
+def columns_at(rows: npt.NDArray[Any], i: int) -> Columns:
+    """The columns of one row of a table; costs nothing but for what is used of them."""
+    row = rows[i]
     return Columns(
-        carray(_pointer(a[0]), a[1], np.int64),
-        carray(_pointer(a[2]), a[3], np.float64),
-        carray(_pointer(a[4]), a[5], np.float64),
-        carray(_pointer(a[6]), a[7], np.int32),
-        carray(_pointer(a[8]), a[9], np.uint8),
-        carray(_pointer(a[10]), a[11], np.int32),
-        carray(_pointer(a[12]), a[13], np.uint16),
-        carray(_pointer(a[14]), a[15], np.int32),
-        carray(_pointer(a[16]), a[17], np.uint8),
-        carray(_pointer(a[18]), a[19], np.int32),
-        carray(_pointer(a[20]), a[21], np.int32),
-        carray(_pointer(a[22]), a[23], np.int32),
-        carray(_pointer(a[24]), a[25], np.float64),
-        carray(_pointer(a[26]), a[27], np.int32),
-        carray(_pointer(a[28]), a[29], np.int64),
-        carray(_pointer(a[30]), a[31], np.int64),
-        carray(_pointer(a[32]), a[33], np.uint16),
-        carray(_pointer(a[34]), a[35], np.int32),
-        a[36],
-        a[37],
-        a[38],
+        _array(row.t, np.int64),
+        _array(row.x, np.float64),
+        _array(row.y, np.float64),
+        _array(row.id_offsets, np.int32),
+        _array(row.ids, np.uint8),
+        _array(row.unit_offsets, np.int32),
+        _array(row.units, np.uint16),
+        _array(row.word_offsets, np.int32),
+        _array(row.words, np.uint8),
+        _array(row.slots, np.int32),
+        _array(row.posting_offsets, np.int32),
+        _array(row.postings, np.int32),
+        _array(row.grid, np.float64),
+        _array(row.directory, np.int32),
+        _array(row.table_keys, np.int64),
+        _array(row.table_offsets, np.int64),
+        _array(row.tables, np.uint16),
+        _array(row.numbers, np.int32),
+        row.depth,
+        row.t_min,
+        row.t_max,
     )

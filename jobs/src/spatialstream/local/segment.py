@@ -14,52 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import nearest as nearest_search
-from spatialstream.local import termlists, termtables, wordtable, zorder, zranges
-from spatialstream.local.addresses import ARRAYS, Columns, row_of
+from spatialstream.local import termlists, termtables, wordtable, zorder
+from spatialstream.local.addresses import ARRAYS, Columns, ColumnsTable
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
-from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.regions import Box, Region, cover
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "Segment"]
-
-
-class Ask(NamedTuple):
-    """A predicate and a time range as kernels take them: made once a query, used for every segment."""
-
-    geographic: bool
-    kind: int
-    shape: npt.NDArray[np.float64]
-    boxes: npt.NDArray[np.float64]
-    word_offsets: npt.NDArray[np.int32]
-    words: npt.NDArray[np.uint8]
-    t_after: int
-    t_last: int
-
-    @classmethod
-    def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
-        """From a region (None: anywhere), keywords and the time range (t_after, t_last]."""
-        word_offsets, words = wordtable.pack(keywords)
-        shape = np.zeros(4)
-        kind = EVERYWHERE
-        if isinstance(region, Box):
-            kind = BOX
-            shape[0], shape[1], shape[2], shape[3] = region.west, region.south, region.east, region.north
-        elif region is not None:
-            kind = CIRCLE
-            shape[0], shape[1], shape[2] = region.x, region.y, region.radius
-        boxes = np.array(cover(space, region))
-        return cls(space.geographic, kind, shape, boxes, word_offsets, words, t_after, t_last)
+__all__ = ["Segment"]
 
 
 class Segment:
@@ -70,15 +39,11 @@ class Segment:
     Args:
         space: of the objects.
         columns: the data.
-
-    Attributes:
-        table: the segment as a table of one row, see :mod:`spatialstream.local.addresses`.
     """
 
     def __init__(self, space: Space, columns: Columns) -> None:
         self.space = space
         self.columns = columns
-        self.table = row_of(columns).reshape(1, -1)
 
     @classmethod
     def build(cls, space: Space, objects: ObjectBatch) -> Segment:
@@ -94,31 +59,24 @@ class Segment:
         )
 
     @classmethod
-    def merge(cls, parts: Sequence[Segment], floor: int) -> Segment:
-        """One segment of the objects of several (at least one) that have t >= floor.
+    def merge(cls, parts: Sequence[Segment]) -> Segment:
+        """One segment of the objects of several (at least one).
 
         Raises:
             OverflowError: ids or terms together need offsets of more than 31 bits.
         """
         columns = [part.columns for part in parts]
-        kept = [np.flatnonzero(part.t >= floor) for part in columns]
         word_offsets, words = wordtable.concatenate([(part.word_offsets, part.words) for part in columns])
         codes, firsts = distinct_words(word_offsets, words)
-        ends = np.cumsum([part.terms for part in parts]).tolist()
+        ends = np.cumsum([part.terms for part in parts])
         sets = [
-            termlists.decode_sets(part.unit_offsets, part.units, taken, codes[end - len(part.word_offsets) + 1 : end])
-            for part, taken, end in zip(columns, kept, ends, strict=True)
+            termlists.decode_sets(part.columns.unit_offsets, part.columns.units, codes[end - part.terms : end])
+            for part, end in zip(parts, ends.tolist(), strict=True)
         ]
-        ids = [wordtable.gather(part.id_offsets, part.ids, taken) for part, taken in zip(columns, kept, strict=True)]
-        places = (
-            np.concatenate([part.t[taken] for part, taken in zip(columns, kept, strict=True)]),
-            np.concatenate([part.x[taken] for part, taken in zip(columns, kept, strict=True)]),
-            np.concatenate([part.y[taken] for part, taken in zip(columns, kept, strict=True)]),
-        )
+        ids = wordtable.concatenate([(part.id_offsets, part.ids) for part in columns])
+        t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
         vocabulary = wordtable.gather(word_offsets, words, firsts)
-        return cls(
-            parts[0].space, _columns(wordtable.concatenate(ids), places, wordtable.concatenate(sets), vocabulary)
-        )
+        return cls(parts[0].space, _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The segment as named flat arrays."""
@@ -157,47 +115,6 @@ class Segment:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(getattr(self.columns, name).nbytes for name in ARRAYS)
-
-    def words(self, codes: npt.NDArray[np.int32]) -> Strings:
-        """The terms of codes, as (offsets, utf8 bytes)."""
-        words: Strings = wordtable.gather(self.columns.word_offsets, self.columns.words, codes.astype(np.int64))
-        return words
-
-    def range_query(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
-    ) -> npt.NDArray[np.int32]:
-        """Ascending positions of the objects in the region with all keywords and t in (t_after, t_last]."""
-        ask = Ask.of(self.space, region, keywords, t_after, t_last)
-        positions: npt.NDArray[np.int32] = zranges.search(self.table, *ask)[1]
-        return positions
-
-    def nearest(
-        self,
-        x: float,
-        y: float,
-        k: int,
-        keywords: Sequence[str],
-        t_after: int,
-        t_last: int,
-        bound: float = np.inf,
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-        """The k nearest objects with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
-
-        Returns:
-            positions and distances, in order of (distance, t descending, id, x, y).
-        """
-        _, positions, distances, _ = nearest_search.nearest(
-            self.table, self.space.geographic, x, y, k, *wordtable.pack(keywords), t_after, t_last, bound
-        )
-        return positions, distances
-
-    def term_counts(
-        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """How many of the objects of :meth:`range_query` have each term: (codes, counts), only counts above 0."""
-        ask = Ask.of(self.space, region, keywords, t_after, t_last)
-        codes, counts, _ = termtables.count_codes(self.table, *ask)
-        return codes, counts
 
 
 def _columns(
@@ -244,7 +161,7 @@ def _columns(
         int(t.min()) if len(t) else 0,
         int(t.max()) if len(t) else -1,
     )
-    keys, offsets, tables = termtables.term_tables(row_of(columns).reshape(1, -1))
+    keys, offsets, tables = termtables.term_tables(ColumnsTable([columns]).rows)
     return columns._replace(table_keys=keys, table_offsets=offsets, tables=tables)
 
 

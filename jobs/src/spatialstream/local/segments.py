@@ -25,26 +25,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.addresses import NUMBERS_LENGTH, ROW, T_MAX, T_MIN, row_of
+from spatialstream.local.addresses import Columns, ColumnsTable
 from spatialstream.local.nearest import nearest as search_nearest
 from spatialstream.local.rows import ObjectRows, rows_at
-from spatialstream.local.segment import Ask, Segment
+from spatialstream.local.segment import Segment
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.termlists import decode_sets
 from spatialstream.local.termtables import TermNumbers
 from spatialstream.local.wordtable import pack, to_arrow
-from spatialstream.local.zranges import search
+from spatialstream.local.zranges import Ask, search
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare", "top_terms"]
+__all__ = ["CAPACITY", "FAN_IN", "SegmentStore", "phase_of", "prepare"]
 
 CAPACITY = 1 << 19
 """Objects of a segment beyond which none are added to it. Fewer would make queries slower, which meet more segments;
@@ -71,7 +72,7 @@ def phase_of(slot: int) -> float:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A segment of the store, perhaps not loaded, perhaps not written; and its row for kernels."""
+    """A segment of the store, perhaps not loaded, perhaps not written."""
 
     objects: int
     weight: int
@@ -87,15 +88,14 @@ class _Part:
         weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
         return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
 
-    def row(self) -> npt.NDArray[np.int64]:
-        """The row of a loaded segment, with numbers of terms yet to be given; or one that has only its time."""
+    @property
+    def columns(self) -> Columns:
+        """Those of a loaded segment, with numbers of terms yet to be given; or its time alone."""
         if self.segment is None:
-            row = np.zeros(ROW, np.int64)
-            row[T_MIN], row[T_MAX] = self.t_min, self.t_max
-            return row
+            return Columns.times_only(self.t_min, self.t_max)
         if self.numbers is None:
             self.numbers = np.zeros(self.segment.terms, np.int32)
-        return row_of(self.segment.columns._replace(numbers=self.numbers))
+        return self.segment.columns._replace(numbers=self.numbers)
 
     @property
     def tier(self) -> int:
@@ -130,7 +130,7 @@ class SegmentStore:
         self._merged: set[int] = set()
         """Tiers in which there has been a merge."""
         self._read: ReadFile | None = None
-        self._table: npt.NDArray[np.int64] | None = None
+        self._table: ColumnsTable | None = None
         self._unloaded: list[int] = []
         self._numbers = TermNumbers()
 
@@ -226,7 +226,7 @@ class SegmentStore:
         for part in [*parts, None]:
             if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
                 if len(group) > 1:
-                    self._replace(group, Segment.merge([self._segment(each) for each in group], _NO_FLOOR))
+                    self._replace(group, Segment.merge([self._segment(each) for each in group]))
                 group = []
             if part is not None:
                 group.append(part)
@@ -242,8 +242,8 @@ class SegmentStore:
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
         """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
         ask = self._ask(region, keywords, t_after, t_last)
-        table = self._table_for(ask.t_after, t_last)
-        owners, positions, checked = search(table, *ask)
+        table = self._rows_for(ask.t_after, t_last)
+        owners, positions, checked = search(table, tuple(ask))
         self.checked += checked
         return rows_at(table, owners, positions)
 
@@ -255,7 +255,7 @@ class SegmentStore:
         In order of (distance, t descending, id, x, y), with distances.
         """
         after = max(t_after, self.floor - 1)
-        table = self._table_for(after, t_last)
+        table = self._rows_for(after, t_last)
         owners, positions, distances, checked = search_nearest(
             table, self.space.geographic, x, y, k, *pack(keywords), after, t_last, bound
         )
@@ -270,28 +270,28 @@ class SegmentStore:
         Only counts above 0. An object counts a term once.
         """
         ask = self._ask(region, keywords, t_after, t_last)
-        table = self._table_for(ask.t_after, t_last)
-        if len(self._numbers) > 2 * int(table[:, NUMBERS_LENGTH].sum()):
+        table = self._rows_for(ask.t_after, t_last)
+        if len(self._numbers) > 2 * sum(len(part.numbers) for part in self._parts if part.numbers is not None):
             self._forget_numbers()
-        (offsets, words), counts, checked = self._numbers.count(table, ask)
+        (offsets, words), counts, checked = self._numbers.count(table, tuple(ask))
         self.checked += checked
         return to_arrow(offsets, words), counts
 
     def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
 
-    def _table_for(self, t_after: int, t_last: int) -> npt.NDArray[np.int64]:
+    def _rows_for(self, t_after: int, t_last: int) -> npt.NDArray[Any]:
         """All segments as rows; those with objects in (t_after, t_last] are loaded, the kernels skip the others."""
         if self._table is None:
-            self._table = np.array([part.row() for part in self._parts], np.int64).reshape(-1, ROW)
+            self._table = ColumnsTable(part.columns for part in self._parts)
             self._unloaded = [i for i, part in enumerate(self._parts) if part.segment is None]
         for i in self._unloaded:
             part = self._parts[i]
             if part.t_max > t_after and part.t_min <= t_last:
                 self._segment(part)
-                self._table[i] = part.row()
+                self._table[i] = part.columns
                 self._unloaded = [other for other in self._unloaded if other != i]
-        return self._table
+        return self._table.rows
 
     def _segment(self, part: _Part) -> Segment:
         if part.segment is None:
@@ -350,20 +350,9 @@ class SegmentStore:
 def _objects_of(segment: Segment) -> ObjectBatch:
     columns = segment.columns
     codes = np.arange(segment.terms, dtype=np.int32)
-    offsets, of_each = decode_sets(columns.unit_offsets, columns.units, np.arange(len(segment)), codes)
+    offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
     terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words))
     return ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
-
-
-def top_terms(terms: pa.StringArray, counts: npt.NDArray[np.int64], k: int) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """The k terms with the highest counts, ties by term; of all terms where there are fewer."""
-    candidates = np.arange(len(counts))
-    if k < len(counts):
-        least = np.partition(counts, len(counts) - k)[len(counts) - k]
-        candidates = np.flatnonzero(counts >= least)
-    names = terms.take(pa.array(candidates)).to_pylist()
-    ranked = sorted(zip((-counts[candidates]).tolist(), names, strict=True))[:k]
-    return [name for _, name in ranked], np.array([-count for count, _ in ranked], np.int64)
 
 
 def prepare() -> None:
@@ -377,5 +366,3 @@ def prepare() -> None:
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
     store.term_counts(everywhere, [], -1, FAN_IN)
     list(store.leaving(FAN_IN))
-    segment = Segment.build(space, ObjectBatch.of([]))
-    segment.words(segment.term_counts(None, [], -1, 1)[0])

@@ -111,19 +111,15 @@ def encode_sets(
 
 @kernel
 def decode_sets(
-    unit_offsets: npt.NDArray[Any], units: npt.NDArray[Any], rows: npt.NDArray[Any], translation: npt.NDArray[Any]
+    unit_offsets: npt.NDArray[Any], units: npt.NDArray[Any], translation: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The sets at ``rows`` (int64) as (offsets int32, codes int32), each code c given as ``translation[c]``."""
-    capacity = 0
-    for i in range(len(rows)):
-        capacity += unit_offsets[rows[i] + 1] - unit_offsets[rows[i]]
-    codes = np.empty(capacity, np.int32)
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    m = 0
-    for i in range(len(rows)):
-        at = wide(unit_offsets[rows[i]])
+    """All sets as (offsets int32, codes int32), each code c given as ``translation[c]``."""
+    codes = np.empty(len(units), np.int32)
+    offsets = np.zeros(len(unit_offsets), np.int32)
+    m, at = 0, 0
+    for i in range(len(unit_offsets) - 1):
         code = 0
-        while at < unit_offsets[rows[i] + 1]:
+        while at < unit_offsets[i + 1]:
             step, at = get_unit(units, at)
             code += step
             codes[m] = translation[code]

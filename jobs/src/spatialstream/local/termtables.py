@@ -14,7 +14,6 @@ Cost: about 8 bytes of tables an object; counting is O(entries of the tables + t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,12 @@ from spatialstream.local.integers import wide
 from spatialstream.local.termlists import get_unit, put_unit
 from spatialstream.local.wordtable import Strings, add_word, gather, resized, room_of, slots_of, slots_with
 from spatialstream.local.zorder import LEVELS, node_start
-from spatialstream.local.zranges import ranges, search
+from spatialstream.local.zranges import Ask, ranges, search
 from spatialstream.model.geometry import contains
 from spatialstream.model.hashing import process_seed
 from spatialstream.model.kernels import kernel
 
-__all__ = ["AGGREGATE", "TermNumbers", "count_codes", "term_tables"]
+__all__ = ["AGGREGATE", "TermNumbers", "term_tables"]
 
 AGGREGATE = 8192
 """Least number of objects of a node that has a table."""
@@ -121,41 +120,29 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
 
 @kernel
 def _count(
-    table: npt.NDArray[Any],
-    row: int,
-    geographic: bool,
-    kind: int,
-    shape: npt.NDArray[Any],
-    boxes: npt.NDArray[Any],
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
-    t_after: int,
-    t_last: int,
-    counts: npt.NDArray[Any],
-    touched: npt.NDArray[Any],
+    table: npt.NDArray[Any], row: int, asked: tuple[Any, ...], counts: npt.NDArray[Any], touched: npt.NDArray[Any]
 ) -> tuple[int, int]:
     """Count one segment's terms in ``counts``: (how many codes there are in ``touched``, objects checked)."""
+    ask = Ask(*asked)
     s = columns_at(table, row)
     m, checked = 0, 0
-    if len(word_offsets) > 1:
-        _, found, checked = search(
-            table[row : row + 1], geographic, kind, shape, boxes, word_offsets, words, t_after, t_last
-        )
+    if len(ask.word_offsets) > 1:
+        _, found, checked = search(table[row : row + 1], asked)
         for i in range(len(found)):
             m = _add_set(s, found[i], counts, touched, m)
-    elif t_after < s.t_max and s.t_min <= t_last:
-        a, b, c, d = shape[0], shape[1], shape[2], shape[3]
-        timed = not (t_after < s.t_min and s.t_max <= t_last)
-        first, end, inside = ranges(s, geographic, kind, shape, boxes, False)
+    elif ask.t_after < s.t_max and s.t_min <= ask.t_last:
+        a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+        timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+        first, end, inside = ranges(s, ask, False)
         for r in range(len(first)):
             if inside[r] and not timed and end[r] - first[r] >= AGGREGATE:
                 m = _add_table(s, int(np.searchsorted(s.table_keys, _key(first[r], end[r]))), counts, touched, m)
                 continue
             checked += end[r] - first[r]
             for position in range(first[r], end[r]):
-                if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
+                if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                     continue
-                if not inside[r] and not contains(geographic, kind, a, b, c, d, s.x[position], s.y[position]):
+                if not inside[r] and not contains(ask.geographic, ask.kind, a, b, c, d, s.x[position], s.y[position]):
                     continue
                 m = _add_set(s, position, counts, touched, m)
     return m, checked
@@ -196,52 +183,9 @@ def _add_up(
 
 
 @kernel
-def _most_terms(table: npt.NDArray[Any], t_after: int, t_last: int) -> int:
-    most = 0
-    for row in range(len(table)):
-        s = columns_at(table, row)
-        if s.t_max > t_after and s.t_min <= t_last:
-            most = max(most, len(s.word_offsets) - 1)
-    return most
-
-
-@kernel
-def count_codes(
-    table: npt.NDArray[Any],
-    geographic: bool,
-    kind: int,
-    shape: npt.NDArray[Any],
-    boxes: npt.NDArray[Any],
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
-    t_after: int,
-    t_last: int,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-    """How many objects of a range-keyword search in row 0 have each term.
-
-    Returns:
-        codes int32 in no particular order, their counts int64 (at least 1), and how many objects were checked.
-    """
-    most = _most_terms(table, t_after, t_last)
-    counts, touched = np.zeros(most, np.int32), np.empty(most, np.int32)
-    m, checked = _count(table, 0, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, counts, touched)
-    totals = np.empty(m, np.int64)
-    for i in range(m):
-        totals[i] = counts[touched[i]]
-    return touched[:m], totals, checked
-
-
-@kernel
 def _count_words(
     table: npt.NDArray[Any],
-    geographic: bool,
-    kind: int,
-    shape: npt.NDArray[Any],
-    boxes: npt.NDArray[Any],
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
-    t_after: int,
-    t_last: int,
+    asked: tuple[Any, ...],
     known_offsets: npt.NDArray[Any],
     known: npt.NDArray[Any],
     slots: npt.NDArray[Any],
@@ -253,7 +197,12 @@ def _count_words(
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int],
 ]:
     """Count over all rows by the numbers of :class:`TermNumbers`, whose state comes and goes as arguments."""
-    most = _most_terms(table, t_after, t_last)
+    ask = Ask(*asked)
+    most = 0
+    for row in range(len(table)):
+        s = columns_at(table, row)
+        if s.t_max > ask.t_after and s.t_min <= ask.t_last:
+            most = max(most, len(s.word_offsets) - 1)
     if most > len(counts):
         counts = np.zeros(most, np.int32)
     touched = np.empty(most, np.int32)
@@ -261,11 +210,9 @@ def _count_words(
     n, checked = 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
-        if s.t_max <= t_after or s.t_min > t_last or s.t_min > s.t_max:
+        if s.t_max <= ask.t_after or s.t_min > ask.t_last or s.t_min > s.t_max:
             continue
-        m, more = _count(
-            table, row, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, counts, touched
-        )
+        m, more = _count(table, row, asked, counts, touched)
         checked += more
         _in_order(counts, len(s.word_offsets) - 1, touched, m)
         if size + m >= len(known_offsets):
@@ -319,15 +266,15 @@ class TermNumbers:
         size: int = self._state[3]
         return size
 
-    def count(self, table: npt.NDArray[np.int64], ask: Sequence[Any]) -> tuple[Strings, npt.NDArray[np.int64], int]:
+    def count(self, table: npt.NDArray[Any], asked: tuple[Any, ...]) -> tuple[Strings, npt.NDArray[np.int64], int]:
         """How many objects of a range-keyword search have each term.
 
         Args:
             table: segments, each with ``numbers``.
-            ask: the further arguments of :func:`spatialstream.local.zranges.search`.
+            asked: see :class:`spatialstream.local.zranges.Ask`.
 
         Returns:
             terms, their counts (at least 1), and how many objects were checked.
         """
-        self._state, (offsets, data, counts, checked) = _count_words(table, *ask, *self._state)
+        self._state, (offsets, data, counts, checked) = _count_words(table, asked, *self._state)
         return (offsets, data), counts, checked

@@ -10,7 +10,8 @@ Cost: O(ranges) directory lookups, O(ranges log postings) for the search, then O
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,14 @@ import numpy.typing as npt
 from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.integers import wide
 from spatialstream.local.termlists import has_all
-from spatialstream.local.wordtable import find_word
+from spatialstream.local.wordtable import find_word, pack
 from spatialstream.local.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel
+from spatialstream.model.regions import Region, Regions, cover
+from spatialstream.model.space import Space
 
-__all__ = ["bisect", "farthest", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = ["Ask", "bisect", "farthest", "lookup", "nearest_bound", "ranges", "search"]
 
 _CAPACITY = 512
 _SPLIT = 8
@@ -32,6 +35,30 @@ _TESTED = 128
 """Nodes of a circle's cover with fewer objects are not tested against the circle itself."""
 
 _DEGREE = np.pi / 180.0
+
+
+class Ask(NamedTuple):
+    """A predicate and a time range: made once a query, used for every segment.
+
+    Kernels that Python calls take it as a plain ``tuple(ask)``, of which numba sees the type at once, and make it an
+    Ask again.
+    """
+
+    geographic: bool
+    kind: int
+    shape: npt.NDArray[np.float64]
+    boxes: npt.NDArray[np.float64]
+    word_offsets: npt.NDArray[np.int32]
+    words: npt.NDArray[np.uint8]
+    t_after: int
+    t_last: int
+
+    @classmethod
+    def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
+        """From a region (None: anywhere), keywords and the time range (t_after, t_last]."""
+        regions = Regions.of([region])
+        boxes = np.array(cover(space, region))
+        return cls(space.geographic, int(regions.kind[0]), regions.shape[0], boxes, *pack(keywords), t_after, t_last)
 
 
 @kernel
@@ -107,17 +134,12 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 
 @kernel
-def ranges(
-    s: Columns, geographic: bool, kind: int, shape: npt.NDArray[Any], boxes: npt.NDArray[Any], joined: bool
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Position ranges that hold every object of the region, ascending and disjoint.
 
     Args:
         s: columns of a segment.
-        geographic: kind of space.
-        kind: of region.
-        shape: float64[4], its numbers.
-        boxes: float64[m, 4], its covering boxes.
+        ask: the region is its.
         joined: whether adjacent ranges are joined; otherwise each range is one node of the quadtree.
 
     Returns:
@@ -127,9 +149,9 @@ def ranges(
     end = np.empty(_CAPACITY, np.int64)
     inside = np.empty(_CAPACITY, np.bool_)
     m = 0
-    outer = np.empty((len(boxes), 4), np.int64)
-    inner = np.empty((len(boxes), 4), np.int64)
-    meeting = _cells(s.grid, boxes, outer, inner)
+    kind, shape = ask.kind, ask.shape
+    outer, inner = np.empty((len(ask.boxes), 4), np.int64), np.empty((len(ask.boxes), 4), np.int64)
+    meeting = _cells(s.grid, ask.boxes, outer, inner)
     limit = _limit(outer, meeting)
     stack = np.empty((4 * LEVELS + 8, 4), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 0, 0, len(s.x)
@@ -158,9 +180,9 @@ def ranges(
                 within = False
                 if hi - lo >= _TESTED:
                     box = node_box(s.grid, level, prefix)
-                    if nearest_bound(geographic, shape[0], shape[1], box) > shape[2]:
+                    if nearest_bound(ask.geographic, shape[0], shape[1], box) > shape[2]:
                         continue
-                    within = farthest(geographic, shape[0], shape[1], box) <= shape[2]
+                    within = farthest(ask.geographic, shape[0], shape[1], box) <= shape[2]
         if not within and level < limit and hi - lo > _FEW:
             upper = hi
             for child in (3, 2, 1, 0):
@@ -213,33 +235,21 @@ def lookup(s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) 
 
 
 @kernel
-def _search(
-    s: Columns,
-    geographic: bool,
-    kind: int,
-    shape: npt.NDArray[Any],
-    boxes: npt.NDArray[Any],
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
-    t_after: int,
-    t_last: int,
-    found: npt.NDArray[Any],
-    m: int,
-) -> tuple[npt.NDArray[Any], int, int]:
+def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.NDArray[Any], int, int]:
     """Add one segment's positions to ``found[:m]``, which is replaced when it is full: (found, m, objects checked)."""
     checked = 0
-    known, codes, rarest = lookup(s, word_offsets, words)
+    known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
-    a, b, c, d = shape[0], shape[1], shape[2], shape[3]
-    timed = not (t_after < s.t_min and s.t_max <= t_last)
+    a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+    timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
     if rarest >= 0 and last - cursor <= _FEW:
         first, end, inside = np.zeros(1, np.int64), np.full(1, len(s.x), np.int64), np.zeros(1, np.bool_)
     else:
-        first, end, inside = ranges(s, geographic, kind, shape, boxes, True)
+        first, end, inside = ranges(s, ask, True)
     for r in range(len(first)):
         if rarest >= 0:
             cursor = bisect(s.postings, cursor, last, first[r])
@@ -251,9 +261,9 @@ def _search(
                 break
             cursor += 1
             checked += 1
-            if not inside[r] and not contains(geographic, kind, a, b, c, d, s.x[position], s.y[position]):
+            if not inside[r] and not contains(ask.geographic, ask.kind, a, b, c, d, s.x[position], s.y[position]):
                 continue
-            if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
+            if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue
             if len(codes) > 1 and not has_all(s, position, codes):
                 continue
@@ -267,31 +277,20 @@ def _search(
 
 
 @kernel
-def search(
-    table: npt.NDArray[Any],
-    geographic: bool,
-    kind: int,
-    shape: npt.NDArray[Any],
-    boxes: npt.NDArray[Any],
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
-    t_after: int,
-    t_last: int,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+def search(table: npt.NDArray[Any], asked: tuple[Any, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
     """The objects in the region with all keywords and t in (t_after, t_last], ascending by row and position.
 
     Returns:
         rows of the table int32[m], positions int32[m], and how many objects were checked.
     """
+    ask = Ask(*asked)
     positions = np.empty(64, np.int32)
     ends = np.zeros(len(table) + 1, np.int64)
     m, checked = 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
-        if s.t_max > t_after and s.t_min <= t_last and s.t_min <= s.t_max:
-            positions, m, more = _search(
-                s, geographic, kind, shape, boxes, word_offsets, words, t_after, t_last, positions, m
-            )
+        if s.t_max > ask.t_after and s.t_min <= ask.t_last and s.t_min <= s.t_max:
+            positions, m, more = _search(s, ask, positions, m)
             checked += more
         ends[row + 1] = m
     rows = np.empty(m, np.int32)
