@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from spatialstream.balance import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
 from spatialstream.index.construction import build_tree
-from spatialstream.index.cost import workload
 from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -16,7 +15,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
-from tests.unit.index.samples import PLANE, query, spaces
+from tests.unit.index.samples import PLANE, query, spaces, workload
 from tests.unit.index.test_construction import FIGURE_2, J
 
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)

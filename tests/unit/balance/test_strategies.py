@@ -11,7 +11,7 @@ from spatialstream.balance import BalanceSettings, leaf_loads, slot_loads
 from spatialstream.balance.fg import adjust
 from spatialstream.balance.fm import assign, full_mapping, moved_queries
 from spatialstream.balance.pm import partial_mapping
-from spatialstream.index.adjustment import Origins, split
+from spatialstream.index.adjustment import Origins
 from spatialstream.index.construction import DEEPEST, build_tree
 from spatialstream.index.partition import imbalance, karmarkar_karp
 from spatialstream.index.qttree import LEAF, SPATIAL
@@ -21,7 +21,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
-from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces
+from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces, split
 
 # Section 5.2: workers W1 to W3 and leaves P1 to P7. W1 has P1, P2 and P4, W2 has P3 and P5, W3 has P6 and P7.
 OLD = np.array([0, 0, 1, 0, 1, 2, 2], np.int32)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from spatialstream.index.adjustment import TreeEditor
+from spatialstream.index.adjustment import Adjusted, Origins, TreeEditor
 from spatialstream.index.construction import build_tree
+from spatialstream.index.cost import CellStatistics
 from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -136,3 +137,36 @@ def adjust_at_random(draw: st.DrawFn, editor: TreeEditor) -> None:
             leaf = draw(st.sampled_from(editor.leaf_order()))
             if editor.can_split(leaf):
                 editor.split(leaf, draw(st.sampled_from([SPATIAL, TEXTUAL])))
+
+
+def split(tree: QTTree, leaf: int, statistics: Statistics, kind: int) -> Adjusted:
+    """The tree after one split."""
+    editor = TreeEditor(tree, statistics)
+    node = int(tree.leaf_nodes()[leaf])
+    assert editor.can_split(node)
+    editor.split(node, kind)
+    return editor.finish()
+
+
+def merge(tree: QTTree, node: int, statistics: Statistics) -> Adjusted:
+    """The tree after one merge."""
+    editor = TreeEditor(tree, statistics)
+    assert editor.can_merge(node)
+    editor.merge(node)
+    return editor.finish()
+
+
+def carry_queries(origins: Origins, old: np.ndarray) -> np.ndarray:
+    """A count of continuous queries by old leaf as one by new leaf."""
+    return np.bincount(origins.leaf, origins.queries * old[origins.source], origins.leaves)
+
+
+def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_skq: float) -> float:
+    """Eqn 2 in plain Python, of one partition with the statistics of its own cell."""
+    total = 0.0
+    for kind in range(6):
+        visited = objects if kind < 3 else cell.lifetime[kind] * rate
+        if kind < 2:
+            visited *= sum(chance * (h_srq, h_skq)[kind] ** size for size, chance in enumerate(cell.lengths[kind]))
+        total += cell.arrival[kind] * cell.reach[kind] * visited
+    return float(total)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.index.adjustment import TreeEditor, merge, mergeable, split
+from spatialstream.index.adjustment import TreeEditor
 from spatialstream.index.construction import DEEPEST, SPLITS, build_tree
 from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.qttree import SPATIAL, TEXTUAL
@@ -15,7 +15,19 @@ from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
-from tests.unit.index.samples import PLANE, adjust_at_random, obj, objects, query, samples, spaces, trees
+from tests.unit.index.samples import (
+    PLANE,
+    adjust_at_random,
+    carry_queries,
+    merge,
+    obj,
+    objects,
+    query,
+    samples,
+    spaces,
+    split,
+    trees,
+)
 from tests.unit.index.test_construction import HASHES
 
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
@@ -130,22 +142,21 @@ def test_nodes_of_a_merge_are_used_again():
         tree = split(tree, 0, statistics, SPATIAL).tree
     size = len(tree.nodes.kind)
     for _ in range(5):
-        tree = merge(tree, int(mergeable(tree)[0]), statistics).tree
+        tree = merge(tree, TreeEditor(tree, statistics).mergeable()[0], statistics).tree
         tree = split(tree, 0, statistics, TEXTUAL).tree
 
     assert len(tree.nodes.kind) == size
 
 
-def test_what_cannot_be_done_is_refused():
+def test_what_cannot_be_done_is_told():
     tree, statistics = one_leaf()
     for _ in range(DEEPEST):
         tree = split(tree, 0, statistics, SPATIAL).tree
 
-    with pytest.raises(ValueError, match="depth 20"):
-        split(tree, 0, statistics, TEXTUAL)
+    editor = TreeEditor(tree, statistics)
+    assert not editor.can_split(int(tree.leaf_nodes()[0]))
     assert len(split(tree, 20, statistics, SPATIAL).tree.leaves) == 64
-    with pytest.raises(ValueError, match="four leaves"):
-        merge(tree, 0, statistics)
+    assert not editor.can_merge(0)
 
 
 # ------------------------------------------------------------------------------------------------------------- by space
@@ -159,7 +170,7 @@ def test_quarters_get_the_objects_that_j_counted_in_them():
 
     assert done.tree.leaves.box.tolist() == [[0, 0, 2, 2], [2, 0, 4, 2], [0, 2, 2, 4], [2, 2, 4, 4]]
     assert done.origins.carry_objects(np.array([100.0])).tolist() == [50.0, 25.0, 0.0, 25.0]
-    assert done.origins.carry_queries(np.array([8.0])).tolist() == [8.0, 2.0, 0.0, 0.0]
+    assert carry_queries(done.origins, np.array([8.0])).tolist() == [8.0, 2.0, 0.0, 0.0]
 
 
 def test_below_j_quarters_get_equal_shares():
@@ -180,7 +191,7 @@ def test_a_merge_counts_queries_once():
     done = merge(tree, 0, statistics)
 
     assert done.origins.carry_objects(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [10.0]
-    assert done.origins.carry_queries(np.array([10.0, 6.0, 6.0, 6.0])) == pytest.approx([10.0])
+    assert carry_queries(done.origins, np.array([10.0, 6.0, 6.0, 6.0])) == pytest.approx([10.0])
 
 
 # -------------------------------------------------------------------------------------------------------------- by text

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index import cost
-from spatialstream.index.cost import CellStatistics, keyword_coverage, workload, workloads
+from spatialstream.index.cost import CellStatistics, keyword_coverage, workloads
+from tests.unit.index.samples import workload as plain_workload
 
 chances = st.floats(0.0, 1.0)
 six = st.lists(chances, min_size=6, max_size=6).map(np.array)
@@ -21,15 +21,21 @@ def test_equation_1_by_hand():
     assert keyword_coverage(np.array([0.25, 0.75]), 0.0) == 0.25  # queries without keywords concern every object
 
 
-def test_the_six_workloads_by_hand():
-    assert cost.w_srq(0.5, 0.35, 100) == pytest.approx(17.5)
-    assert cost.w_skq(0.1, 0.35, 100) == pytest.approx(3.5)
-    assert cost.w_stq(0.2, 100) == pytest.approx(20.0)
-    arrivals = cost.expected_arrivals(lifetime=60_000.0, rate=0.01)
-    assert arrivals == pytest.approx(600.0)
-    assert cost.w_crq(0.5, arrivals) == pytest.approx(300.0)
-    assert cost.w_ckq(0.1, arrivals) == pytest.approx(60.0)
-    assert cost.w_ctq(0.2, arrivals) == pytest.approx(120.0)
+def workload(cell, objects, rate, h_srq, h_skq):
+    """That of one partition."""
+    found = workloads(cell, cell.reach.reshape(6, 1), np.array([objects]), np.array([rate]), np.array([[h_srq, h_skq]]))
+    return float(found[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "reach", "expected"),
+    [(0, 0.5, 17.5), (1, 0.1, 3.5), (2, 0.2, 20.0), (3, 0.5, 300.0), (4, 0.1, 60.0), (5, 0.2, 120.0)],
+)
+def test_the_six_workloads_by_hand(kind, reach, expected):
+    only = np.eye(6)[kind]
+    cell = CellStatistics(only, reach * only, np.array([[0.0, 1.0], [0.0, 1.0]]), np.full(6, 60_000.0))
+
+    assert workload(cell, 100.0, rate=0.01, h_srq=0.35, h_skq=0.35) == pytest.approx(expected)
 
 
 def test_equation_2_by_hand():
@@ -47,23 +53,8 @@ def test_equation_2_by_hand():
     assert total == pytest.approx(snapshot + continuous)
 
 
-@given(six, six, st.lists(chances, min_size=1, max_size=6), six, st.integers(0, 1000), chances, chances, chances)
-def test_workload_is_that_of_plain_python(arrival, reach, lengths, lifetime, objects, rate, h_srq, h_skq):
-    both = np.array([lengths, lengths[::-1]])
-
-    expected = 0.0
-    for kind in range(6):
-        visited = objects if kind < 3 else lifetime[kind] * rate
-        if kind < 2:
-            visited *= sum(chance * (h_srq, h_skq)[kind] ** size for size, chance in enumerate(both[kind]))
-        expected += arrival[kind] * reach[kind] * visited
-
-    cell = CellStatistics(arrival, reach, both, lifetime)
-    assert workload(cell, objects, rate, h_srq, h_skq) == pytest.approx(expected)
-
-
 @given(six, st.lists(chances, min_size=1, max_size=6), six, st.integers(1, 5), st.randoms(use_true_random=False))
-def test_many_workloads_are_those_of_one(arrival, lengths, lifetime, n, random):
+def test_workloads_are_those_of_plain_python(arrival, lengths, lifetime, n, random):
     both = np.array([lengths, lengths[::-1]])
     reach, h = np.array([[random.random() for _ in range(n)] for _ in range(6)]), np.empty((n, 2))
     h[:] = [[random.random(), random.random()] for _ in range(n)]
@@ -74,4 +65,4 @@ def test_many_workloads_are_those_of_one(arrival, lengths, lifetime, n, random):
 
     for i in range(n):
         cell = CellStatistics(arrival, reach[:, i], both, lifetime)
-        assert found[i] == pytest.approx(workload(cell, objects[i], rate[i], *h[i].tolist()))
+        assert found[i] == pytest.approx(plain_workload(cell, objects[i], rate[i], *h[i].tolist()))

@@ -73,7 +73,6 @@ def test_counts_are_those_of_counting(data, space):
             & ((sample.y < north) | (north == space.north))
         )
         assert statistics.objects[cell] == within.sum()
-        assert statistics.object_rate(cell) == pytest.approx(within.sum() / 500.0)
 
 
 @given(st.data(), spaces)
@@ -102,7 +101,7 @@ def test_old_counts_fade():
     assert statistics.cell(1).reach[SRQ] == pytest.approx(0.5 / 2.5)
     assert statistics.cell(2).reach[SRQ] == pytest.approx(2.0 / 2.5)
     assert sorted(statistics.keyword_distribution(0, SRQ)) == pytest.approx([1.0 / 2.5, 1.5 / 2.5])
-    assert statistics.object_rate(0) == pytest.approx(0.5 / 150.0)
+    assert (statistics.objects[0], statistics.span) == (0.5, 150.0)
 
 
 def test_what_the_cost_model_is_told():

@@ -23,12 +23,22 @@ import numpy.typing as npt
 from spatialstream.index.base import Leaves
 from spatialstream.index.construction import DEEPEST, KEYWORDS
 from spatialstream.index.coverage import Path, TreeLists, path_coverage
-from spatialstream.index.qttree import LEAF, SPATIAL, TEXTUAL, Nodes, QTTree, TextualNodes
+from spatialstream.index.qttree import (
+    LEAF,
+    SPATIAL,
+    TEXTUAL,
+    BoxTuple,
+    Nodes,
+    QTTree,
+    TextualNodes,
+    depth_first,
+    quarter,
+)
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.wordlists import TextualSplit, split_words
 from spatialstream.model.hashing import Table, find_all, make_table
 
-__all__ = ["Adjusted", "Origins", "TreeEditor", "merge", "mergeable", "split"]
+__all__ = ["Adjusted", "Origins", "TreeEditor"]
 
 _FIRST_CONTINUOUS = 3
 
@@ -63,10 +73,6 @@ class Origins:
         """A count of objects by old leaf as one by new leaf; the total stays."""
         return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
 
-    def carry_queries(self, old: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """A count of continuous queries by old leaf as one by new leaf."""
-        return np.bincount(self.leaf, self.queries * old[self.source], self.leaves).astype(np.float64)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjusted:
@@ -94,16 +100,7 @@ class _Leaf:
     sources: _Sources
 
 
-_Box = tuple[float, float, float, float]
-
-
-def _quarter(box: _Box, child: int) -> _Box:
-    west, south, east, north = box
-    x, y = 0.5 * (west + east), 0.5 * (south + north)
-    return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
-
-
-def _within(inner: _Box, outer: _Box) -> bool:
+def _within(inner: BoxTuple, outer: BoxTuple) -> bool:
     return inner[0] >= outer[0] and inner[1] >= outer[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
 
 
@@ -120,7 +117,7 @@ class TreeEditor:
         self.statistics = statistics
         self._kind: list[int] = tree.nodes.kind.tolist()
         self._first: list[int] = tree.nodes.child.tolist()
-        self._box: list[_Box] = [(w, s, e, n) for w, s, e, n in tree.nodes.box.tolist()]
+        self._box: list[BoxTuple] = [(w, s, e, n) for w, s, e, n in tree.nodes.box.tolist()]
         self._parent, self._depth = [-1] * len(self._kind), [0] * len(self._kind)
         self._row: list[int] = tree.nodes.row.tolist()
         self._made: dict[int, TextualSplit] = {}
@@ -146,13 +143,7 @@ class TreeEditor:
 
     def _walk(self) -> list[int]:
         """The nodes that the root leads to, depth first."""
-        stack, found = [0], []
-        while stack:
-            node = stack.pop()
-            found.append(node)
-            if self._kind[node] != LEAF:
-                stack.extend(range(self._first[node] + 3, self._first[node] - 1, -1))
-        return found
+        return depth_first(self._kind, self._first)
 
     # ------------------------------------------------------------------------------------------------------- questions
 
@@ -164,7 +155,7 @@ class TreeEditor:
         """The parent of a node; -1 for the root."""
         return self._parent[node]
 
-    def box(self, node: int) -> tuple[float, float, float, float]:
+    def box(self, node: int) -> BoxTuple:
         """(west, south, east, north)."""
         return self._box[node]
 
@@ -219,7 +210,7 @@ class TreeEditor:
         self._first[node] = first
         parts = self._split_by_text(node, leaf) if kind == TEXTUAL else self._split_by_space(node, leaf)
         for child, part in enumerate(parts):
-            self._box[first + child] = _quarter(self._box[node], child) if kind == SPATIAL else self._box[node]
+            self._box[first + child] = quarter(self._box[node], child) if kind == SPATIAL else self._box[node]
             self.leaves[first + child] = part
         return self.children(node)
 
@@ -249,7 +240,7 @@ class TreeEditor:
         return first
 
     def _split_by_space(self, node: int, leaf: _Leaf) -> list[_Leaf]:
-        boxes = [_quarter(self._box[node], child) for child in range(4)]
+        boxes = [quarter(self._box[node], child) for child in range(4)]
         cells = self.statistics.cells_of(np.array(boxes))
         counts = self.statistics.objects[cells]
         share = (counts / counts.sum() if counts.sum() > 0.0 else np.full(4, 0.25)).tolist()
@@ -266,7 +257,7 @@ class TreeEditor:
                     parts[child][source] = (objects, queries)
         return [_Leaf(int(cells[child]), leaf.path, parts[child]) for child in range(4)]
 
-    def _quarter_of(self, source: int, boxes: list[_Box]) -> int:
+    def _quarter_of(self, source: int, boxes: list[BoxTuple]) -> int:
         """The quarter that an old leaf lies in, if it was merged and lies in one; -1 otherwise."""
         west, south, east, north = self.tree.leaves.box[source].tolist()
         return next((i for i, box in enumerate(boxes) if _within((west, south, east, north), box)), -1)
@@ -309,13 +300,7 @@ class TreeEditor:
         order = self._walk()
         numbers = [node for node in order if self._kind[node] == LEAF]
         textual = [node for node in order if self._kind[node] == TEXTUAL]
-        n = len(self._kind)
-        leaf, row = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-        leaf[numbers] = np.arange(len(numbers))
-        row[textual] = np.arange(len(textual))
-        nodes = Nodes(
-            np.array(self._kind, np.int8), np.array(self._first, np.int32), leaf, row, np.array(self._box).reshape(n, 4)
-        )
+        nodes = Nodes.of(self._kind, self._first, self._box, numbers, textual)
         pairs = [
             (i, source, *shares)
             for i, node in enumerate(numbers)
@@ -417,52 +402,3 @@ def _dictionary(
         found = column[node.lists.term]
         columns.append((found[found >= 0], found >= 0))
     return words, columns
-
-
-# ------------------------------------------------------------------------------------------------------- one at a time
-
-
-def split(tree: QTTree, leaf: int, statistics: Statistics, kind: int) -> Adjusted:
-    """Split one leaf, see :meth:`TreeEditor.split`.
-
-    Args:
-        tree: the tree.
-        leaf: the leaf's number.
-        statistics: J.
-        kind: SPATIAL or TEXTUAL.
-
-    Raises:
-        ValueError: the leaf is as deep as leaves may be.
-    """
-    editor = TreeEditor(tree, statistics)
-    node = int(tree.leaf_nodes()[leaf])
-    if not editor.can_split(node):
-        raise ValueError(f"leaf {leaf} is at depth {DEEPEST}, where no leaf is split")
-    editor.split(node, kind)
-    return editor.finish()
-
-
-def mergeable(tree: QTTree) -> npt.NDArray[np.int64]:
-    """The nodes whose four children are leaves, ascending, int64[m]."""
-    inner = np.flatnonzero(tree.nodes.child >= 0)
-    children = tree.nodes.child[inner][:, np.newaxis] + np.arange(4)
-    result: npt.NDArray[np.int64] = inner[(tree.nodes.kind[children] == LEAF).all(axis=1)]
-    return result
-
-
-def merge(tree: QTTree, node: int, statistics: Statistics) -> Adjusted:
-    """Make one leaf of the four below a node, see :meth:`TreeEditor.merge`.
-
-    Args:
-        tree: the tree.
-        node: a node whose four children are leaves, see :func:`mergeable`.
-        statistics: J.
-
-    Raises:
-        ValueError: the node is no such node.
-    """
-    editor = TreeEditor(tree, statistics)
-    if not editor.can_merge(node):
-        raise ValueError(f"node {node} does not have four leaves as its children")
-    editor.merge(node)
-    return editor.finish()

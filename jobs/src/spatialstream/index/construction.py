@@ -17,28 +17,29 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.index.base import Leaves
-from spatialstream.index.cost import CellStatistics, workload
+from spatialstream.index.cost import CellStatistics, workloads
 from spatialstream.index.qttree import (
     LEAF,
     SPATIAL,
     TEXTUAL,
     UNIT,
+    BoxTuple,
     Nodes,
     QTTree,
     TextualNodes,
     add_missing,
     choose,
+    depth_first,
     growth,
+    quarter,
     tie_seed,
 )
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.hashing import Table, find_all, hash_strings, make_table
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
-from spatialstream.model.space import WGS84
+from spatialstream.model.objects import ObjectBatch
 
-__all__ = ["DEEPEST", "KEYWORDS", "SPLITS", "build_tree", "prepare"]
+__all__ = ["DEEPEST", "KEYWORDS", "SPLITS", "build_tree"]
 
 SPLITS = frozenset({"spatial", "textual"})
 """Kinds of split. With only one of them the tree is the paper's baseline "Quadtree" or "Text" (section 7.1)."""
@@ -82,7 +83,7 @@ class _Split:
 class _Node:
     """A node under construction; its objects are ``order[start:end]``, and a leaf has no ``split``."""
 
-    box: tuple[float, float, float, float]
+    box: BoxTuple
     cell: int
     depth: int
     textual: bool
@@ -91,17 +92,6 @@ class _Node:
     load: float
     child: int = -1
     split: _Split | None = None
-
-    @property
-    def middle(self) -> tuple[float, float]:
-        """Where the quarters meet."""
-        west, south, east, north = self.box
-        return 0.5 * (west + east), 0.5 * (south + north)
-
-    def quarter(self, child: int) -> tuple[float, float, float, float]:
-        """The box of a child of a spatial node."""
-        (west, south, east, north), (x, y) = self.box, self.middle
-        return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels
@@ -243,10 +233,8 @@ class _Builder:
         return _Split(kind, cells, child, np.zeros(4), np.zeros(4), np.zeros((4, 2), np.int64), mask)
 
     def _set_loads(self, split: _Split) -> None:
-        shares = zip(
-            split.cells, split.objects.tolist(), split.rate.tolist(), (split.mass / UNIT).tolist(), strict=True
-        )
-        split.loads = [workload(self.cell(cell), objects, rate, *h) for cell, objects, rate, h in shares]
+        reach = self.statistics.reach(np.array(split.cells))
+        split.loads = workloads(self.cell(0), reach, split.objects, split.rate, split.mass / UNIT).tolist()
 
     def _by_space(self, node: _Node, cells: list[int], middle: tuple[float, float]) -> tuple[_Split, bool]:
         """Spatial partitioning, and whether it can ever tell two of the objects apart."""
@@ -277,7 +265,7 @@ class _Builder:
         if node.depth == DEEPEST:
             return None
         quarters = [self.child_cell(node.cell, child) for child in range(4)]
-        by_space, apart = self._by_space(node, quarters, node.middle)
+        by_space, apart = self._by_space(node, quarters, quarter(node.box, 3)[:2])
         best = by_space if apart and "spatial" in splits else None
         if "textual" in splits:
             by_text = self._by_text(number)
@@ -295,7 +283,7 @@ class _Builder:
         end = node.start
         for child in range(4):
             start, end = end, end + int(split.objects[child])
-            box = node.quarter(child) if split.kind == SPATIAL else node.box
+            box = quarter(node.box, child) if split.kind == SPATIAL else node.box
             textual = node.textual or split.kind == TEXTUAL
             self.nodes.append(_Node(box, split.cells[child], node.depth + 1, textual, start, end, split.loads[child]))
 
@@ -317,34 +305,18 @@ class _Builder:
 
     def finish(self) -> QTTree:
         """The nodes as flat arrays, leaves numbered depth first."""
-        n = len(self.nodes)
-        leaf, row = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-        stack = [0]
-        in_order: list[_Node] = []
-        while stack:
-            number = stack.pop()
-            node = self.nodes[number]
-            if node.split is None:
-                leaf[number] = len(in_order)
-                in_order.append(node)
-            else:
-                stack.extend(range(node.child + 3, node.child - 1, -1))
-        kind = np.array([LEAF if node.split is None else node.split.kind for node in self.nodes], np.int8)
-        textual = np.flatnonzero(kind == TEXTUAL).tolist()
-        row[textual] = np.arange(len(textual))
-        nodes = Nodes(
-            kind,
-            np.array([node.child for node in self.nodes], np.int32),
-            leaf,
-            row,
-            np.array([node.box for node in self.nodes]),
-        )
+        kind = [LEAF if node.split is None else node.split.kind for node in self.nodes]
+        child, box = [node.child for node in self.nodes], [node.box for node in self.nodes]
+        numbers = [number for number in depth_first(kind, child) if kind[number] == LEAF]
+        textual = [number for number, each in enumerate(kind) if each == TEXTUAL]
+        in_order = [self.nodes[number] for number in numbers]
         leaves = Leaves(
             np.array([node.box for node in in_order]),
             np.array([node.textual for node in in_order]),
             np.array([node.end - node.start for node in in_order], np.float64),
             np.array([node.load for node in in_order]),
         )
+        nodes = Nodes.of(kind, child, box, numbers, textual)
         return QTTree(self.statistics.space, nodes, *self._textual_nodes(textual), leaves)
 
     def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
@@ -387,10 +359,3 @@ def build_tree(
     builder = _Builder(objects, statistics, keywords)
     builder.grow(leaves, splits)
     return builder.finish()
-
-
-def prepare() -> None:
-    """Compile all kernels of this module."""
-    objects = ObjectBatch.of([SpatialObject(str(i), i, float(i), 0.0, ("a", "b")[: i + 1]) for i in range(2)])
-    query = Query("", 0, Predicate(None, ("a",)), Everything(), Lifetime(1))
-    build_tree(objects, 4, Statistics.of(WGS84, objects, QueryBatch.of([query]), 1.0))

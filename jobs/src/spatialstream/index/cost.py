@@ -15,20 +15,7 @@ import numpy.typing as npt
 
 from spatialstream.model.kernels import kernel
 
-__all__ = [
-    "CellStatistics",
-    "expected_arrivals",
-    "keyword_coverage",
-    "prepare",
-    "w_ckq",
-    "w_crq",
-    "w_ctq",
-    "w_skq",
-    "w_srq",
-    "w_stq",
-    "workload",
-    "workloads",
-]
+__all__ = ["CellStatistics", "keyword_coverage", "workloads"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,63 +49,6 @@ def keyword_coverage(lengths: npt.NDArray[np.float64], h: float) -> float:
     return result
 
 
-def expected_arrivals(lifetime: float, rate: float) -> float:
-    """E_{P,O}: objects that arrive in P while a query lives: its expected duration times E_P, the objects a ms."""
-    return lifetime * rate
-
-
-def w_srq(reach: float, coverage: float, objects: float) -> float:
-    """W_srq(P) = Pr(q.r ∩ P.r) Pr(q.φ ⊆ P.φ | q.r ∩ P.r) abs(O)."""
-    return reach * coverage * objects
-
-
-def w_skq(reach: float, coverage: float, objects: float) -> float:
-    """W_skq(P) = Pr(d(q, P) < d(q, q.R_k)) Pr(q.φ ⊆ P.φ | d(q, P) < d(q, q.R_k)) abs(O)."""
-    return reach * coverage * objects
-
-
-def w_stq(reach: float, objects: float) -> float:
-    """W_stq(P) = Pr(q.r ∩ P.r) abs(O)."""
-    return reach * objects
-
-
-def w_crq(reach: float, arrivals: float) -> float:
-    """W_crq(P) = Pr(q.r ∩ P.r) E_{P,O}."""
-    return reach * arrivals
-
-
-def w_ckq(reach: float, arrivals: float) -> float:
-    """W_ckq(P) = Pr(d(q, P) < d(q, q.R_k)) E_{P,O}."""
-    return reach * arrivals
-
-
-def w_ctq(reach: float, arrivals: float) -> float:
-    """W_ctq(P) = Pr(q.r ∩ P.r) E_{P,O}."""
-    return reach * arrivals
-
-
-def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_skq: float) -> float:
-    """Eqn 2: the workload W(P) of a partition under a random query.
-
-    Args:
-        cell: statistics of the cell that P is, or is a share of.
-        objects: abs(O), the objects in P.
-        rate: E_P, objects that arrive in P in a ms.
-        h_srq: H_srq, the probability that a keyword of an SRQ is among P's keywords.
-        h_skq: H_skq.
-    """
-    reach, lifetime = cell.reach.tolist(), cell.lifetime.tolist()
-    costs = (
-        w_srq(reach[0], keyword_coverage(cell.lengths[0], h_srq), objects),
-        w_skq(reach[1], keyword_coverage(cell.lengths[1], h_skq), objects),
-        w_stq(reach[2], objects),
-        w_crq(reach[3], expected_arrivals(lifetime[3], rate)),
-        w_ckq(reach[4], expected_arrivals(lifetime[4], rate)),
-        w_ctq(reach[5], expected_arrivals(lifetime[5], rate)),
-    )
-    return float(sum(chance * cost for chance, cost in zip(cell.arrival.tolist(), costs, strict=True)))
-
-
 def workloads(
     cell: CellStatistics,
     reach: npt.NDArray[np.float64],
@@ -126,27 +56,28 @@ def workloads(
     rate: npt.NDArray[np.float64],
     h: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """Eqn 2 of n partitions at once, as :func:`workload` has it: float64[n].
+    """Eqn 2: the workloads W(P) of n partitions under a random query, float64[n].
+
+    It is the sum over the types of query of Pr(type) W_type(P), where W_type(P) = p_type v_type: the probability that a
+    query of the type concerns P, times the objects that it then visits. These are
+
+    - abs(O) for STQ, and Pr(q.φ ⊆ P.φ) abs(O) for SRQ and SKQ (Eqn 1);
+    - E_{P,O}, those that arrive while the query lives, for CRQ, CKQ and CTQ: its expected duration times E_P.
 
     Args:
         cell: statistics of any cell; all have the same distributions of types, lengths and durations.
-        reach: float64[6, n], the reach of each partition's own cell.
-        objects: float64[n], abs(O).
-        rate: float64[n], E_P in objects a ms.
-        h: float64[n, 2], H_srq and H_skq.
+        reach: float64[6, n], p_srq, ..., p_ctq of each partition's own cell.
+        objects: float64[n], abs(O), the objects in P.
+        rate: float64[n], E_P, objects that arrive in P in a ms.
+        h: float64[n, 2], H_srq and H_skq, the probability that a keyword of an SRQ or SKQ is among P's keywords.
     """
-    visited = np.empty((6, len(objects)))
-    visited[:3] = objects
-    visited[3:] = cell.lifetime[3:, np.newaxis] * rate
+    visits = reach.copy()
     for kind in range(2):
         coverage = np.zeros(len(objects))
         for chance in cell.lengths[kind, ::-1].tolist():
             coverage = coverage * h[:, kind] + chance
-        visited[kind] *= coverage
-    result: npt.NDArray[np.float64] = (cell.arrival[:, np.newaxis] * reach * visited).sum(axis=0)
+        visits[kind] *= coverage
+    visits[:3] *= objects
+    visits[3:] *= cell.lifetime[3:, np.newaxis] * rate
+    result: npt.NDArray[np.float64] = (cell.arrival[:, np.newaxis] * visits).sum(axis=0)
     return result
-
-
-def prepare() -> None:
-    """Compile all kernels of this module."""
-    keyword_coverage(np.ones(1), 0.5)

@@ -16,7 +16,7 @@ Cost: O(depth) for an object, with O(terms) at textual nodes; O(depth x leaves t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -29,18 +29,51 @@ from spatialstream.model.arrays import string_view
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
 from spatialstream.model.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.model.regions import Circle, Regions
-from spatialstream.model.space import WGS84, Space
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
 
-__all__ = ["LEAF", "SPATIAL", "TEXTUAL", "UNIT", "Nodes", "QTTree", "TextualNodes"]
+__all__ = [
+    "LEAF",
+    "SPATIAL",
+    "TEXTUAL",
+    "UNIT",
+    "BoxTuple",
+    "Nodes",
+    "QTTree",
+    "TextualNodes",
+    "depth_first",
+    "quarter",
+]
 
 LEAF, SPATIAL, TEXTUAL = 0, 1, 2
 """Kinds of node: not split, split into quarters, split by text."""
 
 UNIT = 1 << 31
 """A probability of 1 in fixed point."""
+
+
+BoxTuple = tuple[float, float, float, float]
+"""(west, south, east, north)."""
+
+
+def quarter(box: BoxTuple, child: int) -> BoxTuple:
+    """The box of a child of a spatial node."""
+    west, south, east, north = box
+    x, y = 0.5 * (west + east), 0.5 * (south + north)
+    return x if child & 1 else west, y if child & 2 else south, east if child & 1 else x, north if child & 2 else y
+
+
+def depth_first(kind: Sequence[int], child: Sequence[int]) -> list[int]:
+    """The nodes that the root leads to, children in their order."""
+    stack, order = [0], []
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        if kind[node] != LEAF:
+            stack.extend(range(child[node] + 3, child[node] - 1, -1))
+    return order
 
 
 class Nodes(NamedTuple):
@@ -62,6 +95,13 @@ class Nodes(NamedTuple):
     leaf: npt.NDArray[np.int32]
     row: npt.NDArray[np.int32]
     box: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, kind: list[int], child: list[int], box: list[BoxTuple], leaves: list[int], textual: list[int]) -> Nodes:
+        """From a list for each column; ``leaves`` and ``textual`` are the nodes of these kinds that count, in order."""
+        leaf, row = np.full(len(kind), -1, np.int32), np.full(len(kind), -1, np.int32)
+        leaf[leaves], row[textual] = np.arange(len(leaves)), np.arange(len(textual))
+        return cls(np.array(kind, np.int8), np.array(child, np.int32), leaf, row, np.array(box))
 
 
 class TextualNodes(NamedTuple):
@@ -445,24 +485,3 @@ def _dense(name: str, arrays: Mapping[str, npt.NDArray[Any]], shape: tuple[int, 
     result = np.zeros((len(offsets) - 1, *shape), value.dtype)
     result[np.repeat(np.arange(len(result)), np.diff(offsets)), arrays[f"{name}.term"]] = value
     return result
-
-
-def prepare() -> None:
-    """Compile all kernels of this module."""
-    box = np.array([WGS84.bounds])
-    none = np.full(1, -1, np.int32)
-    nodes = Nodes(np.zeros(1, np.int8), none, np.zeros(1, np.int32), none, box)
-    texts = TextualNodes(
-        np.empty((0, 0), np.uint8),
-        np.empty(0, np.int32),
-        np.empty((0, 0, 2), np.uint32),
-        np.empty((0, 4)),
-        np.empty((0, 4, 2), np.int64),
-        np.empty((0, 2)),
-        np.empty((0, 2, 1)),
-    )
-    leaves = Leaves(box, np.zeros(1, np.bool_), np.zeros(1), np.zeros(1))
-    tree = QTTree(WGS84, nodes, texts, make_table(np.empty(0, np.uint64)), leaves)
-    tree.route_objects(ObjectBatch.of([SpatialObject("", 0, 0.0, 0.0, ())]))
-    tree.route_regions(Regions.of([Circle(0.0, 0.0, 1.0)]))
-    tree.nearest_leaves(np.zeros((1, 2)))

@@ -24,10 +24,10 @@ from spatialstream.index.covers import NOWHERE, region_parts
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
-from spatialstream.model.space import WGS84, Space
+from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
+from spatialstream.model.space import Space
 
-__all__ = ["LEVELS", "KeywordCounts", "Statistics", "prepare"]
+__all__ = ["LEVELS", "KeywordCounts", "Statistics"]
 
 LEVELS = 5
 """Default depth: 4^5 = 1024 cells on the finest level."""
@@ -497,10 +497,6 @@ class Statistics:
         counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
         return counts / max(float(counts.sum()), 1e-300)
 
-    def object_rate(self, cell: int) -> float:
-        """E_obj: objects that arrive in a cell in a ms."""
-        return float(self.objects[cell]) / max(self.span, 1.0)
-
     def rates(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.
 
@@ -510,9 +506,3 @@ class Statistics:
         sampled = np.bincount(cells, minlength=len(self.objects))
         result: npt.NDArray[np.float64] = self.objects[cells] / (sampled[cells] * max(self.span, 1.0))
         return result
-
-
-def prepare() -> None:
-    """Compile all kernels of this module."""
-    query = Query("", 0, Predicate(None, ("a",)), Everything(), Lifetime(1))
-    Statistics.of(WGS84, ObjectBatch.of([]), QueryBatch.of([query]), 1.0)

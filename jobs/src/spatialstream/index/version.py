@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.index import construction, cost, qttree, statistics
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
 from spatialstream.index.partition import imbalance, karmarkar_karp
@@ -19,8 +18,9 @@ from spatialstream.model import hashing
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Cancellation, Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
@@ -170,7 +170,11 @@ def _uniform_objects(space: Space) -> ObjectBatch:
 
 def prepare() -> None:
     """Compile all kernels of the global index."""
-    for module in (hashing, cost, statistics, construction, qttree):
-        module.prepare()
-    queries = QueryBatch.of([Cancellation("", 0)])
-    build(WGS84, ObjectBatch.of([]), queries, 1, 1).route_queries(queries)
+    hashing.prepare()
+    objects = ObjectBatch.of([SpatialObject(str(i), i, float(i), 0.0, ("a", "b")[: i + 1]) for i in range(2)])
+    asked = QueryBatch.of([Query("", 0, Predicate(Circle(0.0, 0.0, 1.0), ("a",)), Everything(), Lifetime(1))])
+    for sample in (objects, ObjectBatch.of([])):
+        version = build(WGS84, sample, asked, 4, 1)
+        version.route_objects(objects)
+        version.route_queries(asked)
+        version.index.nearest_leaves(np.zeros((1, 2)))
