@@ -21,7 +21,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
-from tests.unit.index.samples import PLANE, obj, objects, queries, query, spaces, split
+from tests.unit.index.samples import PLANE, carry_queries, leaf_nodes, obj, objects, queries, query, spaces, split
 
 # Section 5.2: workers W1 to W3 and leaves P1 to P7. W1 has P1, P2 and P4, W2 has P3 and P5, W3 has P6 and P7.
 OLD = np.array([0, 0, 1, 0, 1, 2, 2], np.int32)
@@ -258,7 +258,7 @@ def test_the_tree_stays_whole(data, space, most, similarity):
             if asked.regions.contain(space, q, batch.x[o], batch.y[o]):
                 assert (q, int(leaf[o])) in routed
     assert sorted(done.tree.nodes.leaf[done.tree.nodes.leaf >= 0].tolist()) == list(range(n))
-    assert (done.tree.nodes.kind[done.tree.leaf_nodes()] == LEAF).all()
+    assert (done.tree.nodes.kind[leaf_nodes(done.tree)] == LEAF).all()
 
 
 @settings(max_examples=60)
@@ -280,7 +280,7 @@ def test_totals_and_loads_are_carried_over(data, space):
     carried = type(counts)(
         origins.carry_objects(counts.objects),
         origins.carry_objects(counts.arrivals),
-        origins.carry_queries(counts.standing),
+        carry_queries(origins, counts.standing),
         counts.span,
     )
     assert carried.objects.sum() == pytest.approx(counts.objects.sum())

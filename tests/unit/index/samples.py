@@ -139,10 +139,16 @@ def adjust_at_random(draw: st.DrawFn, editor: TreeEditor) -> None:
                 editor.split(leaf, draw(st.sampled_from([SPATIAL, TEXTUAL])))
 
 
+def leaf_nodes(tree: QTTree) -> np.ndarray:
+    """The node of each leaf."""
+    nodes = np.flatnonzero(tree.nodes.leaf >= 0)
+    return nodes[np.argsort(tree.nodes.leaf[nodes])]
+
+
 def split(tree: QTTree, leaf: int, statistics: Statistics, kind: int) -> Adjusted:
     """The tree after one split."""
     editor = TreeEditor(tree, statistics)
-    node = int(tree.leaf_nodes()[leaf])
+    node = int(leaf_nodes(tree)[leaf])
     assert editor.can_split(node)
     editor.split(node, kind)
     return editor.finish()

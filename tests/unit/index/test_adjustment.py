@@ -19,6 +19,7 @@ from tests.unit.index.samples import (
     PLANE,
     adjust_at_random,
     carry_queries,
+    leaf_nodes,
     merge,
     obj,
     objects,
@@ -154,7 +155,7 @@ def test_what_cannot_be_done_is_told():
         tree = split(tree, 0, statistics, SPATIAL).tree
 
     editor = TreeEditor(tree, statistics)
-    assert not editor.can_split(int(tree.leaf_nodes()[0]))
+    assert not editor.can_split(int(leaf_nodes(tree)[0]))
     assert len(split(tree, 20, statistics, SPATIAL).tree.leaves) == 64
     assert not editor.can_merge(0)
 
@@ -245,7 +246,7 @@ def test_nested_lists_share_out_the_words_of_their_own_list():
     asked = [query("SRQ", EVERYWHERE, word) for word in "abcdefgh" for _ in range(3)]
     tree, statistics = one_leaf(asked=asked)
     tree = split(tree, 0, statistics, TEXTUAL).tree
-    first = tree.leaf_nodes()[0]
+    first = leaf_nodes(tree)[0]
     tree = split(tree, 0, statistics, TEXTUAL).tree
 
     batch = ObjectBatch.of([obj(word, 1.0, 1.0, word) for word in "abcdefgh"])
@@ -334,7 +335,7 @@ def test_coverage_against_plain_python(data, space):
 
     column = {int(term): i for i, term in enumerate(tree.dictionary)}
     parent = {first + i: node for node, first in enumerate(tree.nodes.child.tolist()) if first >= 0 for i in range(4)}
-    for leaf, node in enumerate(tree.leaf_nodes().tolist()):
+    for leaf, node in enumerate(leaf_nodes(tree).tolist()):
         held = dict.fromkeys(statistics.terms.tolist(), True)
         while node:
             above = parent[node]

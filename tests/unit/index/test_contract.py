@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
-from spatialstream.index.covers import region_parts
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import distance_to_box
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, QueryBatch

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.covers import region_parts
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, Cancellation, QueryBatch

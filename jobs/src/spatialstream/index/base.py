@@ -55,22 +55,20 @@ class GlobalIndex(ABC):
     space: Space
     """The space that it covers."""
 
-    @property
-    @abstractmethod
-    def leaves(self) -> Leaves:
-        """The leaves."""
+    leaves: Leaves
+    """The leaves."""
 
     @abstractmethod
     def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
         """The leaf of each of n objects, int32[n]."""
 
-    @abstractmethod
     def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.
 
         Queries without a region, such as SKQs and CKQs, and cancellations concern all leaves. A query concerns at least
         one leaf, provided that the centre of its circle lies in the space.
         """
+        return self.route_regions(queries.regions)
 
     @abstractmethod
     def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -24,13 +24,12 @@ import numpy.typing as npt
 
 from spatialstream.index.base import GlobalIndex, Leaves
 from spatialstream.index.cost import keyword_coverage
-from spatialstream.index.covers import region_parts
 from spatialstream.model.arrays import string_view
+from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
 from spatialstream.model.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
@@ -342,24 +341,12 @@ class QTTree(GlobalIndex):
 
     kind: ClassVar[str] = "qt-tree"
 
-    def __init__(
-        self,
-        space: Space,
-        nodes: Nodes,
-        texts: TextualNodes,
-        table: Table,
-        leaves: Leaves,
-    ) -> None:
+    def __init__(self, space: Space, nodes: Nodes, texts: TextualNodes, table: Table, leaves: Leaves) -> None:
         self.space = space
         self.nodes = nodes
         self.texts = texts
         self.table = table
-        self._leaves = leaves
-
-    @property
-    def leaves(self) -> Leaves:
-        """See :class:`GlobalIndex`."""
-        return self._leaves
+        self.leaves = leaves
 
     def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
         """See :class:`GlobalIndex`."""
@@ -372,10 +359,6 @@ class QTTree(GlobalIndex):
         ids = string_view(objects.ids)
         _route_objects(self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *ids, out)
         return out
-
-    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """See :class:`GlobalIndex`."""
-        return self.route_regions(queries.regions)
 
     def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The leaves that each region meets: (row int32[m], leaf int32[m]), ascending by (row, leaf)."""
@@ -419,13 +402,6 @@ class QTTree(GlobalIndex):
             for child in range(3, -1, -1) if kind[node] != LEAF else ():
                 stack.append((first[node] + child, (*path, (row[node], child)) if kind[node] == TEXTUAL else path))
         return paths
-
-    def leaf_nodes(self) -> npt.NDArray[np.int64]:
-        """The node of each leaf, int64[n]."""
-        nodes = np.flatnonzero(self.nodes.leaf >= 0)
-        result = np.empty(len(nodes), np.int64)
-        result[self.nodes.leaf[nodes]] = nodes
-        return result
 
     def weighed(self, objects: npt.NDArray[np.float64], load: npt.NDArray[np.float64]) -> QTTree:
         """The same tree with other figures of its leaves: abs(O) and the workload, float64[n] each."""

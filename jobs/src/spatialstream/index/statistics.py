@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.cost import CellStatistics, workloads
-from spatialstream.index.covers import NOWHERE, region_parts
+from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.covers import region_parts
+from spatialstream.model.covers import region_parts
 from spatialstream.model.regions import Box, Circle, Regions, cover
 from spatialstream.model.space import WGS84
 from tests.unit.index.samples import PLANE, points, regions, spaces

@@ -1,0 +1,105 @@
+"""Covering boxes of regions in kernels, two boxes a region; the formulas of :func:`spatialstream.model.regions.cover`.
+
+Cost: O(1) a region.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
+from spatialstream.model.kernels import kernel
+from spatialstream.model.regions import UNDERFLOW, Regions
+from spatialstream.model.space import Space
+
+__all__ = ["NOWHERE", "cover_boxes", "region_parts"]
+
+NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
+"""The second box of a region that one box covers: nothing meets it."""
+
+_SLACK = 1e-9
+"""Degrees by which a cap's cover is widened, so that rounding never makes it too small."""
+
+_DEGREES = 180.0 / math.pi
+
+
+@kernel
+def cover_boxes(
+    bounds: npt.NDArray[np.float64],
+    geographic: bool,
+    kind: int,
+    a: float,
+    b: float,
+    c: float,
+    d: float,
+    boxes: npt.NDArray[np.float64],
+) -> int:
+    """Write the boxes (west <= east) that together contain a region into the first rows of ``boxes``.
+
+    Args:
+        bounds: west, south, east and north of the space (further elements are not looked at).
+        geographic: whether it is WGS84.
+        kind: of the region.
+        a: its first number, see :class:`spatialstream.model.regions.Regions`; ``b``, ``c``, ``d`` are the others.
+        b: see ``a``.
+        c: see ``a``.
+        d: see ``a``.
+        boxes: float64[2, 4].
+
+    Returns:
+        How many: 2 if the region crosses the antimeridian, else 1.
+    """
+    west, south, east, north = a, b, c, d
+    if kind == CIRCLE and geographic:
+        angle = min(c / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12, math.pi)
+        south, north = max(b - angle * _DEGREES - _SLACK, -90.0), min(b + angle * _DEGREES + _SLACK, 90.0)
+        west, east = bounds[0], bounds[2]
+        if south > -90.0 and north < 90.0:  # no pole is in it
+            # widest longitude of a cap: sin(dlon) = sin(angle) / cos(latitude); near 1 the arcsine is steep
+            ratio = math.sin(angle) / math.cos(b / _DEGREES) * (1.0 + 1e-9)
+            wide = math.asin(ratio) * _DEGREES + _SLACK if ratio < 1.0 else 180.0
+            if wide < 180.0:
+                west, east = a - wide, a + wide
+                if west < -180.0:
+                    west += 360.0
+                elif east > 180.0:
+                    east -= 360.0
+    elif kind == CIRCLE:
+        reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + UNDERFLOW
+        west, south, east, north = a - reach, b - reach, a + reach, b + reach
+    elif kind != BOX:
+        west, south, east, north = bounds[0], bounds[1], bounds[2], bounds[3]
+    boxes[0, 0], boxes[0, 1], boxes[0, 2], boxes[0, 3] = west, south, east, north
+    if west <= east:
+        return 1
+    boxes[0, 2] = bounds[2]
+    boxes[1, 0], boxes[1, 1], boxes[1, 2], boxes[1, 3] = bounds[0], south, east, north
+    return 2
+
+
+@kernel
+def _parts(
+    bounds: npt.NDArray[np.float64],
+    geographic: bool,
+    kind: npt.NDArray[np.uint8],
+    shape: npt.NDArray[np.float64],
+    parts: npt.NDArray[np.float64],
+) -> None:
+    for i in range(len(kind)):
+        a, b, c, d = shape[i]
+        cover_boxes(bounds, geographic, kind[i], a, b, c, d, parts[i])
+
+
+def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
+    """Two boxes for each region, float64[n, 2, 4] (west, south, east, north), that together contain it.
+
+    The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
+    the space.
+    """
+    parts = np.empty((len(regions), 2, 4))
+    parts[:, 1] = NOWHERE
+    _parts(np.array(space.bounds), space.geographic, regions.kind, regions.shape, parts)
+    return parts
