@@ -14,14 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.local import ckq, ctq, skyband
-from spatialstream.local.ckq import ContinuousNearestIndex
-from spatialstream.local.ctq import ContinuousTermsIndex, merge_steps
+from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.skyband import Arrivals, NearestMerger
-from spatialstream.local.state import MemoryFiles
+from spatialstream.local.steps import merge_steps
+from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 from tests.benchmarks.workload import SPACE, objects, queries
+from tests.unit.memory_files import MemoryFiles
 
 Row = dict[str, Any]
 
@@ -67,28 +69,25 @@ def nearest(figures: Figures, n: int, count: int, window: int = -1, keywords: tu
     index, merger, clock, files = ContinuousNearestIndex(SPACE), NearestMerger(SPACE), Clock(), MemoryFiles()
     name = f"CKQ {count:,}" + (f", window {window // 1000} s" if window >= 0 else "")
     clock.start()
-    index.register(numbers, batch, batch.t, batch.t + FOREVER)
-    merger.register(numbers, batch.ids, batch, batch.t, batch.t + FOREVER)
+    index.register(numbers, batch)
+    merger.register(numbers, batch)
     clock.lap("register")
     stream = objects(n, seed=3)
     passed = rows = 0
     for first in range(0, n, EPOCH):
         part = stream.take(np.arange(first, min(n, first + EPOCH)))
         clock.start()
-        found = index.update(part)
+        found = list(index.match(part))
         clock.lap("slot")
-        at = found.position
-        arrivals = Arrivals(
-            found.number, part.ids.take(pa.array(at)), part.t[at], part.x[at], part.y[at], found.distance
-        )
+        arrivals = Arrivals.concat([arrivals_of(part, each) for each in found])
         clock.start()
-        changes = merger.apply(arrivals, int(part.t[-1]))
+        changes = list(merger.changes(arrivals, int(part.t[-1])))
         clock.lap("merger")
         index.checkpoint(files.write)
         clock.lap("slot checkpoint")
         merger.checkpoint(files.write)
         clock.lap("merger checkpoint")
-        passed, rows = passed + len(found), rows + len(changes)
+        passed, rows = passed + len(arrivals), rows + sum(map(len, changes))
     figures.add(f"{name}: register", count / clock.spent["register"][0], "queries/s", "slot and merger")
     figures.add(f"{name}: slot, first epoch", EPOCH / clock.spent["slot"][0], "objects/s", "every radius is infinite")
     steady = clock.spent["slot"][1:]
@@ -101,6 +100,12 @@ def nearest(figures: Figures, n: int, count: int, window: int = -1, keywords: tu
     for what in ("slot checkpoint", "merger checkpoint"):
         figures.add(f"{name}: {what}", 1e3 * float(np.median(clock.spent[what])), "ms", "median of epochs")
     restored(figures, name, ContinuousNearestIndex, index, files)
+
+
+def arrivals_of(part: ObjectBatch, found: Candidates) -> Arrivals:
+    """What a slot passes on."""
+    at = found.position
+    return Arrivals(found.number, part.ids.take(pa.array(at)), part.t[at], part.x[at], part.y[at], found.distance)
 
 
 def restored(figures: Figures, name: str, kind: Any, index: Any, files: MemoryFiles) -> None:
@@ -120,22 +125,22 @@ def top_terms(figures: Figures, n: int, count: int, window: int, step: int) -> N
     index, clock, files = ContinuousTermsIndex(SPACE), Clock(), MemoryFiles()
     name = f"CTQ {count:,}, T {window // 1000} s, δ {step // 1000} s"
     clock.start()
-    index.register(numbers, batch.ids, batch, batch.t, batch.t + FOREVER)
+    index.register(numbers, batch)
     clock.lap("register")
     stream = objects(n, seed=3)
     terms = 0
     for first in range(0, n, EPOCH):
         part = stream.take(np.arange(first, min(n, first + EPOCH)))
         clock.start()
-        index.update(part)
+        index.match(part)
         clock.lap("update")
-        partials = index.step(int(part.t[-1]))
+        partials = list(index.steps(int(part.t[-1])))
         clock.lap("step")
-        merge_steps([partials])
+        merge_steps(partials)
         clock.lap("merge")
         index.checkpoint(files.write)
         clock.lap("checkpoint")
-        terms += len(partials.terms.codes)
+        terms += sum(len(each.counts) for each in partials)
     figures.add(f"{name}: register", count / clock.spent["register"][0], "queries/s")
     update, step_, merge = (sum(clock.spent[what]) for what in ("update", "step", "merge"))
     figures.add(

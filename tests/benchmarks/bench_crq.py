@@ -17,8 +17,9 @@ import pyarrow as pa
 import shapely
 
 from spatialstream.local import crq
-from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.crq import ContinuousRangeIndex, Matches
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from tests.benchmarks.workload import SPACE, TERMS, QueryColumns, objects, queries
 
 Row = dict[str, Any]
@@ -40,8 +41,30 @@ def register(index: ContinuousRangeIndex, columns: QueryColumns, first: int = 0)
     """All queries of ``columns`` at once, for ever, numbered from ``first``."""
     n = len(columns)
     ids = pa.array([f"q{i}" for i in range(first, first + n)], pa.string())
-    start, end = np.zeros(n, np.int64), np.full(n, FOREVER, np.int64)
-    index.register(np.arange(first, first + n), ids, columns.regions, columns.keywords, start, end)
+    index.register(np.arange(first, first + n), standing(ids, columns))
+
+
+def standing(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
+    """CRQs that live for ever."""
+    n = len(ids)
+    absent = np.full(n, -1)
+    return QueryBatch(
+        ids,
+        np.full(n, TYPES.index(QueryType.CRQ), np.int8),
+        np.zeros(n, np.int64),
+        np.full(n, FOREVER),
+        absent,
+        absent,
+        np.zeros(n, np.int32),
+        np.zeros((n, 2)),
+        columns.regions,
+        columns.keywords,
+    )
+
+
+def match(index: ContinuousRangeIndex, objects: ObjectBatch) -> list[Matches]:
+    """All matches of a batch, in the parts that they come in."""
+    return [matches for _, matches in index.match(objects)]
 
 
 def batches(stream: ObjectBatch, size: int = BATCH) -> list[ObjectBatch]:
@@ -66,7 +89,7 @@ def check(index: ContinuousRangeIndex, columns: QueryColumns, stream: ObjectBatc
     Raises:
         AssertionError: they do not.
     """
-    found = index.match(stream.take(np.arange(sample)))
+    (found,) = match(index, stream.take(np.arange(sample)))
     codes = stream.terms.codes.reshape(-1, TERMS)
     for o in range(sample):
         expected = matches_of(columns, stream.x[o], stream.y[o], codes[o])
@@ -80,13 +103,12 @@ def matching(name: str, columns: QueryColumns, stream: ObjectBatch, floor: float
     index.observe(stream.take(np.arange(20_000)))
     registration = cpu_seconds(lambda: register(index, columns))
     parts = batches(stream)
-    index.match(parts[0])
-    best = min(cpu_seconds(lambda: [index.match(part) for part in parts]) for _ in range(3))
+    match(index, parts[0])
+    best = min(cpu_seconds(lambda: [match(index, part) for part in parts]) for _ in range(3))
     check(index, columns, stream)
-    found = [index.match(part) for part in parts]
-    per_object = (
-        f"{sum(map(len, found)) / len(stream):.2f} matches, {sum(f.candidates for f in found) / len(stream):.1f}"
-    )
+    found = [matches for part in parts for matches in match(index, part)]
+    candidates = sum(int(each.checked.sum()) for each in found)
+    per_object = f"{sum(map(len, found)) / len(stream):.2f} matches, {candidates / len(stream):.1f}"
     note = f"{per_object} candidates an object, {index.nbytes / len(columns):.0f} B a query, tiers {index.tiers}"
     return [
         {"name": name, "value": len(stream) / best, "unit": "objects/s", "floor": floor, "note": note},
@@ -106,18 +128,8 @@ def registration_one_at_a_time(source: ObjectBatch, n: int = 30_000) -> list[Row
     register(index, queries(source, DEFAULT_QUERIES, QUERY_SEED))
     more = queries(source, n, QUERY_SEED + 1)
     ids = pa.array([f"r{i}" for i in range(n)], pa.string())
-    numbers, zero, end = np.arange(n) + DEFAULT_QUERIES, np.zeros(n, np.int64), np.full(n, FOREVER)
-    columns = [
-        (
-            numbers[i : i + 1],
-            ids[i : i + 1],
-            more.regions.take(np.array([i])),
-            more.keywords.take(np.array([i])).compact(),
-            zero[i : i + 1],
-            end[i : i + 1],
-        )
-        for i in range(n)
-    ]
+    numbers, batch = np.arange(n) + DEFAULT_QUERIES, standing(ids, more)
+    columns = [(numbers[i : i + 1], batch.take(np.array([i]))) for i in range(n)]
     times = np.array([cpu_seconds(lambda each=each: index.register(*each)) for each in columns])
     return [
         {

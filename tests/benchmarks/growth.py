@@ -84,7 +84,8 @@ def crq(largest: int = 10_000_000) -> Iterator[Chart]:
                 spent += bench_crq.cpu_seconds(lambda a=added, c=count, i=index: bench_crq.register(i, a, c))
                 count += len(added)
             chosen = parts if n <= 1_000_000 else parts[:1]
-            taken = best_of(lambda i=index, c=chosen: [i.match(part) for part in c], 5 if n <= 1_000_000 else 2)
+            times = 5 if n <= 1_000_000 else 2
+            taken = best_of(lambda i=index, c=chosen: [bench_crq.match(i, part) for part in c], times)
             speed.add(name, n, sum(map(len, chosen)) / taken)
             if not options:
                 bulk.add("with the merges of tiers", n, count / spent)

@@ -60,7 +60,7 @@ def _clock_parts() -> None:
         (ContinuousRangeIndex, "register", "CRQ register"),
         (ContinuousRangeIndex, "ids_of", "CRQ ids of matches"),
         (ContinuousNearestIndex, "_offer", "CKQ update"),
-        (ContinuousTermsIndex, "update", "CTQ update"),
+        (ContinuousTermsIndex, "match", "CTQ update"),
         (SegmentStore, "append", "segment append"),
         (OwnerState, "write", "state files written"),
         (OwnerState, "commit", "state manifest"),

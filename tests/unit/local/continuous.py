@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import strategies as st
 
-from spatialstream.model.objects import SpatialObject
+from spatialstream.local.base import LocalIndex
+from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
+from tests.unit.memory_files import MemoryFiles
 
 PLANE = Space.planar(0.0, 0.0, 4.0, 4.0)
 PLACES = {
@@ -59,10 +62,9 @@ class Stream:
     slots: int
     epochs: list[Epoch]
 
-    def batch(self, numbers: list[int]) -> tuple[np.ndarray, pa.StringArray, QueryBatch, np.ndarray]:
-        """Arguments of ``register``, apart from the end."""
-        queries = QueryBatch.of([self.queries[i] for i in numbers])
-        return np.array(numbers, np.int64), queries.ids, queries, queries.t
+    def batch(self, numbers: list[int]) -> tuple[np.ndarray, QueryBatch]:
+        """Arguments of ``register``."""
+        return np.array(numbers, np.int64), QueryBatch.of([self.queries[i] for i in numbers])
 
 
 def order(o: SpatialObject) -> tuple[int, str, float, float]:
@@ -112,6 +114,79 @@ def streams(draw: st.DrawFn, queries: st.SearchStrategy[list[Query]], space: Spa
         epochs[-1].horizon = epochs[-1].before  # nothing comes later
         epochs[-1].before += 1
     return Stream(space, found, end, objects, slots, epochs)
+
+
+class Digests(MemoryFiles):
+    """Files whose names tell their content."""
+
+    def write(self, kind, arrays, meta=None):
+        digest = hashlib.sha256(kind.encode())
+        for name, array in arrays.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        name = f"{kind}-{digest.hexdigest()[:16]}"
+        self._files[name] = {key: array.copy() for key, array in arrays.items()}, dict(meta or {})
+        return name
+
+
+class Run:
+    """The indexes of some slots, epoch by epoch; a subclass says what rows come out."""
+
+    index: ClassVar[type[LocalIndex]]
+    options: ClassVar[dict[str, Any]] = {}
+    """With which an index is made."""
+    kept: ClassVar[dict[str, Any]] = {}
+    """Those of them that its manifest does not tell."""
+
+    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
+        self.stream, self.files = stream, files
+        self.slots: list[Any] = [self.index(stream.space, **self.options) for _ in range(stream.slots)]
+
+    def epoch(self, epoch: Epoch) -> list[Any]:
+        """The rows of an epoch."""
+        numbers, queries = self.stream.batch(epoch.numbers)
+        cancelled = np.array([i for i, _ in epoch.cancelled] + [999], np.int64)
+        at = np.array([t for _, t in epoch.cancelled] + [0], np.int64)
+        for index in self.standing():
+            index.register(numbers, queries)
+            index.end_at(cancelled, at)
+        batches = [
+            ObjectBatch.of([o for o, s in zip(epoch.objects, epoch.slots, strict=True) if s == slot])
+            for slot in range(len(self.slots))
+        ]
+        rows = self.rows(epoch, batches)
+        for index in self.slots:
+            self.expire(index, epoch.before - 1)
+        return rows
+
+    def standing(self) -> list[Any]:
+        """What queries are registered with."""
+        return self.slots
+
+    def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Any]:
+        """Give each slot its objects; what comes of it."""
+        raise NotImplementedError
+
+    def expire(self, index: Any, now: int) -> None:
+        index.expire(now)
+
+    def checkpoint(self) -> list[dict]:
+        return [index.checkpoint(self.files.write) for index in self.slots]
+
+    def restart(self) -> None:
+        self.slots = [
+            self.index.restore(self.stream.space, manifest, self.files.read, **self.kept)
+            for manifest in self.checkpoint()
+        ]
+
+    def whole(self) -> list[Any]:
+        """The rows of the whole stream."""
+        rows = []
+        for epoch in self.stream.epochs:
+            rows += self.epoch(epoch)
+            if epoch.restart:
+                self.restart()
+        return rows
 
 
 def compiled(*modules: ModuleType) -> dict[str, int]:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from spatialstream.local import crq
 from spatialstream.local.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.frequencies import TermFrequencies
-from spatialstream.local.state import MemoryFiles
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
 from tests.unit.local.test_grid import WORDS, batch, boxes, circles, in_region, many, points, word_sets
+from tests.unit.memory_files import MemoryFiles
 
 SMALL = Tiering(tail=3, ratio=2, full=24, large=12)
 
@@ -29,14 +29,21 @@ class BruteContinuousRange:
     def __init__(self, space):
         self.space, self.queries, self.horizon = space, {}, -(2**63)
 
-    def register(self, numbers, ids, regions, keywords, start, end):
+    def register(self, numbers, queries):
         for i, number in enumerate(numbers.tolist()):
-            self.queries[number] = [ids[i].as_py(), regions[i], set(keywords[i]), int(start[i]), int(end[i])]
+            start, duration = int(queries.t[i]), int(queries.duration[i])
+            self.queries[number] = [
+                queries.ids[i].as_py(),
+                queries.regions[i],
+                set(queries.keywords[i]),
+                start,
+                start + duration,
+            ]
 
     def end_at(self, numbers, t):
-        for number in numbers.tolist():
+        for number, end in zip(numbers.tolist(), t.tolist(), strict=True):
             if number in self.queries:
-                self.queries[number][4] = min(self.queries[number][4], t)
+                self.queries[number][4] = min(self.queries[number][4], end)
 
     def expire(self, now):
         self.horizon = max(self.horizon, now)
@@ -92,25 +99,24 @@ class Indexed:
         return len(self.index)
 
     def match(self, objects):
-        found = self.index.match(objects)
-        ids = self.index.ids_of(found)
-        assert ids.type == pa.string()
-        self.check_parts(objects, found)
-        return list(zip(found.object.tolist(), found.number.tolist(), ids.to_pylist(), strict=True))
+        found = self.parts(objects, 1 << 20)
+        assert self.parts(objects, 2) == found
+        return found
 
-    def check_parts(self, objects, found):
-        """The same matches come in parts, whose size is bounded."""
-        parts = list(self.index.match_parts(objects, 2))
-        at = 0
-        for first, part in parts:
+    def parts(self, objects, limit):
+        """The matches, which come in parts whose size is bounded."""
+        found, at = [], 0
+        for first, part in self.index.match(objects, limit):
             assert first == at
-            assert len(part) <= 2 or len(part.checked) == 1
+            assert len(part) <= limit or len(part.checked) == 1
             at += len(part.checked)
+            ids = self.index.ids_of(part)
+            assert ids.type == pa.string()
+            names = ids.to_pylist()
+            assert self.index.id_sizes(part).tolist() == [len(name.encode()) for name in names]
+            found += zip((first + part.object).tolist(), part.number.tolist(), names, strict=True)
         assert at == len(objects)
-        joined = [(first + o, n) for first, part in parts for o, n in zip(part.object, part.number, strict=True)]
-        assert joined == list(zip(found.object, found.number, strict=True))
-        sizes = [len(name.as_py().encode()) for name in self.index.ids_of(found)]
-        assert self.index.id_sizes(found).tolist() == sizes
+        return found
 
     def standing(self, now):
         numbers, queries = self.index.standing(now)
@@ -161,14 +167,25 @@ IMPLEMENTATIONS = [BruteContinuousRange, Indexed, SmallTiers, Restored]
 def columns(queries, first=0):
     """(region, keywords, start, end) of each query to what ``register`` takes."""
     n = len(queries)
-    return (
-        np.arange(first, first + n),
+    start, end = (np.array([query[i] for query in queries], np.int64) for i in (2, 3))
+    absent = np.full(n, -1)
+    return np.arange(first, first + n), QueryBatch(
         pa.array([f"q{i}" for i in range(first, first + n)], pa.string()),
+        np.full(n, TYPES.index(QueryType.CRQ), np.int8),
+        start,
+        end - start,
+        absent,
+        absent,
+        np.zeros(n, np.int32),
+        np.zeros((n, 2)),
         Regions.of([query[0] for query in queries]),
         TermLists.of([query[1] for query in queries]),
-        np.array([query[2] for query in queries], np.int64),
-        np.array([query[3] for query in queries], np.int64),
     )
+
+
+def at(t, *numbers):
+    """Numbers, and one time for all, to what ``end_at`` takes."""
+    return np.array(numbers, np.int64), np.full(len(numbers), t)
 
 
 def at_times(objects, times) -> ObjectBatch:
@@ -208,10 +225,10 @@ class TestContract:
 
     def test_a_cancellation_brings_the_end_forward_and_never_back(self, index):
         index.register(*columns([(None, [], 0, 10)] * 3))
-        index.end_at(np.array([1]), 5)
-        index.end_at(np.array([1, 2]), 8)
-        index.end_at(np.array([2]), 100)
-        index.end_at(np.array([55]), 0)
+        index.end_at(*at(5, 1))
+        index.end_at(*at(8, 1, 2))
+        index.end_at(*at(100, 2))
+        index.end_at(*at(0, 55))
         assert index.match(at_times([ANYWHERE] * 3, [4, 5, 8])) == [
             *((0, number, f"q{number}") for number in range(3)),
             (1, 0, "q0"),
@@ -221,9 +238,9 @@ class TestContract:
 
     def test_a_cancellation_counts_before_and_after_the_query_was_first_matched(self, index):
         index.register(*columns([(None, [], 0, 10)] * 2))
-        index.end_at(np.array([0]), 3)
+        index.end_at(*at(3, 0))
         assert index.match(at_times([ANYWHERE], [3])) == [(0, 1, "q1")]
-        index.end_at(np.array([1]), 4)
+        index.end_at(*at(4, 1))
         assert index.match(at_times([ANYWHERE], [4])) == []
         assert len(index) == 2
         index.expire(3)
@@ -231,7 +248,7 @@ class TestContract:
 
     def test_a_cancellation_before_the_start_leaves_nothing(self, index):
         index.register(*columns([(None, [], 5, 10)]))
-        index.end_at(np.array([0]), 2)
+        index.end_at(*at(2, 0))
         assert index.match(at_times([ANYWHERE] * 3, [1, 2, 5])) == []
         assert len(index) == 0
 
@@ -248,7 +265,7 @@ class TestContract:
     def test_numbers_need_not_increase(self, index):
         index.register(*columns([(None, [], 0, 10)] * 5, first=100))
         index.register(*columns([(None, [], 0, 10)] * 5, first=50))
-        index.end_at(np.array([52, 101]), 0)
+        index.end_at(*at(0, 52, 101))
         found = [number for _, number, _ in index.match(at_times([ANYWHERE], [0]))]
         assert found == [50, 51, 53, 54, 100, 102, 103, 104]
 
@@ -259,10 +276,10 @@ class TestContract:
             index.drop(np.array([1, 77]))
             assert [number for _, number, _ in index.match(everything)] == [0, 2]
             assert index.known(np.array([0, 1, 2, 77])) == [True, False, True, False]
-            index.end_at(np.array([1]), 2)
+            index.end_at(*at(2, 1))
             index.register(*columns([(None, ["a"], 0, 10)], first=1))
             assert [number for _, number, _ in index.match(everything)] == [0, 1, 2]
-        index.end_at(np.array([1]), 3)
+        index.end_at(*at(3, 1))
         assert [number for _, number, _ in index.match(everything)] == [0, 2]
 
     def test_a_cancellation_is_for_the_registration_that_is_there(self, index):
@@ -270,15 +287,15 @@ class TestContract:
         index.match(at_times([ANYWHERE], [0]))
         index.drop(np.array([0]))
         index.register(*columns([(None, [], 0, 1)], first=5))
-        index.end_at(np.array([0]), 2)
+        index.end_at(*at(2, 0))
         index.register(*columns([(None, [], 0, 10)]))
-        index.end_at(np.array([0]), 4)
+        index.end_at(*at(4, 0))
         assert index.match(at_times([ANYWHERE] * 3, [2, 3, 4])) == [(0, 0, "q0"), (1, 0, "q0")]
 
     def test_what_stands_has_its_cancellation_in_its_end(self, index):
         index.register(*columns([(None, ["a"], 2, 10), (None, [], 0, 4), (None, [], 5, 5)], first=4))
         index.register(*columns([(None, ["b", "c"], 1, 9)]))
-        index.end_at(np.array([4]), 7)
+        index.end_at(*at(7, 4))
         assert index.standing(-1) == [
             (0, "q0", None, {"b", "c"}, 1, 9),
             (4, "q4", None, {"a"}, 2, 7),
@@ -290,7 +307,7 @@ class TestContract:
 
     def test_no_rows_are_no_change(self, index):
         index.register(*columns([]))
-        index.end_at(np.empty(0, np.int64), 0)
+        index.end_at(*at(0))
         assert index.match(at_times([], [])) == []
 
     def test_thousands_registered_one_at_a_time(self, index):
@@ -352,7 +369,7 @@ def test_any_history_gives_the_matches_of_the_twin(implementation, history):
             arguments = columns(argument, first=registered)
             registered += len(argument)
         elif name == "end_at":
-            arguments = (np.array(argument[0], np.int64), argument[1])
+            arguments = at(argument[1], *argument[0])
         else:
             arguments = (argument,)
         for each in (index, twin):
@@ -372,7 +389,7 @@ class TestTiers:
         queries, _ = random_queries(1000, 7)
         for first in range(0, 1000, 5):
             index.register(*columns(queries[first : first + 5], first=first))
-        assert sum(index.tiers) + index.tail == 1000
+        assert len(index) == sum(index.tiers) == 1000
         assert max(index.tiers) <= 256
         assert len(index.tiers) <= 1000 // (256 * 4 / 5) + 5
 
@@ -394,7 +411,7 @@ class TestTiers:
     def test_cancelled_queries_are_reclaimed_too(self):
         index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100))
         index.register(*columns([(None, [], 0, 1000)] * 100))
-        index.end_at(np.arange(60), 5)
+        index.end_at(*at(5, *np.arange(60)))
         index.expire(5)
         assert index.tiers == [40]
 
@@ -402,22 +419,16 @@ class TestTiers:
         index = ContinuousRangeIndex(WGS84, Tiering(tail=8, full=100, large=10))
         for first in (0, 100, 200):
             index.register(*columns([(None, [], 0, 10 + 50 * (i % 2) + first) for i in range(100)], first=first))
-        index.end_at(np.arange(0, 300, 2), 0)
-        index.end_at(np.arange(1, 60, 2), 0)
-        index.end_at(np.arange(101, 160, 2), 0)
-        index.end_at(np.arange(201, 260, 2), 0)
+        index.end_at(*at(0, *np.arange(0, 300, 2)))
+        index.end_at(*at(0, *np.arange(1, 60, 2)))
+        index.end_at(*at(0, *np.arange(101, 160, 2)))
+        index.end_at(*at(0, *np.arange(201, 260, 2)))
         sizes = []
         for _ in range(4):
             index.expire(1)
             sizes.append(sum(index.tiers))
         assert sizes == sorted(sizes, reverse=True)
         assert sizes[0] > sizes[-1] == len(index)
-
-    def test_columns_of_different_lengths_are_refused(self):
-        index = ContinuousRangeIndex(WGS84)
-        numbers, *rest = columns([(None, [], 0, 1)] * 2)
-        with pytest.raises(ValueError, match="of one length"):
-            index.register(numbers[:1], *rest)
 
 
 class TestCheckpoint:
@@ -429,7 +440,7 @@ class TestCheckpoint:
         assert files.take() == ["crq"]
         index.checkpoint(files.write)
         assert files.take() == []
-        index.end_at(np.array([3, 4]), 0)
+        index.end_at(*at(0, 3, 4))
         index.checkpoint(files.write)
         assert files.take() == ["crq-ends"]
         index.register(*columns(random_queries(10, 10)[0], first=100))
@@ -442,7 +453,7 @@ class TestCheckpoint:
         queries, _ = random_queries(200, 11)
         index.register(*columns(queries))
         for number in range(100):
-            index.end_at(np.array([number]), 0)
+            index.end_at(*at(0, number))
             manifest = index.checkpoint(files.write)
             assert len(manifest["overlays"]) <= 9
         again = ContinuousRangeIndex.restore(WGS84, manifest, files.read)
@@ -458,12 +469,12 @@ class TestCheckpoint:
             stream = at_times(objects, np.arange(len(objects)))
             for step in range(20):
                 index.register(*columns(queries[step * 10 : step * 10 + 10], first=step * 10))
-                index.end_at(np.arange(step, 200, 23), step * 7)
+                index.end_at(*at(step * 7, *np.arange(step, 200, 23)))
                 index.drop(np.arange(step * 10, step * 10 + 4))
                 if step % 3:
                     index.register(*columns(queries[step * 10 + 1 : step * 10 + 3], first=step * 10 + 1))
                 index.observe(stream)
-                index.match(stream)
+                list(index.match(stream))
                 index.expire(step * 5)
                 manifest = index.checkpoint(files.write)
                 if restored:
@@ -475,7 +486,7 @@ class TestCheckpoint:
     def test_matches_stay_readable_when_the_index_has_changed(self):
         index = ContinuousRangeIndex(WGS84, SMALL)
         index.register(*columns([(None, [], 0, 10)] * 10))
-        found = index.match(at_times([ANYWHERE], [0]))
+        ((_, found),) = index.match(at_times([ANYWHERE], [0]))
         index.expire(100)
         assert index.ids_of(found).to_pylist() == [f"q{i}" for i in range(10)]
 
@@ -516,7 +527,7 @@ class TestFrequencies:
         index = ContinuousRangeIndex(WGS84)
         index.observe(at_times([(0.0, 0.0, ["common"])] * 50 + [(0.0, 0.0, ["rare"])], [0] * 51))
         index.register(*columns([(None, ["common", "rare"], 0, 10)] * 20 + [(None, ["rare"], 0, 10)] * 30))
-        assert index.match(at_times([(0.0, 0.0, ["common"])], [0])).candidates == 0
+        assert [part.checked.tolist() for _, part in index.match(at_times([(0.0, 0.0, ["common"])], [0]))] == [[0]]
 
 
 def test_every_kernel_has_a_single_signature():

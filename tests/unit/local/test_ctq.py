@@ -6,21 +6,19 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local import columns, ctq, groups, steps, termlogs
+from spatialstream.local import ctq, groups, steps, termlogs, wordtable
 from spatialstream.local.columns import Strings
-from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials, merge_steps
-from spatialstream.local.state import MemoryFiles
+from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.steps import StepPartials, merge_steps
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
-from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Stream, compiled, streams
-from tests.unit.local.test_ckq import Digests
+from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Run, Stream, compiled
+from tests.unit.memory_files import MemoryFiles
 
 Row = tuple[int, str, list[tuple[str, int]]]
 
@@ -82,35 +80,19 @@ def rows_of(partials: list[StepPartials]) -> list[Row]:
     ]
 
 
-class Run:
-    """Slots, epoch by epoch."""
+class TermsRun(Run):
+    """Slots whose steps are added."""
 
-    def __init__(self, stream: Stream, files: MemoryFiles) -> None:
-        self.stream, self.files = stream, files
-        self.slots = [ContinuousTermsIndex(stream.space) for _ in range(stream.slots)]
+    index = ContinuousTermsIndex
 
-    def epoch(self, epoch: Epoch) -> list[Row]:
-        numbers, ids, queries, start = self.stream.batch(epoch.numbers)
+    def rows(self, epoch: Epoch, batches: list[ObjectBatch]) -> list[Row]:
         partials = []
-        for slot, index in enumerate(self.slots):
-            index.register(numbers, ids, queries, start, start + queries.duration)
-            index.end_at(
-                np.array([i for i, _ in epoch.cancelled] + [999], np.int64),
-                np.array([t for _, t in epoch.cancelled] + [0], np.int64),
-            )
-            index.update(ObjectBatch.of([o for o, s in zip(epoch.objects, epoch.slots, strict=True) if s == slot]))
+        for slot, (index, batch) in enumerate(zip(self.slots, batches, strict=True)):
+            assert list(index.match(batch)) == []
             parts = list(index.steps(epoch.before - 1, *[(1 << 16, 1 << 20), (2, 3)][slot % 2]))
             assert all(map(len, parts))
             partials += parts
-            index.expire(epoch.before - 1)
         return rows_of(partials)
-
-    def checkpoint(self) -> list[dict]:
-        return [index.checkpoint(self.files.write) for index in self.slots]
-
-    def restart(self) -> None:
-        manifests = self.checkpoint()
-        self.slots = [ContinuousTermsIndex.restore(self.stream.space, m, self.files.read) for m in manifests]
 
 
 def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
@@ -133,32 +115,6 @@ def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
     )
 
 
-@pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)
-@given(data=st.data())
-def test_every_step_is_reported_exactly(space, data):
-    stream = data.draw(streams(queries_in(space), space))
-    run = Run(stream, MemoryFiles())
-    rows = []
-    for epoch in stream.epochs:
-        rows += run.epoch(epoch)
-        if epoch.restart:
-            run.restart()
-
-    assert rows == expected(stream)
-
-
-@given(data=st.data())
-def test_a_restored_structure_writes_the_same_files(data):
-    stream = data.draw(streams(queries_in(PLANE), PLANE))
-    one, other = Run(stream, Digests()), Run(stream, Digests())
-    for epoch in stream.epochs:
-        one.epoch(epoch)
-        other.epoch(epoch)
-        assert one.checkpoint() == other.checkpoint()
-        if epoch.restart:
-            other.restart()
-
-
 def objects_of(n: int, seed: int, t: int, words: int = 5) -> list[SpatialObject]:
     rng = np.random.default_rng(seed)
     objects = []
@@ -179,15 +135,10 @@ def boxes(n: int, seed: int, lifetimes: list[Lifetime], t: int = 0) -> list[Quer
     return queries
 
 
-def checked(stream: Stream, files: MemoryFiles) -> Run:
+def checked(stream: Stream, files: MemoryFiles) -> TermsRun:
     """A run that gives what it should."""
-    run = Run(stream, files)
-    rows = []
-    for epoch in stream.epochs:
-        rows += run.epoch(epoch)
-        if epoch.restart:
-            run.restart()
-    assert rows == expected(stream)
+    run = TermsRun(stream, files)
+    assert run.whole() == expected(stream)
     return run
 
 
@@ -295,10 +246,10 @@ def test_a_query_does_not_join_a_group_that_began_after_it():
     index = ContinuousTermsIndex(PLANE)
     for number, t in enumerate((8, 0)):
         queries = QueryBatch.of([Query(f"q{t}", t, Predicate(), TopTerms(5), Lifetime(12, True, 10, 4))])
-        index.register(np.full(1, number), queries.ids, queries, queries.t, queries.t + 12)
-    index.update(ObjectBatch.of([SpatialObject("a", 5, 0.0, 0.0, ("x",))]))
+        index.register(np.full(1, number), queries)
+    index.match(ObjectBatch.of([SpatialObject("a", 5, 0.0, 0.0, ("x",))]))
 
-    assert rows_of([index.step(12)]) == [
+    assert rows_of(list(index.steps(12))) == [
         (4, "q0", []),
         (8, "q0", [("x", 1)]),
         (12, "q0", [("x", 1)]),
@@ -310,7 +261,7 @@ def test_steps_are_listed_some_at_a_time():
     index = ContinuousTermsIndex(PLANE)
     lifetimes = [Lifetime(10**7, True, 5, 1), Lifetime(10**7, True, 5, 10)]
     queries = QueryBatch.of([Query(f"q{i}", 0, Predicate(), TopTerms(5), each) for i, each in enumerate(lifetimes)])
-    index.register(np.arange(2), queries.ids, queries, queries.t, queries.t + queries.duration)
+    index.register(np.arange(2), queries)
     parts = index.steps(10**7, rows=1_000)
     sizes, last = [], 0
     for _ in range(50):
@@ -327,13 +278,13 @@ def test_late_arrivals_count_in_the_windows_that_are_still_to_come():
     index = ContinuousTermsIndex(PLANE)
     query = Query("q", 0, Predicate(), TopTerms(5), Lifetime(100, True, 10, 4))
     queries = QueryBatch.of([query])
-    index.register(np.zeros(1, np.int64), queries.ids, queries, queries.t, queries.t + 100)
-    index.update(ObjectBatch.of([SpatialObject("a", 3, 0.0, 0.0, ("x",)), SpatialObject("b", 4, 0.0, 0.0, ("y",))]))
-    first = rows_of([index.step(4)])
-    index.update(ObjectBatch.of([SpatialObject("late", 2, 0.0, 0.0, ("x",))]))
+    index.register(np.zeros(1, np.int64), queries)
+    index.match(ObjectBatch.of([SpatialObject("a", 3, 0.0, 0.0, ("x",)), SpatialObject("b", 4, 0.0, 0.0, ("y",))]))
+    first = rows_of(list(index.steps(4)))
+    index.match(ObjectBatch.of([SpatialObject("late", 2, 0.0, 0.0, ("x",))]))
 
     assert first == [(4, "q", [("x", 1), ("y", 1)])]
-    assert rows_of([index.step(12)]) == [(8, "q", [("x", 2), ("y", 1)]), (12, "q", [("x", 1), ("y", 1)])]
+    assert rows_of(list(index.steps(12))) == [(8, "q", [("x", 2), ("y", 1)]), (12, "q", [("x", 1), ("y", 1)])]
 
 
 def test_steps_are_added_over_slots_and_ties_go_by_term():
@@ -352,10 +303,10 @@ def test_steps_are_added_over_slots_and_ties_go_by_term():
 
 def test_kernels_are_compiled_by_prepare():
     ctq.prepare()
-    before = compiled(ctq, groups, steps, termlogs, columns)
+    before = compiled(ctq, groups, steps, termlogs, wordtable)
     test_late_arrivals_count_in_the_windows_that_are_still_to_come()
     test_steps_are_added_over_slots_and_ties_go_by_term()
     test_members_of_a_group_share_the_entries_of_the_common_region()
 
-    assert compiled(ctq, groups, steps, termlogs, columns) == before
+    assert compiled(ctq, groups, steps, termlogs, wordtable) == before
     assert all(before[f"{kernel.__module__}.{kernel.__name__}"] == 1 for kernel in (ctq._signs, termlogs._count))

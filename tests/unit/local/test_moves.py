@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from spatialstream.local.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.state import MemoryFiles
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions
-from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Stream, streams
+from spatialstream.model.space import Space
+from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Stream, order, streams
 from tests.unit.local.test_ctq import REGIONS, Row, expected, queries_in, rows_of
+from tests.unit.memory_files import MemoryFiles
 
 SLOTS = 3
 LEAVES = [
@@ -48,18 +49,10 @@ class Router:
     def owners(self, number: int) -> set[int]:
         return {self.owner[leaf] for leaf in self.leaves[number]}
 
-    def register(self, slot: int, numbers: np.ndarray, queries: QueryBatch) -> None:
-        index, end = self.slots[slot], queries.t + queries.duration
-        if isinstance(index, ContinuousTermsIndex):
-            index.register(numbers, queries.ids, queries, queries.t, end)
-        else:
-            index.register(numbers, queries.ids, queries.regions, queries.keywords, queries.t, end)
-
     def admit(self, numbers: list[int]) -> None:
         for slot in range(SLOTS):
             mine = [number for number in numbers if slot in self.owners(number)]
-            number, _, queries, _ = self.stream.batch(mine)
-            self.register(slot, number, queries)
+            self.slots[slot].register(*self.stream.batch(mine))
 
     def move(self, leaf: int, to: int, upto: int, last: int) -> None:
         """Steps up to ``upto`` have been reported; the objects so far, up to ``last``, went to the old owner."""
@@ -69,7 +62,7 @@ class Router:
         queries = QueryBatch.from_arrow(queries.to_arrow())
         concerned = np.array([leaf in self.leaves[number] for number in numbers], np.bool_)
         wanted = np.flatnonzero(concerned & ~self.slots[to].known(numbers))
-        self.register(to, numbers[wanted], queries.take(wanted))
+        self.slots[to].register(numbers[wanted], queries.take(wanted))
         for number in range(len(self.stream.queries)):
             self.lost.pop((to, number), None) if leaf in self.leaves[number] else None
             for slot in before[number] - self.owners(number):
@@ -96,6 +89,38 @@ def cancel(index: Index, epoch: Epoch) -> None:
     )
 
 
+def pairs(index: ContinuousRangeIndex, objects: ObjectBatch) -> list[tuple]:
+    """(object, id of the query) of all matches."""
+    return [
+        (order(objects[first + o]), name)
+        for first, matches in index.match(objects)
+        for o, name in zip(matches.object.tolist(), index.ids_of(matches).to_pylist(), strict=True)
+    ]
+
+
+def expected_pairs(stream: Stream) -> list[tuple]:
+    """Every match, from its definition."""
+    return sorted(
+        (order(o), query.id)
+        for o in stream.objects
+        for query, end in zip(stream.queries, stream.end, strict=True)
+        if query.t <= o.t < min(query.t + query.lifetime.duration, end)
+        and set(query.predicate.keywords) <= set(o.terms)
+        and Regions.of([query.predicate.region]).contain(stream.space, 0, o.x, o.y)
+    )
+
+
+def range_queries(space: Space) -> st.SearchStrategy[list[Query]]:
+    query = st.builds(
+        lambda t, region, keywords, duration: (t, Predicate(region, tuple(keywords)), Everything(), duration),
+        st.integers(0, LAST // 2),
+        st.sampled_from(REGIONS[space]),
+        st.sets(st.sampled_from(WORDS), max_size=2).map(sorted),
+        st.sampled_from([0, 1, 5, 7, 100]).map(lambda duration: Lifetime(duration, True)),
+    )
+    return st.lists(query, max_size=8).map(lambda parts: [Query(f"q{i}", *part) for i, part in enumerate(parts)])
+
+
 moves = st.lists(st.tuples(st.integers(0, len(LEAVES) - 1), st.integers(0, SLOTS - 1)), max_size=4)
 
 
@@ -109,8 +134,8 @@ def test_steps_that_span_moves_are_the_sums_of_the_slots_partials(data):
         upto, partials = epoch.before - 1, []
         for slot, index in enumerate(router.slots):
             cancel(index, epoch)
-            index.update(router.objects_of(slot, epoch))
-            partials.append(index.step(upto))
+            index.match(router.objects_of(slot, epoch))
+            partials += index.steps(upto)
             index.expire(upto)
         rows += rows_of(partials)
         for leaf, to in data.draw(moves):
@@ -123,20 +148,9 @@ def test_steps_that_span_moves_are_the_sums_of_the_slots_partials(data):
     assert rows == expected(stream)
 
 
-def range_queries() -> st.SearchStrategy[list[Query]]:
-    query = st.builds(
-        lambda t, region, keywords, duration: (t, Predicate(region, tuple(keywords)), Everything(), duration),
-        st.integers(0, LAST // 2),
-        st.sampled_from(REGIONS[PLANE]),
-        st.sets(st.sampled_from(WORDS), max_size=2).map(sorted),
-        st.sampled_from([0, 1, 5, 7, 100]).map(lambda duration: Lifetime(duration, True)),
-    )
-    return st.lists(query, max_size=8).map(lambda parts: [Query(f"q{i}", *part) for i, part in enumerate(parts)])
-
-
 @given(data=st.data())
 def test_an_object_is_matched_once_wherever_its_queries_are(data):
-    stream = data.draw(streams(range_queries(), PLANE))
+    stream = data.draw(streams(range_queries(PLANE), PLANE))
     tiering = Tiering(tail=2, ratio=2, full=6, large=4)
     router = Router(stream, [ContinuousRangeIndex(PLANE, tiering) for _ in range(SLOTS)])
     files, found = MemoryFiles(), []
@@ -146,10 +160,7 @@ def test_an_object_is_matched_once_wherever_its_queries_are(data):
         for slot, index in enumerate(router.slots):
             cancel(index, epoch)
             objects = router.objects_of(slot, epoch)
-            matches = index.match(objects)
-            found += [
-                (objects[o], name) for o, name in zip(matches.object, index.ids_of(matches).to_pylist(), strict=True)
-            ]
+            found += pairs(index, objects)
             index.expire(upto)
         for leaf, to in data.draw(moves):
             router.move(leaf, to, upto, epoch.before)
@@ -160,14 +171,7 @@ def test_an_object_is_matched_once_wherever_its_queries_are(data):
                 ContinuousRangeIndex.restore(PLANE, manifest, files.read, tiering) for manifest in manifests
             ]
 
-    assert Counter(found) == Counter(
-        (o, query.id)
-        for o in stream.objects
-        for query, end in zip(stream.queries, stream.end, strict=True)
-        if query.t <= o.t < min(query.t + query.lifetime.duration, end)
-        and set(query.predicate.keywords) <= set(o.terms)
-        and Regions.of([query.predicate.region]).contain(PLANE, 0, o.x, o.y)
-    )
+    assert sorted(found) == expected_pairs(stream)
 
 
 @dataclass
@@ -259,14 +263,14 @@ def test_a_registration_counts_what_comes_after_it_in_any_order_of_time(history)
             new = {number: parts for number, parts in sorted(argument.items()) if number not in twin.queries}
             queries = [Query(f"q{n}", t, Predicate(r, k), TopTerms(2), life) for n, (t, r, k, life) in new.items()]
             batch, numbers = QueryBatch.of(queries), np.array(list(new), np.int64)
-            index.register(numbers, batch.ids, batch, batch.t, batch.t + batch.duration)
+            index.register(numbers, batch)
             twin.queries |= {n: Standing(q, q.t + q.lifetime.duration) for n, q in zip(new, queries, strict=True)}
         elif name == "update":
             objects = sorted(argument, key=lambda o: (o.t, o.id, o.x, o.y))
-            index.update(ObjectBatch.of(objects))
+            index.match(ObjectBatch.of(objects))
             twin.update(objects)
         elif name == "step":
-            assert rows_of([index.step(argument)]) == twin.step(argument)
+            assert rows_of(list(index.steps(argument))) == twin.step(argument)
             index.expire(argument)
         elif name == "drop":
             index.drop(np.array([*argument, 99], np.int64))
@@ -296,19 +300,19 @@ def test_a_window_that_spans_a_move_is_the_sum_of_both_slots():
     query = QueryBatch.of([Query("q", 0, Predicate(), TopTerms(2), Lifetime(40, True, 10, 5))])
     zero = np.zeros(1, np.int64)
     old, new = ContinuousTermsIndex(PLANE), ContinuousTermsIndex(PLANE)
-    old.register(zero, query.ids, query, query.t, query.t + 40)
-    old.update(ObjectBatch.of([SpatialObject("a", 3, 0.0, 0.0, ("x",)), SpatialObject("b", 7, 0.0, 0.0, ("y",))]))
-    new.step(7)
-    assert rows_of([old.step(7)]) == [(5, "q", [("x", 1)])]
+    old.register(zero, query)
+    old.match(ObjectBatch.of([SpatialObject("a", 3, 0.0, 0.0, ("x",)), SpatialObject("b", 7, 0.0, 0.0, ("y",))]))
+    assert list(new.steps(7)) == []
+    assert rows_of(list(old.steps(7))) == [(5, "q", [("x", 1)])]
 
-    new.register(zero, query.ids, query, query.t, query.t + 40)
-    new.update(ObjectBatch.of([SpatialObject("c", 8, 0.0, 0.0, ("x",)), SpatialObject("d", 16, 0.0, 0.0, ("y",))]))
-    assert rows_of([old.step(16), new.step(16)]) == [
+    new.register(zero, query)
+    new.match(ObjectBatch.of([SpatialObject("c", 8, 0.0, 0.0, ("x",)), SpatialObject("d", 16, 0.0, 0.0, ("y",))]))
+    assert rows_of([*old.steps(16), *new.steps(16)]) == [
         (10, "q", [("x", 2), ("y", 1)]),
         (15, "q", [("x", 1), ("y", 1)]),
     ]
     old.drop(zero)
-    assert rows_of([old.step(20), new.step(20)]) == [(20, "q", [("y", 1)])]
+    assert rows_of([*old.steps(20), *new.steps(20)]) == [(20, "q", [("y", 1)])]
     assert not old.known(zero).any()
 
 
@@ -317,7 +321,7 @@ def test_a_query_does_not_count_what_its_group_counted_before_it_came():
     index = ContinuousTermsIndex(PLANE)
     for i, term in enumerate(["x", "y"]):
         one = queries.take(np.array([i]))
-        index.register(np.array([i]), one.ids, one, one.t, one.t + 40)
-        index.update(ObjectBatch.of([SpatialObject(term, 3, 0.0, 0.0, (term,))]))
+        index.register(np.array([i]), one)
+        index.match(ObjectBatch.of([SpatialObject(term, 3, 0.0, 0.0, (term,))]))
 
-    assert rows_of([index.step(5)]) == [(5, "q0", [("x", 1), ("y", 1)]), (5, "q1", [("y", 1)])]
+    assert rows_of(list(index.steps(5))) == [(5, "q0", [("x", 1), ("y", 1)]), (5, "q1", [("y", 1)])]

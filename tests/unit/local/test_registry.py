@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local.registry import QueryRegistry
-from spatialstream.local.state import MemoryFiles
 from spatialstream.model.queries import Cancellation, Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
+from tests.unit.memory_files import MemoryFiles
 
 Row = Query | Cancellation
 

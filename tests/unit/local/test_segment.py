@@ -19,7 +19,6 @@ from spatialstream.local.addresses import ARRAYS, Columns, ColumnsTable, columns
 from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segment import Segment
 from spatialstream.local.segments import FAN_IN, SegmentStore
-from spatialstream.local.state import MemoryFiles
 from spatialstream.local.termtables import AGGREGATE
 from spatialstream.local.zorder import grid_of
 from spatialstream.local.zranges import farthest, nearest_bound
@@ -32,6 +31,7 @@ from spatialstream.model.terms import TermLists
 from spatialstream.sources.folder import Folder
 from tests.unit.flooding import Letters, colliding_words, fnv, longest_run, low_bits
 from tests.unit.local.snapshot_twin import Twin
+from tests.unit.memory_files import MemoryFiles
 
 PLANE = Space.planar(-2.0, -1.0, 2.0, 1.0)
 FOREVER = (-(2**62), 2**62)
@@ -351,7 +351,7 @@ def test_the_grid_is_that_of_the_bounding_box() -> None:
     assert grid.tolist() == [1.0, 5.0, 3.0, 5.0, 32768.0, 0.0]
 
 
-KERNELS = """addresses integers zorder wordtable termlists zranges nearest termtables rows segment segments"""
+KERNELS = """addresses arrays zorder wordtable termlists zranges nearest termtables rows segment segments"""
 
 
 def test_every_kernel_is_compiled_before_use() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segment import Segment
 from spatialstream.local.segments import SegmentStore, phase_of
-from spatialstream.local.state import MemoryFiles
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
 from tests.lengths import examples
 from tests.unit.local.snapshot_twin import Twin
+from tests.unit.memory_files import MemoryFiles
 
 PLANE = Space.planar(-2.0, -1.0, 2.0, 1.0)
 

@@ -70,7 +70,7 @@ def small_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(working, "_BLOCK_BYTES", 150)
         patch.setattr(merging, "Spool", partial(Spool, block_bytes=150, bytes_in_memory=0))
-        patch.setattr(ContinuousRangeIndex, "match_parts", partialmethod(ContinuousRangeIndex.match_parts, limit=2))
+        patch.setattr(ContinuousRangeIndex, "match", partialmethod(ContinuousRangeIndex.match, limit=2))
         patch.setattr(ContinuousTermsIndex, "steps", partialmethod(ContinuousTermsIndex.steps, rows=2, counts=3))
         patch.setattr(NearestMerger, "changes", partialmethod(NearestMerger.changes, shown=3))
         yield

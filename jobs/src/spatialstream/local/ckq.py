@@ -28,8 +28,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import columns, grid
-from spatialstream.local.columns import Table, earliest, join, writable
+from spatialstream.local.arrays import Codes, Floats, Ints, grown
+from spatialstream.local.base import StandingIndex
+from spatialstream.local.columns import Table, earliest, join
 from spatialstream.local.grid import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
@@ -50,24 +51,8 @@ _PAIRS = 1 << 21
 _LEAST_CHUNK = 16
 _LEAST_HEAP = 4
 
-_FIXED = {
-    "number": np.int64,
-    "start": np.int64,
-    "k": np.int64,
-    "window": np.int64,
-    "x": np.float64,
-    "y": np.float64,
-}
-_CHANGING = {
-    "end": np.int64,
-    "offset": np.int64,
-    "capacity": np.int64,
-    "size": np.int64,
-    "touched": np.bool_,
-}
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+_FIXED = {"number": np.int64, "start": np.int64, "k": np.int64, "window": np.int64, "x": np.float64, "y": np.float64}
+_CHANGING = {"end": np.int64, "offset": np.int64, "capacity": np.int64, "size": np.int64, "touched": np.bool_}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,9 +65,9 @@ class Candidates:
         distance: float64[m], between the two.
     """
 
-    number: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int32]
-    distance: npt.NDArray[np.float64]
+    number: Ints
+    position: Codes
+    distance: Floats
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -102,14 +87,6 @@ class _Queries(NamedTuple):
     capacity: Ints
     size: Ints
     touched: npt.NDArray[np.bool_]
-
-
-class _Places(NamedTuple):
-    """Columns of a batch of objects."""
-
-    x: Floats
-    y: Floats
-    t: Ints
 
 
 class _Heaps(NamedTuple):
@@ -171,10 +148,7 @@ def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
     top, base = heaps.top[0], queries.offset[r]
     if top + wanted > len(heaps.distances):
         room = max(top + wanted, 2 * len(heaps.distances))
-        distances, times = np.empty(room, np.float64), np.empty(room, np.int64)
-        distances[:top] = heaps.distances[:top]
-        times[:top] = heaps.times[:top]
-        heaps = _Heaps(distances, times, heaps.top)
+        heaps = _Heaps(grown(heaps.distances, top, room), grown(heaps.times, top, room), heaps.top)
     for j in range(queries.size[r]):
         heaps.distances[top + j] = heaps.distances[base + j]
         heaps.times[top + j] = heaps.times[base + j]
@@ -185,25 +159,19 @@ def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
 
 @kernel
 def _offer(
-    geographic: bool,
-    objects: npt.NDArray[np.int32],
-    rows: npt.NDArray[np.int32],
-    places: _Places,
-    queries: _Queries,
-    heaps: _Heaps,
+    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, queries: _Queries, heaps: _Heaps
 ) -> tuple[_Heaps, Ints, Floats]:
     """Offer objects to queries, pair by pair in object order.
 
     Returns the heaps' storage, which may have grown, and of each accepted pair its position and distance.
     """
     pairs, distances, found = np.empty(len(objects), np.int64), np.empty(len(objects), np.float64), 0
-    object_x, object_y, object_t = places.x, places.y, places.t
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        t, window = object_t[o], queries.window[r]
+        t, window = times[o], queries.window[r]
         if t < queries.start[r] or t >= queries.end[r] or window == 0:
             continue
-        d = distance(geographic, queries.x[r], queries.y[r], object_x[o], object_y[o])
+        d = distance(geographic, queries.x[r], queries.y[r], x[o], y[o])
         if window < 0:
             size, base = queries.size[r], queries.offset[r]
             if size == queries.k[r]:
@@ -238,7 +206,7 @@ def _pack(rows: Ints, offset: Ints, count: Ints, heaps: _Heaps) -> _Heaps:
     return _Heaps(distances, times, np.full(1, total))
 
 
-class ContinuousNearestIndex:
+class ContinuousNearestIndex(StandingIndex):
     """The CKQs of one slot.
 
     Args:
@@ -246,7 +214,7 @@ class ContinuousNearestIndex:
     """
 
     def __init__(self, space: Space) -> None:
-        self._space = space
+        self.space = space
         self._now = np.iinfo(np.int64).min
         self._queries = Table({**_FIXED, **_CHANGING})
         self._heaps = _Heaps(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -265,73 +233,42 @@ class ContinuousNearestIndex:
         heaps = (self._heaps.distances.itemsize + self._heaps.times.itemsize) * int(self._heaps.top[0])
         return self._queries.nbytes + heaps + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
-    def register(
-        self,
-        numbers: npt.NDArray[np.int64],
-        queries: QueryBatch,
-        start: npt.NDArray[np.int64],
-        end: npt.NDArray[np.int64],
-    ) -> None:
-        """Add queries, from now on known by their numbers.
-
-        Args:
-            numbers: int64[n], distinct, none of them registered here before.
-            queries: n CKQs.
-            start: int64[n]: objects with ``start <= o.t < end`` count.
-            end: int64[n].
-        """
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """See :class:`StandingIndex`: objects with ``t <= o.t < t + τ`` count."""
         n = len(numbers)
         if n == 0:
             return
         first = self._queries.append(
             {
                 "number": numbers,
-                "start": start,
+                "start": queries.t,
                 "k": queries.k,
                 "window": queries.window,
                 "x": queries.at[:, 0],
                 "y": queries.at[:, 1],
                 **_unset(n),
-                "end": end,
+                "end": queries.t + queries.duration,
                 "touched": np.ones(n, np.bool_),
             }
         )
         self._tiers.add(np.arange(first, first + n, dtype=np.int32), queries.keywords)
 
-    def end_at(self, numbers: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-        """Cancel queries: objects with ``o.t >= t`` no longer count. Unknown numbers are ignored.
-
-        Args:
-            numbers: int64[n].
-            t: int64[n].
-        """
+    def end_at(self, numbers: Ints, t: Ints) -> None:
+        """See :class:`StandingIndex`."""
         rows, which = earliest(self._queries["number"], numbers, t)
         self._queries["end"][rows] = np.minimum(self._queries["end"][rows], t[which])
         self._queries["touched"][rows] = True
 
-    def update(self, objects: ObjectBatch) -> Candidates:
-        """Offer arrivals to all queries.
-
-        Args:
-            objects: ordered by (t, id, x, y). They may be earlier than those of earlier calls: it does not matter, as
-                long as the query has not been dropped by :meth:`expire`.
-        """
-        none = Candidates(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
-        parts = [none, *self.updates(objects)]
-        columns = ([getattr(part, name) for part in parts] for name in ("number", "position", "distance"))
-        return Candidates(*map(np.concatenate, columns))
-
-    def updates(self, objects: ObjectBatch) -> Iterator[Candidates]:
-        """As :meth:`update`, some objects after the other; all have been offered when there is no more."""
+    def match(self, objects: ObjectBatch) -> Iterator[Candidates]:
+        """See :class:`StandingIndex`: the arrivals that may be in answers of this slot."""
         first, chunk = 0, max(_LEAST_CHUNK, _PAIRS // max(1, len(self._queries)))
         while first < len(objects) and self._tiers.tiers:
             last = min(len(objects), first + chunk)
-            part = objects.slice(first, last)
-            batch = ProbeBatch.of(self._space, part)
+            batch = ProbeBatch.of(self.space, objects.slice(first, last))
             matches = 0
-            found: list[tuple[Ints, npt.NDArray[np.int32], Floats]] = []
+            found: list[tuple[Ints, Codes, Floats]] = []
             for position in reversed(range(len(self._tiers.tiers))):
-                looked_up, number, at, d = self._offer(part, batch, position)
+                looked_up, number, at, d = self._offer(batch, position)
                 matches += looked_up
                 found.append((number, at + np.int32(first), d))
             chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
@@ -340,20 +277,13 @@ class ContinuousNearestIndex:
             order = np.lexsort((number, at))
             yield Candidates(number[order], at[order], d[order])
 
-    def _offer(
-        self, part: ObjectBatch, batch: ProbeBatch, position: int
-    ) -> tuple[int, Ints, npt.NDArray[np.int32], Floats]:
+    def _offer(self, batch: ProbeBatch, position: int) -> tuple[int, Ints, Codes, Floats]:
         """Offer objects to one tier: how many pairs matched; query's number, object, distance of the accepted ones."""
         tier = self._tiers.tiers[position]
         matches = tier.grid.probe(batch)
         objects, rows = matches.objects, tier.rows[matches.queries]
         self._heaps, pairs, distances = _offer(
-            self._space.geographic,
-            objects,
-            rows,
-            _Places(writable(part.x), writable(part.y), writable(part.t)),
-            self._queries.view(_Queries),
-            self._heaps,
+            self.space.geographic, objects, rows, batch.x, batch.y, batch.t, self._queries.view(_Queries), self._heaps
         )
         tier.wasted += len(rows) - len(pairs)
         if tier.wasted > _WASTE * len(tier.rows):
@@ -387,7 +317,7 @@ class ContinuousNearestIndex:
         self._queries["offset"][:] = np.cumsum(count) - count
         self._queries["capacity"][:] = count
 
-    def _circles(self, rows: npt.NDArray[np.int32]) -> Regions:
+    def _circles(self, rows: Codes) -> Regions:
         """Where objects that may be in the rows' answers are."""
         queries = self._queries
         bounded = (queries["window"][rows] < 0) & (queries["size"][rows] == queries["k"][rows])
@@ -398,7 +328,7 @@ class ContinuousNearestIndex:
         shape[bounded, 2] = self._heaps.distances[queries["offset"][inside]]
         return Regions(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
 
-    def _alive(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def _alive(self, rows: Codes) -> npt.NDArray[np.bool_]:
         alive: npt.NDArray[np.bool_] = self._queries["end"][rows] > self._now
         return alive
 
@@ -415,7 +345,7 @@ class ContinuousNearestIndex:
             "now": int(self._now),
         }
 
-    def _rows(self, rows: npt.NDArray[np.int64], known: int) -> Arrays:
+    def _rows(self, rows: Ints, known: int) -> Arrays:
         """What changes of the rows, and what is fixed of those from position ``known`` on."""
         queries, heaps = self._queries, self._packed(rows)
         return {
@@ -432,8 +362,7 @@ class ContinuousNearestIndex:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._now = manifest["now"]
-        self._journal = Journal.open("ckq", manifest["journal"])
-        saved = [self._journal.base(read), *self._journal.deltas(read)]
+        self._journal, saved = Journal.open("ckq", manifest["journal"], read)
         for arrays in saved:
             self._apply(arrays)
         distances, times = (join([arrays[name] for arrays in saved]) for name in ("distances", "times"))
@@ -458,11 +387,8 @@ def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    columns.prepare()
-    grid.prepare()
     index = ContinuousNearestIndex(WGS84)
-    queries = QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True))])
-    zero = np.zeros(1, np.int64)
-    index.register(zero, queries, zero, zero + 9)
-    index.update(ObjectBatch.of([SpatialObject(name, 0, 0.0, 0.0, ()) for name in ("a", "b")]))
+    one = np.zeros(1, np.int64)
+    index.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True))]))
+    list(index.match(ObjectBatch.of([SpatialObject(name, 0, 0.0, 0.0, ("a",)) for name in ("a", "b")])))
     index._compact(np.ones(1, np.bool_))

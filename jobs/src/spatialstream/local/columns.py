@@ -14,24 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.local.arrays import Bytes, Ints
+from spatialstream.local.wordtable import from_arrow, gather, to_arrow
+from spatialstream.model.arrays import numpy_view
 from spatialstream.model.hashing import distinct
-from spatialstream.model.kernels import kernel
 
-__all__ = [
-    "Strings",
-    "Table",
-    "compare_strings",
-    "earliest",
-    "gather_strings",
-    "join",
-    "prepare",
-    "rank_strings",
-    "writable",
-]
+__all__ = ["Strings", "Table", "earliest", "join", "rank_strings", "writable"]
 
 _LEAST = 16
-_LARGEST = 2**31 - 1
 
 _Columns = TypeVar("_Columns", bound=NamedTuple)
 
@@ -100,39 +90,6 @@ class Table:
         self._rows = len(next(iter(self._columns.values())))
 
 
-@kernel
-def gather_strings(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """The strings at ``rows``, as Arrow keeps them: (offsets, bytes)."""
-    out_offsets = np.zeros(len(rows) + 1, np.int32)
-    size = np.int64(0)
-    for i in range(len(rows)):
-        size += offsets[rows[i] + 1] - offsets[rows[i]]
-        if size > _LARGEST:
-            raise OverflowError("an Arrow array holds at most 2 GiB of strings")
-        out_offsets[i + 1] = size
-    out = np.empty(size, np.uint8)
-    for i in range(len(rows)):
-        at, first = out_offsets[i], offsets[rows[i]]
-        for j in range(offsets[rows[i] + 1] - first):
-            out[at + j] = data[first + j]
-    return out_offsets, out
-
-
-@kernel
-def compare_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], a: int, b: int) -> int:
-    """Order of strings a and b by their bytes, which for UTF-8 is the order of code points: -1, 0 or 1."""
-    first, second = offsets[a], offsets[b]
-    length, other = offsets[a + 1] - first, offsets[b + 1] - second
-    for i in range(min(length, other)):
-        if data[first + i] != data[second + i]:
-            return -1 if data[first + i] < data[second + i] else 1
-    if length == other:
-        return 0
-    return -1 if length < other else 1
-
-
 class Strings:
     """A growing column of strings."""
 
@@ -151,21 +108,21 @@ class Strings:
         return self._ends.nbytes + int(self.offsets[-1])
 
     @property
-    def offsets(self) -> npt.NDArray[np.int64]:
+    def offsets(self) -> Ints:
         """int64[n + 1]; string i is ``data[offsets[i]:offsets[i + 1]]``."""
         return self._ends["end"]
 
     @property
-    def data(self) -> npt.NDArray[np.uint8]:
+    def data(self) -> Bytes:
         """The bytes of all strings."""
         return self._data[: self.offsets[-1]]
 
     def append(self, strings: pa.StringArray) -> None:
         """Append an Arrow array without nulls."""
-        offsets, data = string_view(strings)
+        offsets, data = from_arrow(strings)
         self.extend(offsets.astype(np.int64), data)
 
-    def extend(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None:
+    def extend(self, offsets: Ints, data: Bytes) -> None:
         """Append strings given as offsets into bytes."""
         first, last = int(offsets[0]), int(offsets[-1])
         used = int(self.offsets[-1])
@@ -173,27 +130,24 @@ class Strings:
         self._data[used : used + last - first] = data[first:last]
         self._ends.append({"end": offsets[1:] - first + used})
 
-    def arrow(self, rows: npt.NDArray[np.int64]) -> pa.StringArray:
+    def arrow(self, rows: Ints) -> pa.StringArray:
         """The strings at ``rows`` as an Arrow array."""
-        offsets, data = gather_strings(self.offsets, self.data, rows)
-        return pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(data))
+        return to_arrow(*gather(self.offsets, self.data, rows))
 
-    def take(self, rows: npt.NDArray[np.int64]) -> None:
+    def take(self, rows: Ints) -> None:
         """Keep only the strings at ``rows``, in the given order."""
-        offsets, data = gather_strings(self.offsets, self.data, rows)
+        offsets, data = gather(self.offsets, self.data, rows)
         self._ends.take(np.zeros(1, np.int64))
         self._data = np.empty(0, np.uint8)
         self.extend(offsets.astype(np.int64), data)
 
-    def part(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    def part(self, first: int) -> tuple[Ints, Bytes]:
         """Offsets (from 0) and bytes of the strings from position ``first`` on, to be given to :meth:`extend`."""
         offsets = self.offsets[first:]
         return offsets - offsets[0], self.data[offsets[0] :]
 
 
-def earliest(
-    column: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64], t: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def earliest(column: Ints, wanted: Ints, t: Ints) -> tuple[Ints, Ints]:
     """Rows of a column that hold a wanted number, and for each the position in ``wanted`` of that with the least t."""
     if not len(wanted):
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -202,19 +156,11 @@ def earliest(
     return rows, order[np.searchsorted(wanted[order], column[rows])]
 
 
-def rank_strings(strings: pa.StringArray) -> npt.NDArray[np.int64]:
+def rank_strings(strings: pa.StringArray) -> Ints:
     """For each string, how many distinct smaller ones there are."""
     codes, firsts = distinct(strings)
     order = numpy_view(pc.array_sort_indices(strings.take(pa.array(firsts))))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    of_each: npt.NDArray[np.int64] = rank[codes]
+    of_each: Ints = rank[codes]
     return of_each
-
-
-def prepare() -> None:
-    """Compile the kernels of this module."""
-    strings = Strings()
-    strings.append(pa.array(["a", "b"], pa.string()))
-    strings.arrow(np.array([0, 1], np.int64))
-    compare_strings(strings.offsets, strings.data, 0, 1)

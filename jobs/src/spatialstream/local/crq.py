@@ -14,23 +14,24 @@ a full tier at once apart). Matching visits n / 524,288 full tiers and about fiv
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import grid as grid_module
+from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.base import MovableIndex
 from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
-from spatialstream.local.state import Manifest, MemoryFiles, ReadFile, WriteFile
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
-from spatialstream.model.regions import Regions
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
+from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
-from spatialstream.model.terms import TermLists
 
 __all__ = ["DEFAULT_TIERING", "ContinuousRangeIndex", "Matches", "Tiering", "prepare"]
 
@@ -78,12 +79,12 @@ class Matches:
             done.
     """
 
-    object: npt.NDArray[np.int32]
-    number: npt.NDArray[np.int64]
-    tier: npt.NDArray[np.int32]
-    position: npt.NDArray[np.int32]
+    object: Codes
+    number: Ints
+    tier: Codes
+    position: Codes
     ids: tuple[pa.StringArray, ...]
-    checked: npt.NDArray[np.int32]
+    checked: Codes
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -96,56 +97,34 @@ class Matches:
             self.object[part], self.number[part], self.tier[part], self.position[part], self.ids, self.checked
         )
 
-    @property
-    def candidates(self) -> int:
-        """How many postings were looked at in all."""
-        return int(self.checked.sum(dtype=np.int64))
-
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """Queries as columns: what a tier is built from, and what it can be turned back into."""
+    """Numbered queries: what a tier is built from, and what it can be turned back into."""
 
-    numbers: npt.NDArray[np.int64]
-    ids: pa.StringArray
-    regions: Regions
-    keywords: TermLists
-    life: npt.NDArray[np.int64]
+    numbers: Ints
+    queries: QueryBatch
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> _Rows:
-        return _Rows(
-            self.numbers[indices],
-            self.ids.take(pa.array(indices)),
-            self.regions.take(indices),
-            self.keywords.take(indices),
-            self.life[indices],
-        )
+    def take(self, indices: Ints) -> _Rows:
+        return _Rows(self.numbers[indices], self.queries.take(indices))
 
     @staticmethod
     def concat(parts: Sequence[_Rows]) -> _Rows:
         if len(parts) == 1:
             return parts[0]
-        return _Rows(
-            np.concatenate([part.numbers for part in parts]),
-            pa.concat_arrays([part.ids for part in parts]),
-            Regions(
-                np.concatenate([part.regions.kind for part in parts]),
-                np.concatenate([part.regions.shape for part in parts]),
-            ),
-            TermLists.concat([part.keywords for part in parts]),
-            np.concatenate([part.life for part in parts]),
-        )
+        queries = QueryBatch.concat([part.queries for part in parts])
+        return _Rows(np.concatenate([part.numbers for part in parts]), queries)
 
 
-def _dead(life: npt.NDArray[np.int64], horizon: int) -> npt.NDArray[np.bool_]:
+def _dead(life: Ints, horizon: int) -> npt.NDArray[np.bool_]:
     dead: npt.NDArray[np.bool_] = life[:, 1] <= np.maximum(life[:, 0], horizon)
     return dead
 
 
-def _half_dead_at(life: npt.NDArray[np.int64]) -> int:
+def _half_dead_at(life: Ints) -> int:
     """The time at which more than half are dead."""
     deaths = np.where(life[:, 1] <= life[:, 0], _NEVER, life[:, 1])
     middle = len(deaths) // 2
@@ -169,13 +148,13 @@ class _Tier:
     """
 
     grid: KeywordGrid
-    numbers: npt.NDArray[np.int64]
-    life: npt.NDArray[np.int64]
+    numbers: Ints
+    life: Ints
     ids: pa.StringArray
     half: int
     stale: int = 0
     file: str | None = None
-    changed: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    changed: list[Ints] = field(default_factory=list)
     noted: int = 0
 
     def __len__(self) -> int:
@@ -183,22 +162,29 @@ class _Tier:
 
     @classmethod
     def build(cls, space: Space, rows: _Rows, frequencies: TermFrequencies) -> _Tier:
-        grid = KeywordGrid.build(space, rows.regions, rows.keywords, frequencies.of)
-        return cls(grid, rows.numbers, rows.life, rows.ids, _half_dead_at(rows.life))
+        queries = rows.queries
+        life = np.column_stack([queries.t, queries.t + queries.duration])
+        grid = KeywordGrid.build(space, queries.regions, queries.keywords, frequencies.of)
+        return cls(grid, rows.numbers, life, queries.ids, _half_dead_at(life))
 
     def rows(self, horizon: int) -> _Rows:
-        """The queries that are not dead."""
-        rows = _Rows(self.numbers, self.ids, self.grid.regions, self.grid.keywords, self.life)
-        dead = _dead(self.life, horizon)
+        """The queries that are not dead; what cancellations have left of them."""
+        n, dead = len(self), _dead(self.life, horizon)
+        start, duration = self.life[:, 0].copy(), self.life[:, 1] - self.life[:, 0]
+        code, absent, k = np.full(n, _CRQ, np.int8), np.full(n, -1), np.zeros(n, np.int32)
+        queries = QueryBatch(
+            self.ids, code, start, duration, absent, absent, k, np.zeros((n, 2)), self.grid.regions, self.grid.keywords
+        )
+        rows = _Rows(self.numbers, queries)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 
-    def find(self, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def find(self, numbers: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Position of each number, and whether it is here; dropped ones are not."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
         here: npt.NDArray[np.bool_] = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
         return positions, here
 
-    def end_at(self, numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+    def end_at(self, numbers: Ints, ends: Ints) -> None:
         """Bring the ends of those that are here forward."""
         positions, here = self.find(numbers)
         positions, ends = positions[here], ends[here]
@@ -210,7 +196,7 @@ class _Tier:
             if self.stale > len(self) // 16:
                 self.half, self.stale = _half_dead_at(self.life), 0
 
-    def note(self) -> npt.NDArray[np.int64]:
+    def note(self) -> Ints:
         """Positions whose end has changed since this was last asked, ascending."""
         new, self.noted = self.changed[self.noted :], len(self.changed)
         return np.unique(np.concatenate(new)) if new else np.empty(0, np.int64)
@@ -218,13 +204,8 @@ class _Tier:
     def save(self, write: WriteFile) -> str:
         if self.file is None:
             arrays, meta = self.grid.to_arrays()
-            offsets, data = string_view(self.ids)
-            arrays |= {
-                "numbers": self.numbers,
-                "life": self.life,
-                "id_offsets": offsets - offsets[0],
-                "id_data": data[offsets[0] : offsets[-1]],
-            }
+            offsets, data = from_arrow(self.ids)
+            arrays |= {"numbers": self.numbers, "life": self.life, "id_offsets": offsets, "id_data": data}
             self.file, self.changed, self.noted = write("crq", arrays, meta), [], 0
         return self.file
 
@@ -232,22 +213,21 @@ class _Tier:
     def load(cls, space: Space, entry: Manifest, read: ReadFile) -> _Tier:
         arrays, meta = read(entry["file"])
         grid = KeywordGrid.from_arrays(space, arrays, meta)
-        buffers = [None, pa.py_buffer(arrays["id_offsets"]), pa.py_buffer(arrays["id_data"])]
-        ids = pa.Array.from_buffers(pa.string(), len(grid), buffers)
+        ids = to_arrow(arrays["id_offsets"], arrays["id_data"])
         return cls(grid, arrays["numbers"], arrays["life"], ids, entry["half"], entry["stale"], entry["file"])
 
 
 @kernel
 def _gather(
-    starts: npt.NDArray[np.int64],
-    queries: npt.NDArray[np.int32],
-    numbers: npt.NDArray[np.int64],
+    starts: Ints,
+    queries: Codes,
+    numbers: Ints,
     tier: int,
-    cursor: npt.NDArray[np.int64],
-    object_: npt.NDArray[np.int32],
-    number: npt.NDArray[np.int64],
-    tiers: npt.NDArray[np.int32],
-    position: npt.NDArray[np.int32],
+    cursor: Ints,
+    object_: Codes,
+    number: Ints,
+    tiers: Codes,
+    position: Codes,
 ) -> bool:
     """Append one tier's matches to those of each object; returns whether the numbers still ascend."""
     ascending = True
@@ -263,7 +243,7 @@ def _gather(
     return ascending
 
 
-class ContinuousRangeIndex:
+class ContinuousRangeIndex(MovableIndex):
     """Standing range-keyword queries with lifetimes; see the module's text.
 
     Args:
@@ -278,7 +258,7 @@ class ContinuousRangeIndex:
         self._tail: list[_Rows] = []
         self._tail_size = 0
         self._tail_blocks = 0
-        self._tail_ends: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self._tail_ends: list[tuple[Ints, Ints]] = []
         self._horizon = _NEVER
         self._frequencies = TermFrequencies()
         self._overlays: list[str] = []
@@ -298,36 +278,12 @@ class ContinuousRangeIndex:
         """Memory of the tiers."""
         return sum(tier.grid.nbytes + tier.numbers.nbytes + tier.life.nbytes + tier.ids.nbytes for tier in self._tiers)
 
-    @property
-    def tail(self) -> int:
-        """Number of registrations that have not become a tier yet."""
-        return self._tail_size
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """See :class:`MovableIndex`: objects with ``t <= o.t < t + τ`` count. One query or a million, O(log n) each.
 
-    def register(
-        self,
-        numbers: npt.NDArray[np.int64],
-        ids: pa.StringArray,
-        regions: Regions,
-        keywords: TermLists,
-        start: npt.NDArray[np.int64],
-        end: npt.NDArray[np.int64],
-    ) -> None:
-        """Add queries: one or a million, O(log n) amortised each.
-
-        Args:
-            numbers: int64[n], distinct, none of them :meth:`known`; fastest when they increase over time.
-            ids: utf8[n], what the queries are called in results.
-            regions: n regions.
-            keywords: n sets of keywords.
-            start: int64[n], ms; objects with ``start <= o.t < end`` count.
-            end: int64[n], ms.
-
-        Raises:
-            ValueError: the columns differ in length.
+        Fastest when numbers increase over time.
         """
-        if {len(ids), len(regions), len(keywords), len(start), len(end)} != {len(numbers)}:
-            raise ValueError("the columns of a registration must be of one length")
-        rows = _Rows(numbers, ids, regions, keywords, np.column_stack([start, end]))
+        rows = _Rows(numbers, replace(queries, keywords=queries.keywords.compact()))
         full = self._tiering.full
         if len(rows) > full:
             for first in range(0, len(rows), full):
@@ -335,39 +291,23 @@ class ContinuousRangeIndex:
         else:
             self._add(rows)
 
-    def end_at(self, numbers: npt.NDArray[np.int64], t: npt.NDArray[np.int64] | int) -> None:
-        """Cancel: the end of each query becomes ``min(end, t)``. Unknown numbers are ignored.
-
-        Args:
-            numbers: int64[n].
-            t: one time for all, or int64[n], ms.
-        """
-        numbers = np.ascontiguousarray(numbers, np.int64)
-        ends = np.ascontiguousarray(np.broadcast_to(np.asarray(t, np.int64), numbers.shape))
+    def end_at(self, numbers: Ints, t: Ints) -> None:
+        """See :class:`MovableIndex`."""
         for tier in self._tiers:
-            tier.end_at(numbers, ends)
+            tier.end_at(numbers, t)
         if self._tail:
             # not those that come later: they may have been cancelled in another life
             waiting = np.isin(numbers, np.concatenate([rows.numbers for rows in self._tail]))
-            self._tail_ends.append((numbers[waiting], ends[waiting]))
+            self._tail_ends.append((numbers[waiting], t[waiting]))
 
-    def drop(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Forget queries as if they had never been registered: they move to another slot, and may come back.
-
-        Args:
-            numbers: int64[n]; unknown ones are ignored.
-        """
+    def drop(self, numbers: Ints) -> None:
+        """See :class:`MovableIndex`."""
         self._flush()  # so that what is registered again in the tail is another entry
-        numbers = np.ascontiguousarray(numbers, np.int64)
         for tier in self._tiers:
             tier.end_at(numbers, np.full(len(numbers), _NEVER))
 
-    def known(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which queries are registered here and may still match something: those that :meth:`standing` gives.
-
-        Args:
-            numbers: int64[n].
-        """
+    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """See :class:`MovableIndex`."""
         self._flush()
         known = np.zeros(len(numbers), np.bool_)
         for tier in self._tiers:
@@ -375,36 +315,15 @@ class ContinuousRangeIndex:
             known |= here & ~_dead(tier.life[positions], self._horizon)
         return known
 
-    def standing(self, now: int) -> tuple[npt.NDArray[np.int64], QueryBatch]:
-        """The queries that have not ended by ``now``, as they may be registered in another slot.
-
-        Args:
-            now: ms; earlier than the last :meth:`expire` gives no more than that time.
-
-        Returns:
-            int64[n], numbers, ascending; and n CRQs, where ``t + duration`` is the end of the lifetime, whether it is
-            the query's own or a cancellation's.
-        """
+    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+        """See :class:`MovableIndex`."""
         self._flush()
         parts = [tier.rows(max(now, self._horizon)) for tier in self._tiers]
         if not sum(map(len, parts)):
             return np.empty(0, np.int64), QueryBatch.of([])
         rows = _Rows.concat(parts)
         rows = rows.take(np.argsort(rows.numbers))
-        n = len(rows)
-        absent = np.full(n, -1)
-        return rows.numbers, QueryBatch(
-            rows.ids,
-            np.full(n, _CRQ, np.int8),
-            rows.life[:, 0].copy(),
-            rows.life[:, 1] - rows.life[:, 0],
-            absent,
-            absent,
-            np.zeros(n, np.int32),
-            np.zeros((n, 2)),
-            rows.regions,
-            rows.keywords.compact(),
-        )
+        return rows.numbers, replace(rows.queries, keywords=rows.queries.keywords.compact())
 
     def expire(self, now: int) -> None:
         """Forget queries with ``end <= now``: they match nothing any more, not even an object older than that."""
@@ -416,14 +335,12 @@ class ContinuousRangeIndex:
         """Learn which terms are frequent; what is built later prunes by it. It never changes what matches."""
         self._frequencies.observe(objects)
 
-    def match(self, objects: ObjectBatch) -> Matches:
-        """All pairs of object and query: o in the region, with all keywords, ``start <= o.t < end``."""
-        matches = self._match(objects, UNLIMITED)
-        assert matches is not None
-        return matches
+    def match(self, objects: ObjectBatch, limit: int = _MATCHES) -> Iterator[tuple[int, Matches]]:
+        """All pairs of object and query: o in the region, with all keywords, ``t <= o.t < t + τ``.
 
-    def match_parts(self, objects: ObjectBatch, limit: int = _MATCHES) -> Iterator[tuple[int, Matches]]:
-        """As :meth:`match`, in parts of at most ``limit`` matches, or of one object.
+        Args:
+            objects: see :class:`MovableIndex`.
+            limit: how many pairs a part has at most, if it is not of one object.
 
         Yields:
             The position of the part's first object, and the matches of the part, in which objects count from there.
@@ -471,7 +388,7 @@ class ContinuousRangeIndex:
             object_, number = object_[order], number[order]
             tiers, position = tiers[order], position[order]
         ids = tuple(tier.ids for tier in self._tiers)
-        checked: npt.NDArray[np.int32] = np.add.reduce([each.checked for each in found], dtype=np.int32)
+        checked: Codes = np.add.reduce([each.checked for each in found], dtype=np.int32)
         return Matches(object_, number, tiers, position, ids, checked)
 
     def ids_of(self, matches: Matches) -> pa.StringArray:
@@ -487,7 +404,7 @@ class ContinuousRangeIndex:
         order[np.concatenate(places)] = np.arange(len(matches))
         return pa.concat_arrays(parts).take(pa.array(order))
 
-    def id_sizes(self, matches: Matches) -> npt.NDArray[np.int32]:
+    def id_sizes(self, matches: Matches) -> Codes:
         """int32[m], the bytes of the query's id of each match."""
         sizes = np.empty(len(matches), np.int32)
         for tier, ids in enumerate(matches.ids):
@@ -610,13 +527,10 @@ class ContinuousRangeIndex:
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    grid_module.prepare()
-    index = ContinuousRangeIndex(Space.planar(0.0, 0.0, 1.0, 1.0))
-    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    index.register(zero, pa.array(["q"], pa.string()), Regions.of([None]), TermLists.of([["a"]]), zero, one)
-    half = np.full(1, 0.5)
-    objects = ObjectBatch(pa.array(["o"], pa.string()), zero, half, half, TermLists.of([["a", "b"]]))
+    index = ContinuousRangeIndex(Space.planar(0.0, 0.0, 1.0, 1.0), Tiering(tail=1, ratio=0))
+    objects = ObjectBatch.of([SpatialObject("o", 0, 0.5, 0.5, ("a", "b", "a long word"))])
     index.observe(objects)
-    index.match(objects)
-    files = MemoryFiles()
-    ContinuousRangeIndex.restore(index.space, index.checkpoint(files.write), files.read).match(objects)
+    for i, keywords in enumerate([(), ("a", "a long word")]):  # two tiers
+        query = Query("q", 0, Predicate(Box(0.0, 0.0, 1.0, 1.0), keywords), Everything(), Lifetime(9, True))
+        index.register(np.array([i]), QueryBatch.of([query]))
+    list(index.match(objects))

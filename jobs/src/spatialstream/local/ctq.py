@@ -30,19 +30,20 @@ come and left + distinct terms).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spatialstream.local import columns, grid, groups, steps, termlogs
-from spatialstream.local.columns import Strings, Table, earliest, writable
+from spatialstream.local import groups, termlogs
+from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
+from spatialstream.local.base import MovableIndex
+from spatialstream.local.columns import Strings, Table, earliest
 from spatialstream.local.grid import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.steps import StepPartials, StepRows, merge_steps
+from spatialstream.local.steps import StepPartials, merge_steps
 from spatialstream.local.termlogs import TermLogs
 from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import contains
@@ -53,7 +54,7 @@ from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["ContinuousTermsIndex", "StepPartials", "StepRows", "merge_steps", "prepare"]
+__all__ = ["ContinuousTermsIndex", "prepare"]
 
 _ROWS = 1 << 16
 _FIRST_ROWS = 1 << 10
@@ -92,10 +93,6 @@ _AREA = {
 }
 _SIDES = ("a", "b", "c", "d")
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
-
 
 class _Areas(NamedTuple):
     """Columns of the areas: region; steps ``first``, ``first + step``, ... ``last``, of objects from ``start`` on.
@@ -103,7 +100,7 @@ class _Areas(NamedTuple):
     ``common`` is the area of the group, of a member's own area; else -1.
     """
 
-    kind: npt.NDArray[np.uint8]
+    kind: Bytes
     a: Floats
     b: Floats
     c: Floats
@@ -114,14 +111,6 @@ class _Areas(NamedTuple):
     first: Ints
     last: Ints
     common: Codes
-
-
-class _Places(NamedTuple):
-    """Columns of a batch of objects."""
-
-    x: Floats
-    y: Floats
-    t: Ints
 
 
 def _next_step(first: Ints, step: Ints, t: int | Ints) -> Ints:
@@ -142,15 +131,15 @@ def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
 
 
 @kernel
-def _signs(geographic: bool, objects: Codes, rows: Codes, places: _Places, areas: _Areas) -> npt.NDArray[np.int8]:
+def _signs(
+    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, areas: _Areas
+) -> npt.NDArray[np.int8]:
     """For each pair of an object and an area that it is in: 1 if it counts there, -1 if it counts against, else 0."""
     signs = np.zeros(len(objects), np.int8)
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        g, t = areas.common[r], places.t[o]
-        if g >= 0 and contains(
-            geographic, areas.kind[g], areas.a[g], areas.b[g], areas.c[g], areas.d[g], places.x[o], places.y[o]
-        ):
+        g, t = areas.common[r], times[o]
+        if g >= 0 and contains(geographic, areas.kind[g], areas.a[g], areas.b[g], areas.c[g], areas.d[g], x[o], y[o]):
             if t < areas.start[r] and _sees(areas, g, g, t) and _sees(areas, r, g, t):
                 signs[i] = -1
         elif _sees(areas, r, r, t):
@@ -158,7 +147,7 @@ def _signs(geographic: bool, objects: Codes, rows: Codes, places: _Places, areas
     return signs
 
 
-class ContinuousTermsIndex:
+class ContinuousTermsIndex(MovableIndex):
     """The CTQs of one slot.
 
     Args:
@@ -166,7 +155,7 @@ class ContinuousTermsIndex:
     """
 
     def __init__(self, space: Space) -> None:
-        self._space = space
+        self.space = space
         self._upto = _EARLIEST
         self._queries = Table({**_QUERY, "cancelled": np.int64, "touched": np.bool_})
         self._names = Strings()
@@ -188,39 +177,27 @@ class ContinuousTermsIndex:
         stored = (self._queries, self._names, self._areas, self._keys, self._logs)
         return sum(part.nbytes for part in stored) + sum(tier.grid.nbytes for tier in self._tiers.tiers)
 
-    def register(
-        self,
-        numbers: npt.NDArray[np.int64],
-        ids: pa.StringArray,
-        queries: QueryBatch,
-        start: npt.NDArray[np.int64],
-        end: npt.NDArray[np.int64],
-    ) -> None:
-        """Add queries, from now on known by their numbers.
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """See :class:`MovableIndex`: of the objects that come from now on, those with ``o.t >= t`` count.
 
-        Args:
-            numbers: int64[n], distinct, none of them :meth:`known`.
-            ids: Arrow utf8[n], reported with their steps.
-            queries: n CTQs; steps are at ``queries.t`` + δ, + 2δ, ..., those up to the last :meth:`step` left out.
-            start: int64[n]: of the objects that come from now on, those with ``o.t >= start`` count (q.t).
-            end: int64[n], inclusive: the last step is not later (q.t + τ).
+        Steps are at t + δ, t + 2δ, ..., and not later than t + τ; those up to the last :meth:`steps` are left out.
         """
-        n = len(numbers)
+        n, start = len(numbers), queries.t
         if n == 0:
             return
         areas = len(self._areas)
-        first = _next_step(queries.t + queries.step, queries.step, np.maximum(start - 1, self._upto))
+        first = _next_step(start + queries.step, queries.step, self._upto)
         common = self._group(queries, start, first)
         own = self._single(queries, start, first, common)
-        self._names.append(ids)
+        self._names.append(queries.ids)
         self._queries.append(
             {
                 "number": numbers,
-                "t": queries.t,
+                "t": start,
                 "k": queries.k,
                 "first": first,
                 "step": queries.step,
-                "last_step": end,
+                "last_step": start + queries.duration,
                 "common": common,
                 "own": own,
                 "cancelled": np.full(n, _LATEST),
@@ -330,45 +307,24 @@ class ContinuousTermsIndex:
         np.maximum.at(last, self._queries["common"], bound)
         last[own[own >= 0]] = bound[own >= 0]
 
-    def end_at(self, numbers: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-        """Cancel queries: they report no step at t or later. Unknown numbers are ignored.
-
-        Args:
-            numbers: int64[n].
-            t: int64[n].
-        """
+    def end_at(self, numbers: Ints, t: Ints) -> None:
+        """See :class:`MovableIndex`: no step at t or later is reported."""
         rows, which = earliest(self._queries["number"], numbers, t)
         if len(rows):
             self._queries["cancelled"][rows] = np.minimum(self._queries["cancelled"][rows], t[which])
             self._queries["touched"][rows] = True
             self._set_last()
 
-    def drop(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Forget queries as if they had never been registered: they move to another slot, and may come back.
-
-        Args:
-            numbers: int64[n]; unknown ones are ignored.
-        """
+    def drop(self, numbers: Ints) -> None:
+        """See :class:`MovableIndex`."""
         self.end_at(numbers, np.full(len(numbers), _DROPPED))
 
-    def known(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which queries are registered here and have steps to report: those that :meth:`standing` gives.
-
-        Args:
-            numbers: int64[n].
-        """
+    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """See :class:`MovableIndex`."""
         return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
 
-    def standing(self, now: int) -> tuple[npt.NDArray[np.int64], QueryBatch]:
-        """The queries that have a step after ``now``, as they may be registered in another slot.
-
-        Args:
-            now: ms; earlier than the last :meth:`step` gives no more than that time.
-
-        Returns:
-            int64[n], numbers, ascending; and n CTQs as they were registered. A cancellation at c is in their
-            duration: ``t + duration < c``.
-        """
+    def standing(self, now: int) -> tuple[Ints, QueryBatch]:
+        """See :class:`MovableIndex`. A cancellation at c is in the duration: ``t + duration < c``."""
         queries, areas = self._queries, self._areas
         rows = np.flatnonzero(self._unfinished(max(now, self._upto)))
         rows = rows[np.argsort(queries["number"][rows])]
@@ -392,45 +348,35 @@ class ContinuousTermsIndex:
         unfinished: npt.NDArray[np.bool_] = _next_step(queries["first"], queries["step"], now) <= self._bound()
         return unfinished
 
-    def update(self, objects: ObjectBatch) -> None:
-        """Take arrivals.
-
-        Args:
-            objects: ordered by (t, id, x, y); they may be earlier than those of earlier calls.
-        """
+    def match(self, objects: ObjectBatch) -> Iterable[StepPartials]:
+        """See :class:`MovableIndex`. Nothing is given at once: objects count in the :meth:`steps` to come."""
         if not len(objects) or not self._tiers.tiers:
-            return
-        batch, areas = ProbeBatch.of(self._space, objects), self._areas.view(_Areas)
-        places = _Places(writable(objects.x), writable(objects.y), writable(objects.t))
+            return ()
+        batch, areas = ProbeBatch.of(self.space, objects), self._areas.view(_Areas)
         pairs = []
         for tier in self._tiers.tiers:
             matches = tier.grid.probe(batch)
             matched, rows = matches.objects, tier.rows[matches.queries]
-            signs = _signs(self._space.geographic, matched, rows, places, areas)
+            signs = _signs(self.space.geographic, matched, rows, batch.x, batch.y, batch.t, areas)
             counted = np.flatnonzero(signs)
             pairs.append((matched[counted], rows[counted], signs[counted]))
         matched, rows, signs = (np.concatenate(column) for column in zip(*pairs, strict=True))
         if not len(matched):
-            return
+            return ()
         stored = np.unique(matched)
         base = self._logs.store(objects.take(stored))
         entries = (base + np.searchsorted(stored, matched)).astype(np.int32)
         self._enter(rows, np.where(signs > 0, entries, ~entries))
+        return ()
 
-    def step(self, upto: int) -> StepPartials:
-        """Report every step of every query after the ``upto`` of the call before, up to and including this one.
+    def steps(self, upto: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
+        """Report every step after the ``upto`` of the call before, up to and including this one.
+
+        They come in parts that follow each other and are not empty; all of them have to be taken.
 
         Args:
             upto: ms; all objects with ``o.t <= upto`` have been given, but for late ones, and all cancellations up to
                 then.
-        """
-        return StepPartials.concat(list(self.steps(upto)))
-
-    def steps(self, upto: int, rows: int = _ROWS, counts: int = _COUNTS) -> Iterator[StepPartials]:
-        """As :meth:`step`, in parts that follow each other and are not empty; all of them have to be taken.
-
-        Args:
-            upto: see there.
             rows: how many steps are listed at a time, unless they are of one instant.
             counts: how many counts a part has, about.
         """
@@ -490,7 +436,7 @@ class ContinuousTermsIndex:
         return row[order], now[order]
 
     def expire(self, now: int) -> None:
-        """Drop the queries that have no step later than ``now`` and than the last call of :meth:`step`."""
+        """Drop the queries that have no step later than ``now`` and than the last call of :meth:`steps`."""
         self._upto = max(self._upto, now)
         kept = np.flatnonzero(self._unfinished(self._upto))
         if 2 * len(kept) < len(self._queries):
@@ -520,11 +466,11 @@ class ContinuousTermsIndex:
         self._logs.compact(np.where(following > areas["last"], _LATEST, following - areas["window"]))
         self._moved = True
 
-    def _regions(self, areas: npt.NDArray[np.int32]) -> Regions:
+    def _regions(self, areas: Codes) -> Regions:
         shape = np.column_stack([self._areas[side][areas] for side in _SIDES])
         return Regions(self._areas["kind"][areas], shape)
 
-    def _alive(self, areas: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def _alive(self, areas: Codes) -> npt.NDArray[np.bool_]:
         alive: npt.NDArray[np.bool_] = self._areas["last"][areas] > self._upto
         return alive
 
@@ -578,11 +524,10 @@ class ContinuousTermsIndex:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._upto, self._logs.swept = manifest["upto"], manifest["swept"]
-        self._journal = Journal.open("ctq", manifest["journal"])
-        base = self._journal.base(read)
+        self._journal, (base, *deltas) = Journal.open("ctq", manifest["journal"], read)
         self._apply(base)
         self._logs.load(base["entry_area"], base["entry"])
-        for delta in self._journal.deltas(read):
+        for delta in deltas:
             self._apply(delta)
             self._logs.append(delta["entry_area"], delta["entry"])
         self._set_last()
@@ -605,14 +550,12 @@ class ContinuousTermsIndex:
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    for module in (columns, grid, groups, steps, termlogs):
-        module.prepare()
+    termlogs.prepare()
     regions = (Box(0.0, 0.0, 1.0, 1.0), Box(0.0, 0.0, 0.9, 1.0))
-    queries = QueryBatch.of(
-        [Query("q", 0, Predicate(region), TopTerms(1), Lifetime(30, True, 5, 10)) for region in regions]
-    )
+    queries = [Query("q", 0, Predicate(region), TopTerms(1), Lifetime(30, True, 5, 10)) for region in regions]
     index = ContinuousTermsIndex(WGS84)
-    zeros = np.zeros(2, np.int64)
-    index.register(np.arange(2), queries.ids, queries, zeros, zeros + 30)
-    index.update(ObjectBatch.of([SpatialObject("o", 9, 0.5, 0.5, ("a",))]))
-    merge_steps([index.step(10)])
+    index.register(np.arange(2), QueryBatch.of(queries))
+    index.match(ObjectBatch.of([SpatialObject("o", 9, 0.5, 0.5, ("a", "b"))]))
+    merge_steps(list(index.steps(10)))
+    index.match(ObjectBatch.of([SpatialObject("o", 11, 0.5, 0.5, ("a", "c"))]))
+    index._compact()

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.local.arrays import Floats
 from spatialstream.local.keywords import TermKeys
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.objects import ObjectBatch
@@ -54,7 +55,7 @@ class TermFrequencies:
         np.add.at(self._counters, _counter(keys), counts[keys.used].astype(np.uint32))
         self._file = None
 
-    def of(self, vocabulary: pa.StringArray) -> npt.NDArray[np.float64]:
+    def of(self, vocabulary: pa.StringArray) -> Floats:
         """The count of each word of a vocabulary; never below the true one of the objects counted and not faded."""
         counts: npt.NDArray[np.uint32] = self._counters[_counter(TermKeys.of_vocabulary(vocabulary))]
         return counts.astype(np.float64)

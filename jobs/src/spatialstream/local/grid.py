@@ -27,7 +27,6 @@ lie; a square 2.6 to 5.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,21 +36,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import keywords as keywords_module
+from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown
 from spatialstream.local.cachelines import peek, prefetch
+from spatialstream.local.columns import writable
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
+from spatialstream.model.covers import cover_boxes
 from spatialstream.model.eight_bytes import lean_kernel
-from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, contains
+from spatialstream.model.geometry import CIRCLE, contains
 from spatialstream.model.hashing import Seed, keyed_number, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.regions import UNDERFLOW, Regions
+from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["Frequency", "GridMatches", "KeywordGrid", "ProbeBatch", "prepare"]
+__all__ = ["Frequency", "GridMatches", "KeywordGrid", "ProbeBatch"]
 
-Frequency = Callable[[pa.StringArray], npt.NDArray[np.float64]]
+Frequency = Callable[[pa.StringArray], Floats]
 """Estimated frequency in objects (any unit) of each word of a vocabulary."""
 
 MAX_LEVEL = 20
@@ -75,7 +76,6 @@ _LANE_ONES = 0x0001_0001_0001_0001
 _LOW_LANES = 0x0000_7FFF_0000_7FFF
 _HIGH_LANES = 0x7FFF_0000_7FFF_0000
 _LANE_TOPS = 0x8000_8000_8000_8000 - (1 << 64)  # as a signed 64-bit integer
-_DEGREES = 180.0 / math.pi
 
 
 # --------------------------------------------------------------------------------------------------- space to integers
@@ -88,52 +88,10 @@ def _coordinate(value: float, low: float, scale: float) -> Int:
 
 
 @kernel
-def _cover(
-    frame: npt.NDArray[np.float64], kind: int, a: float, b: float, c: float, d: float, boxes: npt.NDArray[np.float64]
-) -> int:
-    """Covering boxes of a region into ``boxes``; as :func:`spatialstream.model.regions.cover`. Returns how many."""
-    west, south, east, north = a, b, c, d
-    if kind == CIRCLE:
-        if frame[6] == 0.0:
-            reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + UNDERFLOW
-            west, south, east, north = a - reach, b - reach, a + reach, b + reach
-        else:
-            angle = c / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12
-            reach = min(angle, math.pi) * _DEGREES + 1e-9
-            south, north = b - reach, b + reach
-            west, east = -180.0, 180.0
-            if south > -90.0 and north < 90.0:
-                ratio = math.sin(angle) / math.cos(b / _DEGREES)
-                if ratio < 1.0:
-                    reach = math.asin(ratio) * _DEGREES + 1e-9
-                    if 2.0 * reach < 360.0:
-                        west, east = a - reach, a + reach
-                        if west < -180.0:
-                            west += 360.0
-                        elif east > 180.0:
-                            east -= 360.0
-    elif kind != BOX:
-        west, south, east, north = frame[0], frame[1], frame[2], frame[3]
-    boxes[0, 0], boxes[0, 1], boxes[0, 2], boxes[0, 3] = west, south, east, north
-    if west <= east:
-        return 1
-    boxes[0, 2] = frame[2]
-    boxes[1, 0], boxes[1, 1], boxes[1, 2], boxes[1, 3] = frame[0], south, east, north
-    return 2
-
-
-@kernel
 def _cover_rectangles(
-    frame: npt.NDArray[np.float64],
-    kind: int,
-    a: float,
-    b: float,
-    c: float,
-    d: float,
-    boxes: npt.NDArray[np.float64],
-    rectangles: npt.NDArray[np.int64],
+    frame: Floats, kind: int, a: float, b: float, c: float, d: float, boxes: Floats, rectangles: Ints
 ) -> int:
-    parts = _cover(frame, kind, a, b, c, d, boxes)
+    parts = cover_boxes(frame, frame[6] != 0.0, kind, a, b, c, d, boxes)
     for part in range(parts):
         for side in range(4):
             axis = side & 1
@@ -141,7 +99,7 @@ def _cover_rectangles(
     return parts
 
 
-def _frame(space: Space) -> npt.NDArray[np.float64]:
+def _frame(space: Space) -> Floats:
     """west, south, east, north, scale of x, scale of y, geographic."""
     west, south, east, north = space.bounds
     scale_x, scale_y = (min(2.0**32 / extent, 1e300) for extent in (east - west, north - south))
@@ -152,9 +110,7 @@ def _frame(space: Space) -> npt.NDArray[np.float64]:
 
 
 @kernel
-def _index_keywords(
-    offsets: npt.NDArray[np.int32], codes: npt.NDArray[np.int32], frequency: npt.NDArray[np.float64]
-) -> npt.NDArray[np.int32]:
+def _index_keywords(offsets: Codes, codes: Codes, frequency: Floats) -> Codes:
     """The three rarest keywords of each query, the rarest first, ties by number; the number of words for none."""
     none = len(frequency)
     n = len(offsets) - 1
@@ -177,13 +133,7 @@ def _index_keywords(
 
 
 @kernel
-def _natural_levels(
-    frame: npt.NDArray[np.float64],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    chosen: npt.NDArray[np.int32],
-    chance: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+def _natural_levels(frame: Floats, kind: Bytes, shape: Floats, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
     """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
 
     Returns: levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w
@@ -210,7 +160,7 @@ def _natural_levels(
     return levels, sums
 
 
-def _merged_levels(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+def _merged_levels(sums: Floats) -> Bytes:
     """Where to keep the queries of each level: in the next coarser one in use, if that adds few candidates an object.
 
     A level costs every object a lookup; with a cell of side c a query is a candidate with probability p (w + c) (h +
@@ -228,7 +178,7 @@ def _merged_levels(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
 
 
 @kernel
-def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], words: int) -> npt.NDArray[np.int64]:
+def _level_masks(levels: Bytes, chosen: Codes, words: int) -> Ints:
     """The levels at which each word is an index keyword; the last entry is for queries without keywords."""
     masks = np.zeros(words + 1, np.int64)
     for query in range(len(levels)):
@@ -237,7 +187,7 @@ def _level_masks(levels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int32], w
 
 
 @kernel
-def _shuffled(words: int, seed: Seed) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _shuffled(words: int, seed: Seed) -> tuple[Codes, Ints]:
     """A random order of the words: the number of each, and after them the number of words itself; the word of each."""
     numbers, order = np.empty(words + 1, np.int32), np.arange(words)
     for last in range(words - 1, 0, -1):
@@ -282,13 +232,7 @@ def _cell_of_key(key: Int) -> tuple[Int, Int, Int]:
 
 
 @kernel
-def _assign_cells(
-    frame: npt.NDArray[np.float64],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    levels: npt.NDArray[np.uint8],
-    seed: Seed,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
     """Every (query, cell) that meets, in the order of queries.
 
     Returns:
@@ -322,9 +266,7 @@ def _assign_cells(
                     if cells == len(keys):
                         bits += 1
                         table = np.zeros((1 << bits, 2), np.int64)
-                        grown = np.empty(1 << (bits - 1), np.int64)
-                        grown[:cells] = keys
-                        keys = grown
+                        keys = grown(keys, cells, 1 << (bits - 1))
                         for cell in range(cells):
                             slot = _bucket(keys[cell], bits, seed)
                             while table[slot, 0] != 0:
@@ -332,12 +274,7 @@ def _assign_cells(
                             table[slot, 0] = keys[cell]
                             table[slot, 1] = cell
                     if count == len(queries):
-                        more = np.empty(2 * count, np.int32)
-                        more[:count] = queries
-                        queries = more
-                        further = np.empty(2 * count, np.int64)
-                        further[:count] = places
-                        places = further
+                        queries, places = grown(queries, count, 2 * count), grown(places, count, 2 * count)
                     queries[count] = query
                     places[count] = place
                     count += 1
@@ -365,16 +302,16 @@ def _query_of(tail: Int) -> Int:
 
 @kernel
 def _write_postings(
-    frame: npt.NDArray[np.float64],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.int32],
-    chosen: npt.NDArray[np.int32],
+    frame: Floats,
+    kind: Bytes,
+    shape: Floats,
+    offsets: Codes,
+    chosen: Codes,
     none: int,
-    queries: npt.NDArray[np.int32],
-    places: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    queries: Codes,
+    places: Ints,
+    keys: Ints,
+) -> tuple[Ints, Ints]:
     """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
 
     A posting, int64[2]: interval of columns | interval of rows << 32; query << 3 | flags | signature bits of two more
@@ -418,13 +355,7 @@ def _write_postings(
 
 
 @kernel
-def _group_by_keyword(
-    chosen: npt.NDArray[np.int32],
-    postings: npt.NDArray[np.int64],
-    bounds: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.int64],
-    seed: Seed,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _group_by_keyword(chosen: Codes, postings: Ints, bounds: Ints, keys: Ints, seed: Seed) -> tuple[Ints, Ints]:
     """Group the postings of each cell by index keyword, in place, and write into each how many are left of its list.
 
     Returns: directory int64[2^b, 2]: key of the cell; position in ``slots`` << 12 | level << 6 | log2 of its number
@@ -475,9 +406,8 @@ def _group_by_keyword(
         filter_size = _filter_words(narrow)
         base = used + filter_size
         if base + (1 << narrow) > len(slots):
-            grown = np.zeros(2 * len(slots) + base + (1 << narrow), np.int64)
-            grown[:used] = slots[:used]
-            slots = grown
+            slots = grown(slots, used, 2 * len(slots) + base + (1 << narrow))
+            slots[used:] = 0
         for g in range(groups):
             hashed = _word_hash(words[g])
             slot = _top(hashed, narrow)
@@ -506,13 +436,7 @@ def _group_by_keyword(
 
 
 @kernel
-def _arrange(
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.int32],
-    frame: npt.NDArray[np.float64],
-    bits: int,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+def _arrange(x: Floats, y: Floats, offsets: Codes, frame: Floats, bits: int) -> tuple[Codes, npt.NDArray[np.uint32]]:
     """Z-order: points of a cell of 2^-bits together, neighbouring cells near each other.
 
     Returns:
@@ -548,7 +472,7 @@ def _arrange(
 
 
 @lean_kernel
-def _find_cell(directory: npt.NDArray[np.int64], bits: Int, seed: Seed, key: Int) -> Int:
+def _find_cell(directory: Ints, bits: Int, seed: Seed, key: Int) -> Int:
     slot = _bucket(key, bits, seed)
     while directory[slot, 0] != key:
         if directory[slot, 0] == 0:
@@ -563,12 +487,12 @@ def _read_terms(
     first: Int,
     last: Int,
     visits: npt.NDArray[np.uint32],
-    codes: npt.NDArray[np.int32],
-    tags: npt.NDArray[np.int64],
+    codes: Codes,
+    tags: Ints,
     everyone: Int,
-    words: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
-    objects: npt.NDArray[np.int64],
+    words: Ints,
+    spans: Ints,
+    objects: Ints,
 ) -> None:
     """Stage 1: the words of objects first .. last - 1 that some query has.
 
@@ -604,13 +528,13 @@ def _enter_cells(
     first: Int,
     last: Int,
     visits: npt.NDArray[np.uint32],
-    objects: npt.NDArray[np.int64],
-    directory: npt.NDArray[np.int64],
+    objects: Ints,
+    directory: Ints,
     bits: Int,
     seed: Seed,
-    latest: npt.NDArray[np.int64],
-    slots: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.int64],
+    latest: Ints,
+    slots: Ints,
+    entries: Ints,
 ) -> Int:
     """Stage 2: the cells of each object, (object, cell) into ``entries``. ``latest`` remembers a cell per level.
 
@@ -635,14 +559,7 @@ def _enter_cells(
 
 
 @lean_kernel
-def _pass_filters(
-    count: Int,
-    entries: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
-    slots: npt.NDArray[np.int64],
-    hits: npt.NDArray[np.int64],
-) -> Int:
+def _pass_filters(count: Int, entries: Ints, words: Ints, spans: Ints, slots: Ints, hits: Ints) -> Int:
     """Stage 3: the words that a cell may have, (cell, place of the first slot, word) into ``hits``.
 
     Asks for the slots.
@@ -665,15 +582,7 @@ def _pass_filters(
 
 
 @lean_kernel
-def _find_lists(
-    count: Int,
-    hits: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int64],
-    slots: npt.NDArray[np.int64],
-    postings: npt.NDArray[np.int64],
-    lists: npt.NDArray[np.int64],
-) -> Int:
+def _find_lists(count: Int, hits: Ints, entries: Ints, words: Ints, slots: Ints, postings: Ints, lists: Ints) -> Int:
     """Stage 4: posting lists, (entry, first posting) into ``lists``. Asks for the first postings of each."""
     kept = np.int64(0)
     for i in range(count):
@@ -699,14 +608,14 @@ def _list_candidates(
     count: Int,
     at: Int,
     skipped: Int,
-    lists: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.int64],
+    lists: Ints,
+    entries: Ints,
     visits: npt.NDArray[np.uint32],
-    objects: npt.NDArray[np.int64],
-    postings: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
-    checked: npt.NDArray[np.int32],
-    candidates: npt.NDArray[np.int64],
+    objects: Ints,
+    postings: Ints,
+    places: Ints,
+    checked: Codes,
+    candidates: Ints,
 ) -> tuple[Int, Int, Int]:
     """Stage 5: as many postings as there is room for, list << 32 | posting, into ``candidates``.
 
@@ -734,14 +643,7 @@ def _list_candidates(
 
 @lean_kernel
 def _compare(
-    count: Int,
-    candidates: npt.NDArray[np.int64],
-    lists: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
-    postings: npt.NDArray[np.int64],
-    kept: Int,
-    survivors: npt.NDArray[np.int64],
+    count: Int, candidates: Ints, lists: Ints, entries: Ints, places: Ints, postings: Ints, kept: Int, survivors: Ints
 ) -> Int:
     """Stage 6: append candidates whose rectangle and signature admit the object, (object, query << 3 | flags).
 
@@ -766,7 +668,7 @@ def _compare(
 
 
 @lean_kernel
-def _has(words: npt.NDArray[np.int64], first: Int, last: Int, word: Int) -> bool:
+def _has(words: Ints, first: Int, last: Int, word: Int) -> bool:
     found = False
     for i in range(first, last):
         found |= (peek(words, i) & 0xFFFFFFFF) == word
@@ -775,13 +677,7 @@ def _has(words: npt.NDArray[np.int64], first: Int, last: Int, word: Int) -> bool
 
 @lean_kernel
 def _check_keywords(
-    count: Int,
-    survivors: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
-    keyword_offsets: npt.NDArray[np.int32],
-    keyword_codes: npt.NDArray[np.int32],
-    life: npt.NDArray[np.int64],
+    count: Int, survivors: Ints, words: Ints, spans: Ints, keyword_offsets: Codes, keyword_codes: Codes, life: Ints
 ) -> Int:
     """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives."""
     for i in range(count):
@@ -806,12 +702,12 @@ def _check_keywords(
 def _check_regions(
     geographic: bool,
     count: Int,
-    survivors: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int32],
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
+    survivors: Ints,
+    order: Codes,
+    x: Floats,
+    y: Floats,
+    kind: Bytes,
+    shape: Floats,
     first: Int,
 ) -> Int:
     """Stage 8: keep those whose region holds the object: (place of the object in the batch, query) from here on."""
@@ -829,13 +725,7 @@ def _check_regions(
 
 
 @lean_kernel
-def _check_lives(
-    count: Int,
-    survivors: npt.NDArray[np.int64],
-    times: npt.NDArray[np.int64],
-    life: npt.NDArray[np.int64],
-    horizon: Int,
-) -> Int:
+def _check_lives(count: Int, survivors: Ints, times: Ints, life: Ints, horizon: Int) -> Int:
     """Stage 9: keep those that live at the object's time and beyond the horizon."""
     kept = np.int64(0)
     for i in range(count):
@@ -861,27 +751,27 @@ def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
 @kernel
 def _match(
     geographic: bool,
-    order: npt.NDArray[np.int32],
+    order: Codes,
     visits: npt.NDArray[np.uint32],
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    times: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.int32],
-    tags: npt.NDArray[np.int64],
+    x: Floats,
+    y: Floats,
+    times: Ints,
+    codes: Codes,
+    tags: Ints,
     depth: int,
     everyone: int,
     seed: Seed,
-    directory: npt.NDArray[np.int64],
-    slots: npt.NDArray[np.int64],
-    postings: npt.NDArray[np.int64],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    keyword_offsets: npt.NDArray[np.int32],
-    keyword_codes: npt.NDArray[np.int32],
-    life: npt.NDArray[np.int64],
+    directory: Ints,
+    slots: Ints,
+    postings: Ints,
+    kind: Bytes,
+    shape: Floats,
+    keyword_offsets: Codes,
+    keyword_codes: Codes,
+    life: Ints,
     horizon: int,
     limit: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+) -> tuple[Ints, Codes]:
     """Matches of a batch, a block of objects at a time through all stages; it ends once there are more than ``limit``.
 
     Args after those of the batch: for each code its tag; number of levels in use; see :func:`_read_terms`; the grid.
@@ -913,9 +803,7 @@ def _match(
         count = np.int64(0)
         while at < listed:
             if count + _ROOM >= len(survivors):
-                grown = np.empty((2 * len(survivors), 2), np.int64)
-                grown[:count] = survivors[:count]
-                survivors = grown
+                survivors = grown(survivors, count, 2 * len(survivors))
             more, at, skipped = _list_candidates(
                 first, listed, at, skipped, lists, entries, visits, objects, postings, places, checked, candidates
             )
@@ -925,9 +813,7 @@ def _match(
         if len(life) > 0:
             count = _check_lives(count, survivors, times, life, horizon)
         if total + count > len(found):
-            enlarged = np.empty(2 * len(found) + count, np.int64)
-            enlarged[:total] = found[:total]
-            found = enlarged
+            found = grown(found, total, 2 * len(found) + count)
         for i in range(count):
             found[total + i] = survivors[i, 0] << 32 | survivors[i, 1]
         total += count
@@ -937,9 +823,7 @@ def _match(
 
 
 @kernel
-def _unpack(
-    found: npt.NDArray[np.int64], order: npt.NDArray[np.int32], visited: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _unpack(found: Ints, order: Codes, visited: Codes) -> tuple[Ints, Codes, Codes]:
     """Sorted matches as (starts, queries); and what was counted in the order of visits, in that of objects."""
     n = len(order)
     starts, queries, checked = np.zeros(n + 1, np.int64), np.empty(len(found), np.int32), np.empty(n, np.int32)
@@ -953,10 +837,6 @@ def _unpack(
 
 
 # ---------------------------------------------------------------------------------------------------- interface
-
-
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.require(array, requirements=["C", "W"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -973,20 +853,20 @@ class ProbeBatch:
         keys: those that the batch uses.
     """
 
-    order: npt.NDArray[np.int32]
+    order: Codes
     visits: npt.NDArray[np.uint32]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    t: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int32]
+    x: Floats
+    y: Floats
+    t: Ints
+    codes: Codes
     words: int
     keys: TermKeys
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
         """Make a batch ready: O(objects + terms)."""
-        x, y, t = _writable(objects.x), _writable(objects.y), _writable(objects.t)
-        offsets, codes = _writable(objects.terms.offsets), _writable(objects.terms.codes)
+        x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
+        offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
         order, visits = _arrange(x, y, offsets, _frame(space), _LOCALITY_BITS)
         return cls(order, visits, x, y, t, codes, len(objects.terms.vocabulary), TermKeys.of(objects.terms))
 
@@ -1001,17 +881,12 @@ class GridMatches:
         checked: int32[n], how many postings were looked at for each object, the measure of the work done.
     """
 
-    starts: npt.NDArray[np.int64]
-    queries: npt.NDArray[np.int32]
-    checked: npt.NDArray[np.int32]
+    starts: Ints
+    queries: Codes
+    checked: Codes
 
     @property
-    def candidates(self) -> int:
-        """How many postings were looked at in all."""
-        return int(self.checked.sum(dtype=np.int64))
-
-    @property
-    def objects(self) -> npt.NDArray[np.int32]:
+    def objects(self) -> Codes:
         """int32[m], the object of each match."""
         return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
 
@@ -1019,6 +894,9 @@ class GridMatches:
 _ALWAYS = np.empty((0, 2), np.int64)
 UNLIMITED = 2**62
 """More matches than there can be."""
+
+_ARRAYS = ("words", "seed", "keyword_lists", "keyword_codes", "tags", "directory", "slots", "postings")
+"""Arrays of a grid, as they are called in its file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -1032,7 +910,7 @@ class KeywordGrid:
         words: int32, the word of each number. Numbers are in random order, the table's words in the order in which they
             came, so that a lookup of many reads memory about in sequence.
         seed: of the places of cells, and of the numbers.
-        keyword_offsets, keyword_codes: the queries' keywords, as numbers.
+        keyword_lists, keyword_codes: the queries' keywords, as numbers.
         tags: int64 by word: levels at which it is an index keyword << 32 | number + 1.
         unconditional: levels of the queries without keywords, as a mask.
         directory, slots, postings: cells, their keywords, their posting lists.
@@ -1041,15 +919,15 @@ class KeywordGrid:
     space: Space
     regions: Regions
     table: KeywordTable
-    words: npt.NDArray[np.int32]
+    words: Codes
     seed: Seed
-    keyword_offsets: npt.NDArray[np.int32]
-    keyword_codes: npt.NDArray[np.int32]
-    tags: npt.NDArray[np.int64]
+    keyword_lists: Codes
+    keyword_codes: Codes
+    tags: Ints
     unconditional: int
-    directory: npt.NDArray[np.int64]
-    slots: npt.NDArray[np.int64]
-    postings: npt.NDArray[np.int64]
+    directory: Ints
+    slots: Ints
+    postings: Ints
 
     @classmethod
     def build(
@@ -1065,7 +943,7 @@ class KeywordGrid:
                 which keyword is the rarest, so it changes the speed and never the matches.
         """
         keywords = keywords.compact()
-        offsets, codes = _writable(keywords.offsets), _writable(keywords.codes)
+        offsets, codes = writable(keywords.offsets), writable(keywords.codes)
         if offsets[0] != 0:
             codes, offsets = codes[offsets[0] :].copy(), offsets - offsets[0]
         words = len(keywords.vocabulary)
@@ -1074,7 +952,7 @@ class KeywordGrid:
         if frequency is not None:  # ties of the estimate by the queries' own counts
             order = np.lexsort((rarity, frequency(keywords.vocabulary)))
             rarity[order] = np.arange(words, dtype=np.float64)
-        kind, shape = _writable(regions.kind), _writable(regions.shape)
+        kind, shape = writable(regions.kind), writable(regions.shape)
         frame = _frame(space)
         chosen = _index_keywords(offsets, codes, rarity)
         levels, sums = _natural_levels(frame, kind, shape, chosen, chance)
@@ -1108,19 +986,14 @@ class KeywordGrid:
     @property
     def keywords(self) -> TermLists:
         """The queries' keywords."""
-        return TermLists(self.keyword_offsets, self.words[self.keyword_codes], self.table.vocabulary)
+        return TermLists(self.keyword_lists, self.words[self.keyword_codes], self.table.vocabulary)
 
     @property
     def nbytes(self) -> int:
         """Memory of all arrays."""
         return sum(array.nbytes for array in self.to_arrays()[0].values())
 
-    def match(self, objects: ObjectBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """All pairs (object, query) that match: object in the region, with all keywords; by object, then query."""
-        matches = self.probe(ProbeBatch.of(self.space, objects))
-        return matches.objects, matches.queries
-
-    def probe(self, batch: ProbeBatch, life: npt.NDArray[np.int64] = _ALWAYS, horizon: int = -(2**63)) -> GridMatches:
+    def probe(self, batch: ProbeBatch, life: Ints = _ALWAYS, horizon: int = -(2**63)) -> GridMatches:
         """Match a batch that was made ready before.
 
         Args:
@@ -1133,7 +1006,7 @@ class KeywordGrid:
         return found
 
     def probe_within(
-        self, batch: ProbeBatch, limit: int, life: npt.NDArray[np.int64] = _ALWAYS, horizon: int = -(2**63)
+        self, batch: ProbeBatch, limit: int, life: Ints = _ALWAYS, horizon: int = -(2**63)
     ) -> GridMatches | None:
         """As :meth:`probe`, if there are at most ``limit`` matches; else None, as soon as there are more."""
         known = self.table.translate(batch.keys, self.tags)
@@ -1157,7 +1030,7 @@ class KeywordGrid:
             self.postings,
             self.regions.kind,
             self.regions.shape,
-            self.keyword_offsets,
+            self.keyword_lists,
             self.keyword_codes,
             life,
             horizon,
@@ -1170,18 +1043,8 @@ class KeywordGrid:
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "kind": self.regions.kind,
-            "shape": self.regions.shape,
-            "words": self.words,
-            "seed": self.seed,
-            "keyword_lists": self.keyword_offsets,
-            "keyword_codes": self.keyword_codes,
-            "tags": self.tags,
-            "directory": self.directory,
-            "slots": self.slots,
-            "postings": self.postings,
-        }
+        arrays: dict[str, npt.NDArray[Any]] = {"kind": self.regions.kind, "shape": self.regions.shape}
+        arrays |= {name: getattr(self, name) for name in _ARRAYS}
         return arrays | self.table.to_arrays(), {"unconditional": self.unconditional}
 
     @classmethod
@@ -1191,24 +1054,6 @@ class KeywordGrid:
             space,
             Regions(arrays["kind"], arrays["shape"]),
             KeywordTable.from_arrays(arrays),
-            arrays["words"],
-            arrays["seed"],
-            arrays["keyword_lists"],
-            arrays["keyword_codes"],
-            arrays["tags"],
-            int(meta["unconditional"]),
-            arrays["directory"],
-            arrays["slots"],
-            arrays["postings"],
+            unconditional=int(meta["unconditional"]),
+            **{name: arrays[name] for name in _ARRAYS},
         )
-
-
-def prepare() -> None:
-    """Compile the kernels of this module and of those it uses."""
-    from spatialstream.model.regions import Box
-
-    keywords_module.prepare()
-    space = Space.planar(0.0, 0.0, 1.0, 1.0)
-    grid = KeywordGrid.build(space, Regions.of([Box(0.0, 0.0, 1.0, 1.0), None]), TermLists.of([["a"], []]))
-    one = np.full(1, 0.5)
-    grid.match(ObjectBatch(pa.array(["o"], pa.string()), np.zeros(1, np.int64), one, one, TermLists.of([["a", "b"]])))

@@ -19,11 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.columns import Strings, compare_strings, rank_strings
+from spatialstream.local.arrays import Bytes, Floats, Ints
+from spatialstream.local.columns import Strings, rank_strings
+from spatialstream.local.wordtable import compare_words
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.geometry import BOX
 from spatialstream.model.hashing import distinct
@@ -31,7 +32,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
-__all__ = ["Members", "assign", "cells", "join_keywords", "prepare", "split_keywords"]
+__all__ = ["Members", "assign", "cells", "join_keywords", "split_keywords"]
 
 _OPEN = 8
 """Groups per cell that a query is compared with."""
@@ -75,23 +76,17 @@ class Members:
         regions: of the queries; of a group, its common region.
     """
 
-    window: npt.NDArray[np.int64]
-    step: npt.NDArray[np.int64]
-    phase: npt.NDArray[np.int64]
+    window: Ints
+    step: Ints
+    phase: Ints
     keys: Strings
     regions: Regions
 
 
 @kernel
 def _cells(
-    window: npt.NDArray[np.int64],
-    step: npt.NDArray[np.int64],
-    phase: npt.NDArray[np.int64],
-    key_offsets: npt.NDArray[np.int64],
-    key_data: npt.NDArray[np.uint8],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-) -> npt.NDArray[np.int64]:
+    window: Ints, step: Ints, phase: Ints, key_offsets: Ints, key_data: Bytes, kind: Bytes, shape: Floats
+) -> Ints:
     n = len(window)
     out = np.empty(n, np.int64)
     for i in range(n):
@@ -117,12 +112,12 @@ def _cells(
     return out
 
 
-def cells(members: Members) -> npt.NDArray[np.int64]:
+def cells(members: Members) -> Ints:
     """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared.
 
     It needs no key: queries with equal hashes are sorted beside each other, and each is compared with a few.
     """
-    result: npt.NDArray[np.int64] = _cells(
+    result: Ints = _cells(
         members.window,
         members.step,
         members.phase,
@@ -136,18 +131,18 @@ def cells(members: Members) -> npt.NDArray[np.int64]:
 
 @kernel
 def _assign(
-    order: npt.NDArray[np.int64],
+    order: Ints,
     existing: int,
-    cell: npt.NDArray[np.int64],
-    window: npt.NDArray[np.int64],
-    step: npt.NDArray[np.int64],
-    phase: npt.NDArray[np.int64],
-    key_offsets: npt.NDArray[np.int64],
-    key_data: npt.NDArray[np.uint8],
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    common: npt.NDArray[np.float64],
-) -> npt.NDArray[np.int64]:
+    cell: Ints,
+    window: Ints,
+    step: Ints,
+    phase: Ints,
+    key_offsets: Ints,
+    key_data: Bytes,
+    kind: Bytes,
+    shape: Floats,
+    common: Floats,
+) -> Ints:
     """For each, the one that founded its group (itself, if it does); shrinks the founders' ``common`` regions."""
     founder = np.arange(len(order))
     members = np.ones(len(order), np.int64)
@@ -165,7 +160,7 @@ def _assign(
                     or step[g] != step[i]
                     or phase[g] != phase[i]
                     or kind[g] != kind[i]
-                    or compare_strings(key_offsets, key_data, g, i) != 0
+                    or compare_words(key_offsets, key_data, g, i) != 0
                 ):
                     continue
                 same = True
@@ -198,9 +193,7 @@ def _assign(
     return founder
 
 
-def assign(
-    existing: Members, queries: Members, cell: npt.NDArray[np.int64], query_cell: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def assign(existing: Members, queries: Members, cell: Ints, query_cell: Ints) -> tuple[Ints, Floats]:
     """Put queries into groups.
 
     Args:
@@ -229,12 +222,3 @@ def assign(
     kind = np.concatenate([existing.regions.kind, queries.regions.kind])
     founder = _assign(order, m, all_cells, window, step, phase, keys.offsets, keys.data, kind, shape, common)
     return founder[m:], common[m:]
-
-
-def prepare() -> None:
-    """Compile the kernels of this module."""
-    keys = Strings()
-    keys.append(join_keywords(TermLists.of([["a"]])))
-    one = np.ones(1, np.int64)
-    members = Members(one, one, one, keys, Regions(np.full(1, BOX, np.uint8), np.array([[0.0, 0.0, 1.0, 1.0]])))
-    assign(members, members, cells(members), cells(members))

@@ -8,7 +8,8 @@ deltas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -23,70 +24,58 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 _MOST = 32
 
 
+@dataclass(slots=True, eq=False)
 class Journal:
     """Which files hold a structure's state, and whether the next one is a base or a delta.
 
-    Args:
+    Attributes:
         kind: prefix of the files' names.
+        base: the name of the base; None before the first.
+        base_bytes: its size.
+        deltas: the names of the deltas since, oldest first.
+        delta_bytes: their size.
     """
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._base: str | None = None
-        self._base_bytes = 0
-        self._deltas: list[str] = []
-        self._delta_bytes = 0
+    kind: str
+    base: str | None = None
+    base_bytes: int = 0
+    deltas: list[str] = field(default_factory=list)
+    delta_bytes: int = 0
 
-    def save(self, write: WriteFile, delta: Arrays | None, base: Callable[[], Arrays], *, anew: bool = False) -> bool:
+    def save(
+        self, write: WriteFile, delta: Arrays | None, everything: Callable[[], Arrays], *, anew: bool = False
+    ) -> bool:
         """Write what has changed.
 
         Args:
             write: see :class:`~spatialstream.local.state.WriteFile`.
             delta: what has changed since the last call; None: nothing.
-            base: gives everything; called only if a base is due.
+            everything: gives all there is; called only if a base is due.
             anew: a base is due in any case, because deltas cannot say what has happened.
 
         Returns:
             Whether a base was written.
         """
         size = sum(array.nbytes for array in delta.values()) if delta else 0
-        full = self._delta_bytes + size > self._base_bytes // 2 or len(self._deltas) >= _MOST
-        if self._base is None or anew or (delta is not None and full):
-            arrays = base()
-            self._base = write(self._kind, arrays)
-            self._base_bytes = sum(array.nbytes for array in arrays.values())
-            self._deltas, self._delta_bytes = [], 0
+        full = self.delta_bytes + size > self.base_bytes // 2 or len(self.deltas) >= _MOST
+        if self.base is None or anew or (delta is not None and full):
+            arrays = everything()
+            self.base = write(self.kind, arrays)
+            self.base_bytes = sum(array.nbytes for array in arrays.values())
+            self.deltas, self.delta_bytes = [], 0
             return True
         if delta is not None:
-            self._deltas.append(write(f"{self._kind}-delta", delta))
-            self._delta_bytes += size
+            self.deltas.append(write(f"{self.kind}-delta", delta))
+            self.delta_bytes += size
         return False
 
     @property
     def manifest(self) -> Manifest:
         """The state of the journal, JSON-able."""
-        return {
-            "base": self._base,
-            "base_bytes": self._base_bytes,
-            "deltas": list(self._deltas),
-            "delta_bytes": self._delta_bytes,
-        }
+        return {name: each for name, each in asdict(self).items() if name != "kind"}
 
     @classmethod
-    def open(cls, kind: str, manifest: Manifest) -> Journal:
-        """From :attr:`manifest`."""
-        self = cls(kind)
-        self._base, self._base_bytes = manifest["base"], manifest["base_bytes"]
-        self._deltas, self._delta_bytes = list(manifest["deltas"]), manifest["delta_bytes"]
-        return self
-
-    def base(self, read: ReadFile) -> Arrays:
-        """The arrays of the base."""
-        if self._base is None:
-            raise ValueError("nothing has been saved")
-        return read(self._base)[0]
-
-    def deltas(self, read: ReadFile) -> Iterator[Arrays]:
-        """The arrays of the deltas, oldest first."""
-        for name in self._deltas:
-            yield read(name)[0]
+    def open(cls, kind: str, manifest: Manifest, read: ReadFile) -> tuple[Journal, list[Arrays]]:
+        """From :attr:`manifest`; and the arrays of the base and of each delta, oldest first."""
+        journal = cls(kind, **(manifest | {"deltas": list(manifest["deltas"])}))
+        return journal, [read(name)[0] for name in (manifest["base"], *journal.deltas)]

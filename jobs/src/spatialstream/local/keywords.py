@@ -20,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.local.arrays import Bytes, Codes, Ints
 from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import folded, lean_kernel, signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes, seed_of
 from spatialstream.model.kernels import kernel
 from spatialstream.model.terms import TermLists
 
-__all__ = ["Int", "KeywordTable", "TermKeys", "prepare"]
+__all__ = ["Int", "KeywordTable", "TermKeys"]
 
 Int = int | np.int64
 """A 64-bit integer of a kernel: numba makes no difference between the two."""
@@ -37,7 +38,7 @@ _INLINE = 8  # words of so many bytes are their own key
 
 
 @kernel
-def _key(data: npt.NDArray[np.uint8], first: Int, last: Int) -> Int:
+def _key(data: Bytes, first: Int, last: Int) -> Int:
     if last - first <= _INLINE:
         key = np.int64(0)
         for i in range(first, last):
@@ -51,7 +52,7 @@ def _key(data: npt.NDArray[np.uint8], first: Int, last: Int) -> Int:
 
 
 @lean_kernel
-def _table_key(data: npt.NDArray[np.uint8], first: int, length: int, key: Int, seed: Seed) -> Int:
+def _table_key(data: Bytes, first: int, length: int, key: Int, seed: Seed) -> Int:
     """The key in one table of a word whose key is ``key``."""
     return key if length <= _INLINE else signed(keyed_word(data, first, first + length, seed))
 
@@ -63,7 +64,7 @@ def _bucket(key: Int, length: Int, bits: int, seed: Seed) -> Int:
 
 
 @kernel
-def _used_codes(codes: npt.NDArray[np.int32], words: int) -> npt.NDArray[np.int32]:
+def _used_codes(codes: Codes, words: int) -> Codes:
     used = np.zeros(words, np.uint8)
     for code in codes:
         used[code] = 1
@@ -80,9 +81,7 @@ def _used_codes(codes: npt.NDArray[np.int32], words: int) -> npt.NDArray[np.int3
 
 
 @kernel
-def _keys(
-    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], used: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
+def _keys(offsets: Codes, data: Bytes, used: Codes) -> Ints:
     keys = np.empty(len(used), np.int64)
     for i in range(len(used)):
         keys[i] = _key(data, offsets[used[i]], offsets[used[i] + 1])
@@ -90,7 +89,7 @@ def _keys(
 
 
 @kernel
-def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed) -> npt.NDArray[np.int64]:
+def _build_table(offsets: Codes, data: Bytes, seed: Seed) -> Ints:
     words = len(offsets) - 1
     bits = 2
     while (1 << bits) < 2 * words:
@@ -113,16 +112,16 @@ def _build_table(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], se
 
 @kernel
 def _translate(
-    slots: npt.NDArray[np.int64],
+    slots: Ints,
     seed: Seed,
-    offsets: npt.NDArray[np.int32],
-    data: npt.NDArray[np.uint8],
-    tags: npt.NDArray[np.int64],
-    batch_offsets: npt.NDArray[np.int32],
-    batch_data: npt.NDArray[np.uint8],
-    used: npt.NDArray[np.int32],
-    keys: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+    offsets: Codes,
+    data: Bytes,
+    tags: Ints,
+    batch_offsets: Codes,
+    batch_data: Bytes,
+    used: Codes,
+    keys: Ints,
+) -> Ints:
     result = np.empty(len(used), np.int64)
     bits = 2
     while (1 << bits) < len(slots):
@@ -155,10 +154,10 @@ class TermKeys:
         keys: int64[m], of each its bytes, or a hash that is the same in every process.
     """
 
-    offsets: npt.NDArray[np.int32]
-    data: npt.NDArray[np.uint8]
-    used: npt.NDArray[np.int32]
-    keys: npt.NDArray[np.int64]
+    offsets: Codes
+    data: Bytes
+    used: Codes
+    keys: Ints
 
     @classmethod
     def of(cls, terms: TermLists) -> TermKeys:
@@ -185,10 +184,10 @@ class KeywordTable:
         offsets, data: the words.
     """
 
-    slots: npt.NDArray[np.int64]
+    slots: Ints
     seed: Seed
-    offsets: npt.NDArray[np.int32]
-    data: npt.NDArray[np.uint8]
+    offsets: Codes
+    data: Bytes
 
     def __len__(self) -> int:
         """Number of words."""
@@ -208,7 +207,7 @@ class KeywordTable:
         """The words, as a view."""
         return pa.StringArray.from_buffers(len(self), pa.py_buffer(self.offsets), pa.py_buffer(self.data))
 
-    def translate(self, keys: TermKeys, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def translate(self, keys: TermKeys, tags: Ints) -> Ints:
         """For each word of a batch the tag of the same word here, or 0.
 
         Args:
@@ -224,20 +223,9 @@ class KeywordTable:
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Flat arrays, see :meth:`from_arrays`."""
-        return {
-            "keyword_slots": self.slots,
-            "keyword_seed": self.seed,
-            "keyword_offsets": self.offsets,
-            "keyword_data": self.data,
-        }
+        return {f"keyword_{name}": getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> KeywordTable:
         """From :meth:`to_arrays`; nothing is rebuilt."""
-        return cls(arrays["keyword_slots"], arrays["keyword_seed"], arrays["keyword_offsets"], arrays["keyword_data"])
-
-
-def prepare() -> None:
-    """Compile the kernels of this module."""
-    table = KeywordTable.build(pa.array(["a", "a long word"], pa.string()))
-    table.translate(TermKeys.of(TermLists.of([["a"], ["a long word", "b"]])), np.ones(2, np.int64))
+        return cls(*(arrays[f"keyword_{name}"] for name in cls.__slots__))

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.addresses import columns_at
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import grown, wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import compare
 from spatialstream.local.zorder import LEVELS, node_box, node_start
@@ -124,13 +124,6 @@ def _pop(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int) -> None:
 
 
 @kernel
-def _longer(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    result = np.empty((2 * len(values), *values.shape[1:]), values.dtype)
-    result[: len(values)] = values
-    return result
-
-
-@kernel
 def nearest(
     table: npt.NDArray[Any],
     geographic: bool,
@@ -218,9 +211,9 @@ def nearest(
             if key > limit:
                 continue
             if used == len(nodes):
-                nodes = _longer(nodes)
+                nodes = grown(nodes, used, 2 * used)
             if waiting == len(keys):
-                keys, heap = _longer(keys), _longer(heap)
+                keys, heap = grown(keys, waiting, 2 * waiting), grown(heap, waiting, 2 * waiting)
             nodes[used, 0], nodes[used, 1], nodes[used, 2] = row, level + 1, 4 * prefix + child
             nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
             for w in range(tracked):

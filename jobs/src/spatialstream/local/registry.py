@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.local.arrays import Ints
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.model.arrays import string_view
+from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
 from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
 
@@ -34,17 +35,11 @@ _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
 
 
-def last_instant(queries: QueryBatch) -> npt.NDArray[np.int64]:
+def last_instant(queries: QueryBatch) -> Ints:
     """The last ms at which each query's id is in use, without cancellation."""
     end = queries.t + queries.duration
     snapshot = queries.code < _FIRST_CONTINUOUS
     return np.where(snapshot, queries.t, np.where(queries.code == _CTQ, end, end - 1))
-
-
-def _bytes(ids: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Ids as (offsets from 0, bytes)."""
-    offsets, data = string_view(ids)
-    return offsets - offsets[0], data[int(offsets[0]) : int(offsets[-1])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,12 @@ class _Tier:
     seed: Seed
     hashes: npt.NDArray[np.uint64]
     ids: pa.StringArray
-    number: npt.NDArray[np.int64]
-    until: npt.NDArray[np.int64]
+    number: Ints
+    until: Ints
 
     @classmethod
     def of(cls, ids: pa.StringArray, number: Any, until: Any) -> _Tier:
-        seed = seed_of(*_bytes(ids))
+        seed = seed_of(*from_arrow(ids))
         hashes = keyed_hashes(ids, seed)
         order = np.lexsort((number, hashes))
         return cls(None, seed, hashes[order], ids.take(pa.array(order)), number[order], until[order])
@@ -74,7 +69,7 @@ class Admission:
         reasons: the reason of each rejected row, by row.
     """
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     reasons: dict[int, str] = field(default_factory=dict)
 
 
@@ -188,7 +183,7 @@ class QueryRegistry:
         """See :mod:`spatialstream.local.state`."""
         for i, tier in enumerate(self._tiers):
             if tier.name is None:
-                offsets, data = _bytes(tier.ids)
+                offsets, data = from_arrow(tier.ids)
                 arrays: dict[str, npt.NDArray[Any]] = {
                     "seed": tier.seed,
                     "hashes": tier.hashes,
@@ -207,11 +202,7 @@ class QueryRegistry:
         self = cls()
         for name in manifest["tiers"]:
             arrays, _ = read(name)
-            ids = pa.Array.from_buffers(
-                pa.string(),
-                len(arrays["hashes"]),
-                [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["data"])],
-            )
+            ids = to_arrow(arrays["offsets"], arrays["data"])
             self._tiers.append(_Tier(name, arrays["seed"], arrays["hashes"], ids, arrays["number"], arrays["until"]))
         self._shortened = {int(number): int(t) for number, t in manifest["shortened"]}
         return self

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.addresses import columns_at
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import Codes, Floats, Ints, wide
 from spatialstream.local.wordtable import compare, gather, to_arrow
 from spatialstream.model.kernels import kernel
 
@@ -33,10 +33,10 @@ class ObjectRows:
     """
 
     ids: pa.StringArray
-    t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    distance: npt.NDArray[np.float64] | None = None
+    t: Ints
+    x: Floats
+    y: Floats
+    distance: Floats | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -121,12 +121,7 @@ def _rows(
     return t, offsets, ids, x, y
 
 
-def rows_at(
-    table: npt.NDArray[np.int64],
-    owners: npt.NDArray[np.int32],
-    positions: npt.NDArray[np.int32],
-    distances: npt.NDArray[np.float64] | None = None,
-) -> ObjectRows:
+def rows_at(table: Ints, owners: Codes, positions: Codes, distances: Floats | None = None) -> ObjectRows:
     """The objects at positions of the table's rows: as they come if they have distances, else by (t, id, x, y)."""
     t, offsets, ids, x, y = _rows(table, owners, positions, distances is not None)
     return ObjectRows(to_arrow(offsets, ids), t, x, y, distances)

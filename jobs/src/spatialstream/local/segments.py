@@ -32,6 +32,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.addresses import Columns, ColumnsTable
+from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.base import LocalIndex
 from spatialstream.local.nearest import nearest as search_nearest
 from spatialstream.local.rows import ObjectRows, rows_at
 from spatialstream.local.segment import Segment
@@ -60,6 +62,9 @@ _SMALLEST = 1024
 _TERMS_PER_OBJECT = 32
 """An object with more terms weighs as several when capacities are compared."""
 
+_KEPT = ("file", "objects", "weight", "nbytes", "t_min", "t_max")
+"""What a manifest tells of a segment."""
+
 _NO_FLOOR = -(2**62)
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -81,7 +86,7 @@ class _Part:
     t_max: int
     file: str | None = None
     segment: Segment | None = None
-    numbers: npt.NDArray[np.int32] | None = None
+    numbers: Codes | None = None
 
     @classmethod
     def of(cls, segment: Segment) -> _Part:
@@ -105,7 +110,7 @@ class _Part:
         return tier
 
 
-class SegmentStore:
+class SegmentStore(LocalIndex):
     """All objects of one slot.
 
     Args:
@@ -264,7 +269,7 @@ class SegmentStore:
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
-    ) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+    ) -> tuple[pa.StringArray, Ints]:
         """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
 
         Only counts above 0. An object counts a term once.
@@ -323,17 +328,7 @@ class SegmentStore:
             "phase": self.phase,
             "merged": sorted(self._merged),
             "floor": self.floor,
-            "segments": [
-                {
-                    "file": part.file,
-                    "objects": part.objects,
-                    "weight": part.weight,
-                    "nbytes": part.nbytes,
-                    "t_min": part.t_min,
-                    "t_max": part.t_max,
-                }
-                for part in self._parts
-            ],
+            "segments": [{name: getattr(part, name) for name in _KEPT} for part in self._parts],
         }
 
     @classmethod

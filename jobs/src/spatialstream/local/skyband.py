@@ -35,11 +35,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import columns
-from spatialstream.local.columns import Strings, Table, compare_strings, earliest, join, rank_strings
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown, wide
+from spatialstream.local.base import LocalIndex
+from spatialstream.local.columns import Strings, Table, earliest, join, rank_strings
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.local.wordtable import compare_words
 from spatialstream.model.kernels import kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -58,10 +59,6 @@ _PLACES = {"t": np.int64, "x": np.float64, "y": np.float64}
 _BANDS = ("objects", "distances", "beaten")
 _DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
@@ -75,18 +72,18 @@ class Arrivals:
         distance: float64[m], between query and object.
     """
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     ids: pa.StringArray
-    t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    distance: npt.NDArray[np.float64]
+    t: Ints
+    x: Floats
+    y: Floats
+    distance: Floats
 
     def __len__(self) -> int:
         """Number of pairs."""
         return len(self.number)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Arrivals:
+    def take(self, rows: Ints) -> Arrivals:
         """The pairs at ``rows``."""
         numbers = (getattr(self, column)[rows] for column in ("t", "x", "y", "distance"))
         return Arrivals(self.number[rows], self.ids.take(pa.array(rows)), *numbers)
@@ -121,15 +118,15 @@ class Changes:
         distance: float64.
     """
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     query: pa.StringArray
-    t: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int32]
+    t: Ints
+    offsets: Codes
     ids: pa.StringArray
-    object_t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    distance: npt.NDArray[np.float64]
+    object_t: Ints
+    x: Floats
+    y: Floats
+    distance: Floats
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -153,14 +150,6 @@ class _Queries(NamedTuple):
     touched: npt.NDArray[np.bool_]
 
 
-class _Placed(NamedTuple):
-    """Columns of the objects but for their ids."""
-
-    t: Ints
-    x: Floats
-    y: Floats
-
-
 class _Objects(NamedTuple):
     """Columns of the objects."""
 
@@ -168,7 +157,7 @@ class _Objects(NamedTuple):
     x: Floats
     y: Floats
     id_offsets: Ints
-    id_bytes: npt.NDArray[np.uint8]
+    id_bytes: Bytes
 
 
 class _Bands(NamedTuple):
@@ -177,16 +166,16 @@ class _Bands(NamedTuple):
     ``top[0]`` is where free space begins.
     """
 
-    objects: Positions
+    objects: Codes
     distances: Floats
-    beaten: Positions
+    beaten: Codes
     top: Ints
 
 
 class _Pairs(NamedTuple):
     """Arrivals of queries: object, distance, and rank of the object in the order of arrival."""
 
-    objects: Positions
+    objects: Codes
     distances: Floats
     ranks: Ints
 
@@ -201,7 +190,7 @@ class _Answers(NamedTuple):
     t: Ints
     ranks: Ints
     ends: Ints
-    objects: Positions
+    objects: Codes
     distances: Floats
     size: Ints
 
@@ -213,7 +202,7 @@ def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: fl
         return a_distance < b_distance
     if objects.t[a] != objects.t[b]:
         return bool(objects.t[a] > objects.t[b])
-    order = compare_strings(objects.id_offsets, objects.id_bytes, wide(a), wide(b))
+    order = compare_words(objects.id_offsets, objects.id_bytes, wide(a), wide(b))
     if order != 0:
         return order < 0
     if objects.x[a] != objects.x[b]:
@@ -222,7 +211,7 @@ def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: fl
 
 
 @kernel
-def _place(objects: _Objects, entries: Positions, distances: Floats, base: int, size: int, o: int, d: float) -> int:
+def _place(objects: _Objects, entries: Codes, distances: Floats, base: int, size: int, o: int, d: float) -> int:
     """How many of ``size`` entries from ``base`` on come before object o, which is at distance d; an equal one does."""
     low, high = 0, size
     while low < high:
@@ -244,11 +233,12 @@ def _enlarge(queries: _Queries, bands: _Bands, r: int) -> _Bands:
     top, base = bands.top[0], queries.offset[r]
     if top + wanted > len(bands.objects):
         room = max(top + wanted, 2 * len(bands.objects))
-        objects, distances, beaten = np.empty(room, np.int32), np.empty(room, np.float64), np.empty(room, np.int32)
-        objects[:top] = bands.objects[:top]
-        distances[:top] = bands.distances[:top]
-        beaten[:top] = bands.beaten[:top]
-        bands = _Bands(objects, distances, beaten, bands.top)
+        bands = _Bands(
+            grown(bands.objects, top, room),
+            grown(bands.distances, top, room),
+            grown(bands.beaten, top, room),
+            bands.top,
+        )
     for j in range(queries.size[r]):
         bands.objects[top + j] = bands.objects[base + j]
         bands.distances[top + j] = bands.distances[base + j]
@@ -324,27 +314,21 @@ def _insert(bands: _Bands, base: int, at: int, size: int, o: int, d: float, beat
 def _roomy(answers: _Answers, more: int) -> _Answers:
     """The same answers, with room for one more that has ``more`` objects."""
     found, size = answers.size
-    room = 2 * found + 1024
-    rows, t, ranks, ends = (
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
-        np.empty(room, np.int64),
+    room, objects = 2 * found + 1024, 2 * size + 1024 + more
+    return _Answers(
+        grown(answers.rows, found, room),
+        grown(answers.t, found, room),
+        grown(answers.ranks, found, room),
+        grown(answers.ends, found, room),
+        grown(answers.objects, size, objects),
+        grown(answers.distances, size, objects),
+        answers.size,
     )
-    rows[:found] = answers.rows[:found]
-    t[:found] = answers.t[:found]
-    ranks[:found] = answers.ranks[:found]
-    ends[:found] = answers.ends[:found]
-    room = 2 * size + 1024 + more
-    objects, distances = np.empty(room, np.int32), np.empty(room, np.float64)
-    objects[:size] = answers.objects[:size]
-    distances[:size] = answers.distances[:size]
-    return _Answers(rows, t, ranks, ends, objects, distances, answers.size)
 
 
 @kernel
 def _note(
-    answers: _Answers, entries: Positions, distances: Floats, r: int, t: int, rank: int, base: int, count: int
+    answers: _Answers, entries: Codes, distances: Floats, r: int, t: int, rank: int, base: int, count: int
 ) -> None:
     """Add the answer of query r, which is ``count`` entries from ``base`` on; there is room for it."""
     found, size = answers.size
@@ -424,9 +408,7 @@ def _replay(
 
 
 @kernel
-def _arrange(
-    order: Ints, answers: _Answers, objects: _Objects
-) -> tuple[npt.NDArray[np.int32], Ints, Ints, Floats, Floats, Floats]:
+def _arrange(order: Ints, answers: _Answers, objects: _Objects) -> tuple[Codes, Ints, Ints, Floats, Floats, Floats]:
     """Answers in another order: offsets, and object, t, x, y and distance of each entry."""
     offsets = np.zeros(len(order) + 1, np.int32)
     size = answers.size[1]
@@ -468,7 +450,7 @@ def _pack(rows: Ints, offset: Ints, count: Ints, bands: _Bands) -> _Bands:
     return packed
 
 
-class NearestMerger:
+class NearestMerger(LocalIndex):
     """The answers of all CKQs.
 
     Args:
@@ -476,7 +458,7 @@ class NearestMerger:
     """
 
     def __init__(self, space: Space) -> None:
-        self._space = space
+        self.space = space
         self._queries, self._names = Table({**_FIXED, **_CHANGING, **_DERIVED}), Strings()
         self._objects, self._ids = Table(_PLACES), Strings()
         self._bands = _Bands(np.empty(0, np.int32), np.empty(0), np.empty(0, np.int32), np.zeros(1, np.int64))
@@ -497,39 +479,29 @@ class NearestMerger:
         stored = (self._queries, self._names, self._objects, self._ids)
         return sum(part.nbytes for part in stored) + entry * int(self._bands.top[0])
 
-    def register(
-        self,
-        numbers: npt.NDArray[np.int64],
-        ids: pa.StringArray,
-        queries: QueryBatch,
-        start: npt.NDArray[np.int64],
-        end: npt.NDArray[np.int64],
-    ) -> None:
-        """Add queries, from now on known by their numbers.
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """Add queries, from now on known by their numbers, and reported by their ids.
 
         Args:
             numbers: int64[n], distinct, none of them registered before.
-            ids: Arrow utf8[n], reported with their changes.
-            queries: n CKQs.
-            start: int64[n]: objects with ``start <= o.t < end`` count.
-            end: int64[n].
+            queries: n CKQs: objects with ``t <= o.t < t + τ`` count.
         """
         n = len(numbers)
-        self._names.append(ids)
+        self._names.append(queries.ids)
         self._queries.append(
             {
                 "number": numbers,
                 "k": queries.k,
                 "window": queries.window,
-                "start": start,
+                "start": queries.t,
                 **_unset(n),
-                "end": end,
+                "end": queries.t + queries.duration,
                 "leaving": np.full(n, _NEVER),
                 "touched": np.ones(n, np.bool_),
             }
         )
 
-    def end_at(self, numbers: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
+    def end_at(self, numbers: Ints, t: Ints) -> None:
         """Cancel queries: nothing at t or later counts or is reported. Unknown numbers are ignored.
 
         Args:
@@ -541,15 +513,19 @@ class NearestMerger:
         self._queries["touched"][rows] = True
 
     def changes(self, arrivals: Arrivals, horizon: int, shown: int = _SHOWN) -> Iterator[Changes]:
-        """As :meth:`apply`, in parts that follow each other in time and are not empty; all of them have to be taken.
+        """Take the arrivals of an epoch, and let objects leave until ``horizon``.
+
+        The changes come in parts that follow each other in time and are not empty; all of them have to be taken.
 
         Args:
-            arrivals: see there.
-            horizon: see there.
+            arrivals: from all slots; those earlier than the last horizon are late, see the module's text. Pairs with
+                unknown queries are ignored.
+            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it, but
+                for late ones.
             shown: how many objects the answers of a part have at most, unless it is of one instant.
         """
         for part, until in self._parts(arrivals, horizon, shown):
-            changes = self.apply(part, until)
+            changes = self._replayed(part, until)
             if len(changes):
                 yield changes
 
@@ -589,21 +565,14 @@ class NearestMerger:
         now = t <= horizon
         return t[now], weight[now]
 
-    def apply(self, arrivals: Arrivals, horizon: int) -> Changes:
-        """Take the arrivals of an epoch, and let objects leave until ``horizon``.
-
-        Args:
-            arrivals: from all slots; those earlier than the last horizon are late, see the module's text. Pairs with
-                unknown queries are ignored.
-            horizon: no arrival is later; no registration or cancellation that is still to come is at or before it, but
-                for late ones.
-        """
+    def _replayed(self, arrivals: Arrivals, horizon: int) -> Changes:
+        """All changes at once."""
         row, pairs = self._sorted(arrivals)
-        queries = self._queries
+        queries, placed = self._queries, self._objects
         due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
         rows = np.union1d(row, due)
         firsts = np.append(np.searchsorted(row, rows), len(row))
-        objects = _Objects(*self._objects.view(_Placed), self._ids.offsets, self._ids.data)
+        objects = _Objects(placed["t"], placed["x"], placed["y"], self._ids.offsets, self._ids.data)
         self._bands, answers = _replay(
             rows, firsts, pairs, self._reported, horizon, objects, queries.view(_Queries), self._bands
         )
@@ -714,8 +683,7 @@ class NearestMerger:
         """See :mod:`spatialstream.local.state`."""
         self = cls(space)
         self._reported = manifest["reported"]
-        self._journal = Journal.open("nearest", manifest["journal"])
-        saved = [self._journal.base(read), *self._journal.deltas(read)]
+        self._journal, saved = Journal.open("nearest", manifest["journal"], read)
         for arrays in saved:
             self._apply(arrays)
         objects, distances, beaten = (join([arrays[f"band_{name}"] for arrays in saved]) for name in _BANDS)
@@ -745,10 +713,8 @@ def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    columns.prepare()
     merger = NearestMerger(WGS84)
-    queries = QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True, 5))])
-    zero, origin = np.zeros(1, np.int64), np.zeros(1)
-    merger.register(zero, queries.ids, queries, zero, zero + 9)
-    merger.apply(Arrivals(zero, pa.array(["a"], pa.string()), zero, origin, origin, origin), 0)
-    merger._compact(zero)
+    one, origin = np.zeros(1, np.int64), np.zeros(1)
+    merger.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True, 5))]))
+    list(merger.changes(Arrivals(one, pa.array(["a"], pa.string()), one, origin, origin, origin), 0))
+    merger._compact(one)

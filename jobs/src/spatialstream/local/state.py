@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-__all__ = ["Manifest", "MemoryFiles", "ReadFile", "WriteFile"]
+__all__ = ["Manifest", "ReadFile", "WriteFile"]
 
 Manifest = dict[str, Any]
 """A small JSON-able description of a structure's state, naming its files."""
@@ -39,21 +39,3 @@ class ReadFile(Protocol):
 
     def __call__(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """The file's arrays (shared, copy-on-write) and its meta."""
-
-
-class MemoryFiles:
-    """Both halves in memory, for tests and for use without a checkpoint."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]] = {}
-
-    def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
-        """See :class:`WriteFile`."""
-        name = f"{kind}-{len(self._files)}"
-        self._files[name] = ({key: array.copy() for key, array in arrays.items()}, dict(meta or {}))
-        return name
-
-    def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """See :class:`ReadFile`."""
-        arrays, meta = self._files[name]
-        return {key: array.copy() for key, array in arrays.items()}, meta

@@ -10,19 +10,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import columns
-from spatialstream.local.columns import Strings, compare_strings, rank_strings, writable
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import Bytes, Codes, Ints, grown, wide
+from spatialstream.local.columns import Strings, rank_strings, writable
+from spatialstream.local.wordtable import compare_words
 from spatialstream.model.kernels import kernel
 from spatialstream.model.terms import TermLists
 
-__all__ = ["StepPartials", "StepRows", "merge_steps", "prepare"]
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
+__all__ = ["StepPartials", "StepRows", "merge_steps"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +34,12 @@ class StepPartials:
         counts: int32, of each term of ``terms.codes``.
     """
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     query: pa.StringArray
-    now: npt.NDArray[np.int64]
-    k: npt.NDArray[np.int32]
+    now: Ints
+    k: Codes
     terms: TermLists
-    counts: npt.NDArray[np.int32]
+    counts: Codes
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -77,12 +73,12 @@ class StepRows:
         counts: int64.
     """
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     query: pa.StringArray
-    t: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int32]
+    t: Ints
+    offsets: Codes
     terms: pa.StringArray
-    counts: npt.NDArray[np.int64]
+    counts: Ints
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -93,7 +89,7 @@ class _Terms(NamedTuple):
     """The terms, and how often each was found in the step at hand."""
 
     offsets: Ints
-    data: npt.NDArray[np.uint8]
+    data: Bytes
     found: Ints
 
 
@@ -102,7 +98,7 @@ def _better(terms: _Terms, a: int, b: int) -> bool:
     """Whether term a comes before term b: more often found, ties by term."""
     if terms.found[a] != terms.found[b]:
         return bool(terms.found[a] > terms.found[b])
-    return compare_strings(terms.offsets, terms.data, a, b) < 0
+    return compare_words(terms.offsets, terms.data, a, b) < 0
 
 
 @kernel
@@ -152,14 +148,8 @@ def _best(terms: _Terms, codes: Codes, size: int, k: int) -> int:
 
 @kernel
 def _select(
-    rows: Ints,
-    firsts: Ints,
-    k: npt.NDArray[np.int32],
-    offsets: npt.NDArray[np.int32],
-    codes: Codes,
-    counts: Codes,
-    terms: _Terms,
-) -> tuple[npt.NDArray[np.int32], Codes, Ints]:
+    rows: Ints, firsts: Ints, k: Codes, offsets: Codes, codes: Codes, counts: Codes, terms: _Terms
+) -> tuple[Codes, Codes, Ints]:
     """Add up the partials ``rows[firsts[i]:firsts[i + 1]]`` for each i, and select the k[i] best terms.
 
     Returns offsets, terms and counts of the answers.
@@ -183,10 +173,7 @@ def _select(
         wanted = _best(terms, seen, distinct, wide(k[i]))
         if size + wanted > len(out_codes):
             room = 2 * size + wanted
-            more_codes, more_counts = np.empty(room, np.int32), np.empty(room, np.int64)
-            more_codes[:size] = out_codes[:size]
-            more_counts[:size] = out_counts[:size]
-            out_codes, out_counts = more_codes, more_counts
+            out_codes, out_counts = grown(out_codes, size, room), grown(out_counts, size, room)
         for j in range(wanted):
             out_codes[size + j] = seen[j]
             out_counts[size + j] = found[seen[j]]
@@ -225,11 +212,3 @@ def merge_steps(partials: Sequence[StepPartials]) -> StepRows:
     return StepRows(
         number[heads], names.take(pa.array(heads)), now[heads], offsets, words.arrow(codes.astype(np.int64)), best
     )
-
-
-def prepare() -> None:
-    """Compile the kernels of this module and of those it uses."""
-    columns.prepare()
-    one = np.ones(1, np.int64)
-    terms = TermLists.of([["a", "b"]])
-    merge_steps([StepPartials(one, pa.array(["q"]), one, np.ones(1, np.int32), terms, np.ones(2, np.int32))])

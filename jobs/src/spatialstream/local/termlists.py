@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import wide
 from spatialstream.model.kernels import kernel
 
 __all__ = ["decode_sets", "encode_sets", "get_unit", "has_all", "put_unit"]

@@ -15,16 +15,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local import keywords
+from spatialstream.local.arrays import Codes, Ints, grown, wide
 from spatialstream.local.columns import Strings, Table
-from spatialstream.local.integers import wide
 from spatialstream.local.journal import Arrays
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.model.kernels import kernel
-from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.objects import ObjectBatch
 
 __all__ = ["NEVER", "TermLogs", "prepare"]
 
@@ -34,9 +32,6 @@ NEVER = np.iinfo(np.int64).min
 _BIAS = 1 << 30
 _LEAST_LOG = 4
 _LEAST_GARBAGE = 1 << 16
-
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
 
 
 class _Areas(NamedTuple):
@@ -85,9 +80,7 @@ def _make_room(areas: _Areas, r: int, logs: Codes, top: Ints) -> Codes:
     if 2 * live >= areas.room[r]:
         wanted = max(_LEAST_LOG, 2 * areas.room[r])
         if top[0] + wanted > len(logs):
-            more = np.empty(max(top[0] + wanted, 2 * len(logs)), np.int32)
-            more[: top[0]] = logs[: top[0]]
-            logs = more
+            logs = grown(logs, top[0], max(top[0] + wanted, 2 * len(logs)))
         areas.log[r], areas.room[r] = top[0], wanted
         top[0] += wanted
     for j in range(live):
@@ -223,10 +216,7 @@ def _keep(areas: _Areas, r: int, tables: _Tables, codes: Codes, counts: Codes, s
         wanted, top = size + size // 2, tables.top[0]
         if top + wanted > len(tables.codes):
             room = max(top + wanted, 2 * len(tables.codes))
-            more = _Tables(np.empty(room, np.int32), np.empty(room, np.int32), tables.top)
-            more.codes[:top] = tables.codes[:top]
-            more.counts[:top] = tables.counts[:top]
-            tables = more
+            tables = _Tables(grown(tables.codes, top, room), grown(tables.counts, top, room), tables.top)
         areas.table[r], areas.width[r] = top, wanted
         tables.top[0] = top + wanted
     base = areas.table[r]
@@ -293,10 +283,7 @@ def _count(
         more = areas.size[r] if r >= 0 else 0
         if size + areas.size[g] + more > len(codes):
             room = 2 * size + areas.size[g] + more
-            more_codes, more_counts = np.empty(room, np.int32), np.empty(room, np.int32)
-            more_codes[:size] = codes[:size]
-            more_counts[:size] = counts[:size]
-            codes, counts = more_codes, more_counts
+            codes, counts = grown(codes, size, room), grown(counts, size, room)
         begin, end = areas.table[g], areas.table[g] + areas.size[g]
         if more > 0:
             seen = codes[size:]
@@ -485,13 +472,6 @@ def _no_tables() -> _Tables:
 
 
 def prepare() -> None:
-    """Compile the kernels of this module and of those it uses."""
-    keywords.prepare()
+    """Compile the kernel that is first called after some time only."""
     logs = TermLogs()
-    logs.add(2)
-    logs.store(ObjectBatch.of([SpatialObject("o", 0, 0.0, 0.0, ("a",))]))
-    logs.append(np.array([0, 1], np.int32), np.array([0, ~0], np.int32))
-    zero = np.zeros(1, np.int32)
-    logs.count(zero, zero + np.int32(1), np.ones(1, np.int64), np.full(2, 9))
     _packed_tables(logs._areas.view(_Areas), logs._tables)
-    logs.compact(np.zeros(2, np.int64))

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns, columns_at
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import grown, wide
 from spatialstream.local.termlists import get_unit, put_unit
-from spatialstream.local.wordtable import Strings, add_word, gather, resized, room_of, slots_of, slots_with
+from spatialstream.local.wordtable import Strings, add_word, gather, room_of, slots_of, slots_with
 from spatialstream.local.zorder import LEVELS, node_start
 from spatialstream.local.zranges import Ask, ranges, search
 from spatialstream.model.geometry import contains
@@ -95,9 +95,7 @@ def term_tables(table: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[
             for position in range(lo, hi):
                 m = _add_set(s, position, counts, touched, m)
             while at + 6 * m > len(units):
-                longer = np.empty(2 * len(units), np.uint16)
-                longer[:at] = units[:at]
-                units = longer
+                units = grown(units, at, 2 * len(units))
             previous = 0
             for code in range(terms):
                 if counts[code] > 0:
@@ -216,13 +214,13 @@ def _count_words(
         checked += more
         _in_order(counts, len(s.word_offsets) - 1, touched, m)
         if size + m >= len(known_offsets):
-            known_offsets = resized(known_offsets, 2 * (size + m) + 64)
-            totals = resized(totals, len(known_offsets))
+            known_offsets = grown(known_offsets, size + 1, 2 * (size + m) + 64)
+            totals = grown(totals, size, len(known_offsets))
             totals[size:] = 0
         if 2 * (size + m) > room_of(slots):
             slots = slots_of(slots, known_offsets, known, size, 2 * (size + m))
         if n + m > len(present):
-            present = resized(present, 2 * (n + m))
+            present = grown(present, n, 2 * (n + m))
         for i in range(m):
             code = touched[i]
             if s.numbers[code] == 0:

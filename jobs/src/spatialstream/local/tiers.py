@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.local.arrays import Codes
 from spatialstream.local.grid import KeywordGrid
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.regions import Regions
@@ -26,7 +27,7 @@ __all__ = ["Tier", "Tiers"]
 
 _RATIO = 4
 
-Rows = npt.NDArray[np.int32]
+Rows = Codes
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Tiers:
         anew = self._build([(tier.rows, tier.grid.keywords)])
         self.tiers[position : position + 1] = [] if anew is None else [anew]
 
-    def compact(self, position: npt.NDArray[np.int32]) -> None:
+    def compact(self, position: Codes) -> None:
         """Merge all tiers into one, after the owner has moved row i to ``position[i]`` (-1: dropped)."""
         parts = []
         for tier in self.tiers:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import grown, wide
+from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes
 from spatialstream.model.kernels import kernel
@@ -25,11 +26,12 @@ __all__ = [
     "Strings",
     "add_word",
     "compare",
+    "compare_words",
     "concatenate",
     "find_word",
+    "from_arrow",
     "gather",
     "pack",
-    "resized",
     "room_of",
     "slots_of",
     "slots_with",
@@ -78,16 +80,24 @@ def to_arrow(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
+def from_arrow(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """(offsets from 0, bytes) of an Arrow array, which may be a slice."""
+    offsets, data = string_view(strings)
+    return offsets - offsets[0], data[int(offsets[0]) : int(offsets[-1])]
+
+
 @kernel
 def gather(
     offsets: npt.NDArray[Any], data: npt.NDArray[Any], rows: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The words at ``rows`` (int64), in that order, as (offsets, bytes)."""
-    taken = np.empty(len(rows) + 1, np.int32)
-    taken[0] = 0
+    """The words at ``rows`` (int64), in that order, as Arrow keeps them: (offsets, bytes)."""
+    taken, size = np.zeros(len(rows) + 1, np.int32), 0
     for i in range(len(rows)):
-        taken[i + 1] = taken[i] + offsets[rows[i] + 1] - offsets[rows[i]]
-    copied = np.empty(taken[len(rows)], np.uint8)
+        size += wide(offsets[rows[i] + 1]) - wide(offsets[rows[i]])
+        if size > _LARGEST:
+            raise OverflowError("an Arrow array holds at most 2 GiB of strings")
+        taken[i + 1] = size
+    copied = np.empty(size, np.uint8)
     for i in range(len(rows)):
         start = offsets[rows[i]]
         for j in range(taken[i], taken[i + 1]):
@@ -105,6 +115,12 @@ def compare(a: npt.NDArray[Any], start: int, end: int, b: npt.NDArray[Any], othe
         start += 1
         other_start += 1
     return (end - start) - (other_end - other_start)
+
+
+@kernel
+def compare_words(offsets: npt.NDArray[Any], data: npt.NDArray[Any], a: int, b: int) -> int:
+    """As :func:`compare`, of words a and b of one list; for UTF-8 this is the order of code points."""
+    return compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1])
 
 
 @kernel
@@ -183,14 +199,6 @@ def find_word(
 
 
 @kernel
-def resized(values: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
-    """A longer copy, of which the rest is undefined."""
-    result = np.empty(length, values.dtype)
-    result[: len(values)] = values
-    return result
-
-
-@kernel
 def add_word(
     slots: npt.NDArray[Any],
     offsets: npt.NDArray[Any],
@@ -207,9 +215,9 @@ def add_word(
     slot = _slot(slots, offsets, data, other, start, end)
     if slots[slot] >= 0:
         return wide(slots[slot]), n, data
-    at = offsets[n]
+    at = wide(offsets[n])
     if at + end - start > len(data):
-        data = resized(data, 2 * (at + end - start) + 1024)
+        data = grown(data, at, 2 * (at + end - start) + 1024)
     for i in range(start, end):
         data[at + i - start] = other[i]
     offsets[n + 1] = at + end - start

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import wide
 from spatialstream.model.kernels import kernel
 
 __all__ = ["LEVELS", "cell", "column", "directory_of", "grid_of", "node_box", "node_start", "z_sort"]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns, columns_at
-from spatialstream.local.integers import wide
+from spatialstream.local.arrays import grown, wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.local.zorder import LEVELS, cell, column, node_box, node_start
@@ -268,9 +268,7 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
             if len(codes) > 1 and not has_all(s, position, codes):
                 continue
             if m == len(found):
-                longer = np.empty(2 * m, np.int32)
-                longer[:m] = found
-                found = longer
+                found = grown(found, m, 2 * m)
             found[m] = position
             m += 1
     return found, m, checked

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.ctq import merge_steps
 from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.steps import merge_steps
 from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
@@ -240,7 +240,7 @@ def _merge_nearest(
 ) -> None:
     for content in by_kind.get(messages.REGISTERED, []):
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
-        nearest.register(numbers(content, "number"), queries.ids, queries, queries.t, queries.t + queries.duration)
+        nearest.register(numbers(content, "number"), queries)
     for content in by_kind.get(messages.ENDED, []):
         nearest.end_at(numbers(content, "number"), numbers(content, "t"))
     rank = 0

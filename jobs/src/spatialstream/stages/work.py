@@ -29,10 +29,11 @@ from spatialstream.balance.attribution import Spent
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.crq import ContinuousRangeIndex, Matches
-from spatialstream.local.ctq import ContinuousTermsIndex, StepPartials
+from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.local.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
@@ -466,14 +467,13 @@ def _of_types(
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
     crq, crq_number = _of_types(queries, number, QueryType.CRQ)
     if len(crq):
-        end = crq.t + crq.duration
-        indexes.range.register(crq_number, crq.ids, crq.regions, crq.keywords.compact(), crq.t, end)
+        indexes.range.register(crq_number, crq)
     ckq, ckq_number = _of_types(queries, number, QueryType.CKQ)
     if len(ckq):
-        indexes.nearest.register(ckq_number, ckq, ckq.t, ckq.t + ckq.duration)
+        indexes.nearest.register(ckq_number, ckq)
     ctq, ctq_number = _of_types(queries, number, QueryType.CTQ)
     if len(ctq):
-        indexes.terms.register(ctq_number, ctq.ids, ctq, ctq.t, ctq.t + ctq.duration)
+        indexes.terms.register(ctq_number, ctq)
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
@@ -488,7 +488,7 @@ def _match(
     with load.spending("objects"):
         indexes.range.observe(objects)
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
-    for first, matches in load.each("match", indexes.range.match_parts(objects)):
+    for first, matches in load.each("match", indexes.range.match(objects)):
         part = slice(first, first + len(matches.checked))
         load.checked[part] = matches.checked
         if not len(matches):
@@ -497,11 +497,11 @@ def _match(
         some = objects.slice(part.start, part.stop)
         for content in load.each("results", _lines(indexes, some, seq[part], matches)):
             yield slot, messages.LINES, content
-    for arrivals in load.each("objects", indexes.nearest.updates(objects)):
+    for arrivals in load.each("objects", indexes.nearest.match(objects)):
         for content in load.each("objects", _arrivals(objects, arrivals)):
             yield slot, messages.ARRIVALS, content
     with load.spending("objects"):
-        indexes.terms.update(objects)
+        indexes.terms.match(objects)
         indexes.objects.append(objects)
 
 

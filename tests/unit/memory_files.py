@@ -1,0 +1,24 @@
+"""Files of local structures, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+
+class MemoryFiles:
+    """Writes and reads files in memory, see :mod:`spatialstream.local.state`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]] = {}
+
+    def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
+        name = f"{kind}-{len(self._files)}"
+        self._files[name] = ({key: array.copy() for key, array in arrays.items()}, dict(meta or {}))
+        return name
+
+    def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        arrays, meta = self._files[name]
+        return {key: array.copy() for key, array in arrays.items()}, meta
