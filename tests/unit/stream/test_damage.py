@@ -10,13 +10,13 @@ import pytest
 from spatialstream.model.errors import StateError
 from spatialstream.sources.folder import Folder
 from spatialstream.stream.router import EpochRecord
-from spatialstream.stream.worker import RoundRecord, round_name
+from spatialstream.stream.worker import RoundRecord
 
 
 @pytest.mark.parametrize("record", [EpochRecord, RoundRecord])
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"null", b'{"round": 5}', b"\xff", b"[" * 100_000])
 def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp_path: Path) -> None:
-    storage, name = Folder(tmp_path), round_name(4)
+    storage, name = Folder(tmp_path), "rounds/000000004.json"
     storage.put(name, content)
     with pytest.raises(StateError, match=rf"/{name} is damaged; the checkpoint cannot be used; begin anew"):
         record.load(storage, name)

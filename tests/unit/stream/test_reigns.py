@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import Missing, StateError, Unavailable
+from spatialstream.model.space import WGS84
+from spatialstream.oracle import answers, check
 from spatialstream.sources.contracts import find
+from spatialstream.sources.memory import MemoryChannel
 from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.reign import Alone, Reign, Standing, Superseded
+from spatialstream.stream.router import EPOCHS, Router
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import ROUNDS, Worker
+from tests.lengths import examples
+from tests.simulation import IDLE, LIMITS, Simulation
+from tests.streams import PLANE, Stream, random_stream
 
 
 class Killed(BaseException):
@@ -314,7 +326,7 @@ class World:
                 self.scheduler.kill(each)
 
 
-def check(world: World) -> None:
+def check_world(world: World) -> None:
     """The rows are those of one router and one worker that never fail."""
     rows = [row for _, row in sorted(world.rows.items())]
     assert [number for number, _, _ in rows] == list(range(world.input))
@@ -327,7 +339,128 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
     world = World(seed, chaos)
     world.disorder(300)
     world.order()
-    check(world)
+    check_world(world)
+
+
+# --------------------------------------------------------------------------------------------------- with real turns
+
+
+class Crowd(Simulation):
+    """A stream with several routers and workers at once; see :class:`World`, whose turns are simpler."""
+
+    def __init__(self, folder: Path, stream: Stream, setup: StreamSettings, seed: int) -> None:
+        self.scheduler = Scheduler(seed)
+        super().__init__(folder, stream.space, stream.objects, stream.queries, setup, seed)
+        self.channel = MemoryChannel(self.blocks, self.announced)
+        self.leases = {"router": 0, "worker": 0}
+        self.idle: dict[threading.Thread, int] = {}
+        self.superseded = 0
+
+    def step(self, name: str) -> None:
+        self.time += 1
+        self.scheduler.step(name)
+
+    def spawn(self, job: str, leased: bool = True) -> threading.Thread:
+        number = self.leases[job] = self.leases[job] + 1
+        work = {"router": self.routing, "worker": self.working}[job]
+        folder = {"router": EPOCHS, "worker": ROUNDS}[job]
+
+        def process() -> None:
+            reign = Reign(self.channel, self.storage, job, folder, number if leased else 0, self.step)
+            try:
+                self.step("start")
+                for bound in work(reign):
+                    self.idle[threading.current_thread()] = bound
+                    self.step("idle")
+            except Superseded:
+                self.superseded += 1
+            except StateError:  # of a zombie, whose successor has cleaned up
+                messages = [json.loads(value or b"") for _, value in self.announced.read(*self.announced.bounds)]
+                standing, _ = Standing(job).read(messages, 0)
+                if standing.reign == reign.heard.reign:
+                    raise
+
+        return self.scheduler.spawn(process)
+
+    def routing(self, reign: Reign) -> Iterator[int]:
+        names = list(self.source.logs)
+        router = Router(self.settings, self.storage, self.views[0], names, lambda: self.time, self.step, reign)
+        turns = RouterTurns(router, self.ground)
+        while True:
+            fresh = {} if router.unfinished else news(self.source.bounds(), router.read, 10**9)
+            if fresh or router.unfinished or router.last is None or router.wants_epoch():
+                turns.epoch(turns.ingestion(self.source, fresh))
+                router.tidy()
+            else:
+                yield 0 if any(self.unsent.values()) else 1
+
+    def working(self, reign: Reign) -> Iterator[int]:
+        worker = Worker(self.settings, self.storage, self.views[1], self.step, reign)
+        turns = WorkerTurns(worker, self.ground, self.settings.slots, self.work_settings, LIMITS)
+        while True:
+            bound = self.announced.bounds[1]
+            if (record := turns.next(self.random.randint(1, 9))) is not None:
+                turns.do(record)
+            else:
+                worker.confirm()
+                yield bound
+
+    def disorder(self) -> None:
+        """Processes come, pause, go on and die, while there is input."""
+        alive: dict[threading.Thread, str] = {}
+        while any(self.unsent.values()):
+            if self.random.random() < 0.1:
+                self.produce()
+            if self.random.random() < 0.02:
+                self.rebalance()
+            alive = {thread: job for thread, job in alive.items() if thread in self.scheduler.waiting}
+            for job in ("router", "worker"):
+                there = list(alive.values()).count(job)
+                if there == 0 or (there < 3 and self.random.random() < 0.02):
+                    alive[self.spawn(job, self.random.random() < 0.8)] = job
+            chosen = self.random.choice(list(alive))
+            if self.random.random() < 0.005:
+                self.scheduler.kill(chosen)
+            self.burst(chosen, self.random.choice([1, 3, 30, 100]))
+
+    def burst(self, thread: threading.Thread, steps: int) -> None:
+        for _ in range(steps):
+            if thread in self.scheduler.waiting:
+                self.scheduler.let(thread)
+
+    def order(self) -> None:
+        """New processes with leases do the rest, while those that are still paused wake up now and then."""
+        zombies = list(self.scheduler.waiting)
+        router, worker = self.spawn("router"), self.spawn("worker")
+        while self.idle.get(router) != 1 or self.idle.get(worker) != self.announced.bounds[1]:
+            for each in (router, worker):
+                assert each in self.scheduler.waiting, "nobody supersedes it"
+                self.burst(each, 50)
+            if zombies and self.random.random() < 0.5:
+                self.burst(self.random.choice(zombies), 20)
+        for each in list(self.scheduler.waiting):
+            self.burst(each, 100)
+            if each in self.scheduler.waiting:
+                self.scheduler.kill(each)
+
+
+@settings(max_examples=examples(8, 60), suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6))
+def test_whoever_is_alive_every_row_is_the_oracles(seed: int) -> None:
+    drawn = random_stream(seed, 100, 25, [WGS84, PLANE][seed % 2])
+    objects, queries = (sorted(each, key=lambda one: one.t) for each in (drawn.objects, drawn.queries))
+    setup = StreamSettings("s", slots=1 + seed % 3, space=drawn.space, partitions=1 + seed % 2, idle=IDLE)
+    setup = replace(setup, epoch_records=[5, 40, 1_000_000][seed % 3])
+    with tempfile.TemporaryDirectory() as folder:
+        crowd = Crowd(Path(folder), Stream(drawn.space, objects, queries), setup, seed)
+        crowd.disorder()
+        crowd.order()
+    expected, refused = answers(objects, queries, drawn.space)
+    assert [str(each) for each in check(crowd.rows(), expected, 5)] == []
+    assert crowd.refused() == sorted(place for place, _ in refused)
+    contents: dict[bytes | None, bytes | None] = {}
+    for key, value in crowd.results.read(*crowd.results.bounds):
+        assert contents.setdefault(key, value) == value, f"{key!r} has rows that differ"
 
 
 # ------------------------------------------------------------------------------------------------------- one by one

@@ -13,7 +13,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.settings import StreamSettings
-from spatialstream.stream.worker import RoundRecord, round_name
+from spatialstream.stream.worker import RoundRecord
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
@@ -47,7 +47,7 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker is not None
     assert simulation.worker.last is not None
     last = simulation.worker.last.round
-    before = RoundRecord.load(Folder(tmp_path), round_name(last.number - 1))
+    before = RoundRecord.load(Folder(tmp_path), f"rounds/{last.number - 1:09d}.json")
     dropped = before.round.upto  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):

@@ -26,6 +26,7 @@ from spatialstream.stages.tasks import EpochTasks, RoundTasks, Summary
 from spatialstream.stages.two_phase import FEW
 from spatialstream.stages.work import WorkSettings
 from spatialstream.stream.engine import Engine
+from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import RoundRecord, Worker
 
@@ -165,7 +166,7 @@ class WorkerTurns:
     limits: RowLimits | None = None
     few: int = FEW
     foreign: int = 0
-    _heard: int | None = field(default=None)
+    _heard: tuple[int, Standing] | None = field(default=None)
 
     def next(self, most: int = 1, patience: float = 0.0) -> RoundRecord | None:
         """The next round, or the last one if it is not known to be done; None if nothing was announced.
@@ -177,11 +178,13 @@ class WorkerTurns:
         worker, on = self.worker, self.ground
         if worker.unfinished:
             return worker.unfinished
-        after = worker.announced if self._heard is None else self._heard
-        announcements, self._heard = on.channel.announced(after, most, patience)
-        known = [each for each in announcements if each is not None]
-        self.foreign += len(announcements) - len(known)
-        return worker.decide(known, self._heard, on.channel.begins)
+        after, router = (worker.announced, worker.router) if self._heard is None else self._heard
+        given, offset = on.channel.announced(after, most, patience)
+        known = [each for each in given if each is not None]
+        self.foreign += len(given) - len(known)
+        router, announcements = router.read(known, offset)
+        self._heard = offset, router
+        return worker.decide(announcements, offset, router, on.channel.begins)
 
     def do(self, record: RoundRecord) -> Summary:
         """Do a round, for the first time or once more."""

@@ -30,10 +30,11 @@ from spatialstream.store.lease import Lease
 from spatialstream.stream.driver import Ground, RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
-from spatialstream.stream.router import EpochRecord, Router
+from spatialstream.stream.reign import Alone, Reign, Superseded
+from spatialstream.stream.router import EPOCHS, EpochRecord, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.timeouts import done_within
-from spatialstream.stream.worker import RoundRecord, Worker
+from spatialstream.stream.worker import ROUNDS, RoundRecord, Worker
 
 __all__ = ["RouterJob", "WorkerJob"]
 
@@ -88,6 +89,12 @@ class _Job(ABC):
     @property
     def _ground(self) -> Ground:
         return Ground(self.engine, self.storage, self.channel, self.sink)
+
+    def _reign(self, folder: str) -> Reign | Alone:
+        """By which the decisions count whose records are in a folder."""
+        if self.lease is None:
+            return Alone(self.storage, folder)
+        return Reign(self.channel, self.storage, self.name, folder, self.lease.number)
 
     def stop(self) -> None:
         """Finish the turn under way and end."""
@@ -146,6 +153,8 @@ class _Job(ABC):
             began = time.monotonic()
             try:
                 worked = self._turn()
+            except Superseded:
+                raise
             except Exception as error:  # whatever it was: turns can be repeated, so it is worth another try
                 failures += 1
                 running = False
@@ -306,7 +315,8 @@ class RouterJob(_Job):
     name = "router"
 
     def _prepare(self) -> None:
-        router = Router(self.settings, self.storage, self.store, list(self.source.bounds()), _now)
+        names, reign = list(self.source.bounds()), self._reign(EPOCHS)
+        router = Router(self.settings, self.storage, self.store, names, _now, reign=reign)
         self._turns = RouterTurns(router, self._ground)
         self._learner = Learner(self.storage, self.store, self.settings.space)
 
@@ -414,7 +424,7 @@ class WorkerJob(_Job):
 
     def _prepare(self) -> None:
         settings = self.settings
-        worker = Worker(settings, self.storage, self.store)
+        worker = Worker(settings, self.storage, self.store, reign=self._reign(ROUNDS))
         work = WorkSettings(settings.space, settings.interval, settings.retention, self.archive)
         self._turns = WorkerTurns(worker, self._ground, settings.slots, work, self.limits)
         self._reporter = LoadReporter(self.storage, self.store, settings.retention, self.loads)

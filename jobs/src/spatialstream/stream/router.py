@@ -18,17 +18,19 @@ from typing import Any
 import numpy as np
 
 from spatialstream.model.errors import Conflict, Unavailable
+from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.runs import INPUT
-from spatialstream.stages.state import OwnerState, Progress, get_value, put_value
+from spatialstream.stages.state import OwnerState, Progress, get_value
 from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run
 from spatialstream.stages.versions import VERSIONS, number_of, save_version, version_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
+from spatialstream.stream.reign import Alone, Reign, Standing
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
@@ -70,6 +72,7 @@ class EpochRecord:
     spoken: int
     taken: Mapping[str, int]
     retired: tuple[tuple[int, int], ...] = ()
+    heard: Standing | None = None
 
     @property
     def silent(self) -> bool:
@@ -105,11 +108,6 @@ class EpochRecord:
         return get_value(storage, name, cls)
 
 
-def epoch_name(number: int) -> str:
-    """The name of the file of an epoch's record."""
-    return f"{EPOCHS}{number:09d}.json"
-
-
 def latest_epoch(storage: Storage) -> EpochRecord | None:
     """The record of the last epoch, done or not; None before the first one."""
     records = [name for name in storage.list(EPOCHS) if name.endswith(".json")]
@@ -126,6 +124,7 @@ class Router:
         names: the partitions that the stream reads, such as ``"objects/0"``.
         now: the day's clock, ms.
         step: is called before each step, with its name; tests stop the router there.
+        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
 
     Attributes:
         last: the record of the last epoch, done or not.
@@ -140,6 +139,7 @@ class Router:
         names: Sequence[str],
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
+        reign: Reign | Alone | None = None,
     ) -> None:
         self.settings = settings
         self._storage = storage
@@ -148,8 +148,12 @@ class Router:
         self._now = now
         self._step = step
         self._progress = Progress(storage, f"{EPOCHS}done")
-        self.last = latest_epoch(storage)
-        self.last_done = self._progress.load()
+        self._reign = Alone(storage, EPOCHS, step) if reign is None else reign
+        known = self._reign.begin()
+        self._before: EpochRecord | None = None
+        self.last = None if known is None else EpochRecord.load(storage, known)
+        # an epoch is done when its announcement counts, whatever a process has written that was superseded
+        self.last_done = min(self._progress.load(), self._reign.announced)
 
     @property
     def unfinished(self) -> EpochRecord | None:
@@ -239,12 +243,12 @@ class Router:
         )
         if before is not None:
             record = replace(record, retired=_retired(before, record.versions, now))
-        self._step("record")
         self._save(record)
+        self._before = before
         return record
 
     def _save(self, record: EpochRecord) -> None:
-        put_value(self._storage, epoch_name(record.epoch.number), record)
+        self._reign.decide(record.epoch.number, to_json(replace(record, heard=self._reign.heard)))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -257,7 +261,7 @@ class Router:
     def announcement(self, record: EpochRecord) -> dict[str, Any]:
         """What the worker is told about an epoch."""
         epoch = record.epoch
-        return {
+        told = {
             "epoch": epoch.number,
             "before": record.spoken,
             "upto": epoch.upto,
@@ -269,6 +273,7 @@ class Router:
             "take": epoch.take,
             "records": sum(run.rows for kind in ("objects", "queries") for run in epoch.runs_of(kind)),
         }
+        return self._reign.sign(told)
 
     def done(self, record: EpochRecord) -> None:
         """An epoch is done, and what no repetition can ask for any more is deleted."""
@@ -276,12 +281,9 @@ class Router:
         self._step("clean")
         if record.silent:
             OwnerState(self._storage, REGISTRY, epoch.number, epoch.take, epoch.before).carry()
-        name = epoch_name(epoch.number - 1)
-        if epoch.number >= 1 and find(self._storage, name) is not None:
-            before = EpochRecord.load(self._storage, name)
-            self._storage.delete(INPUT + file for file in before.files - record.files)
-        if epoch.number >= 2:
-            self._storage.delete([epoch_name(epoch.number - 2)])
+        if self._before is not None:  # otherwise it is done by :meth:`tidy`
+            self._storage.delete(INPUT + file for file in self._before.files - record.files)
+        self._reign.clean(epoch.number - 1)
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number

@@ -14,23 +14,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spatialstream.model.errors import Conflict, StateError, Unavailable
+from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
-from spatialstream.stages.state import Progress, get_value, put_value
+from spatialstream.stages.state import Progress, get_value
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.state import Stage
+from spatialstream.stream.reign import ROUTER, Alone, Reign, Standing
 from spatialstream.stream.settings import StreamSettings
 
-__all__ = ["ROUNDS", "RoundRecord", "Worker", "round_name", "rounds_done"]
+__all__ = ["ROUNDS", "RoundRecord", "Worker", "rounds_done"]
 
 ROUNDS = "rounds/"
 """What the names of rounds' files begin with."""
 
 _CENSUS = 64
 """Every so-many-th round the slots count their standing queries by leaf."""
+
+
+_FIRST = Standing(ROUTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class RoundRecord:
         stage: what the slots have done for it: ``exported`` or ``loaded``.
         refused: records that the router has rejected.
         records: objects and queries of the round, at most.
+        router: by which it is told which announcements count, up to there.
+        heard: what the worker knew of the log of announcements, see :mod:`~spatialstream.stream.reign`.
     """
 
     round: Round
@@ -57,6 +64,8 @@ class RoundRecord:
     stage: Stage | None = None
     refused: int = 0
     records: int = 0
+    router: Standing = _FIRST
+    heard: Standing | None = None
 
     @classmethod
     def load(cls, storage: Storage, name: str) -> RoundRecord:
@@ -66,11 +75,6 @@ class RoundRecord:
             StateError: it is damaged.
         """
         return get_value(storage, name, cls)
-
-
-def round_name(number: int) -> str:
-    """The name of the file of a round's record."""
-    return f"{ROUNDS}{number:09d}.json"
 
 
 def rounds_done(storage: Storage) -> Progress:
@@ -86,6 +90,7 @@ class Worker:
         storage: of the stream's state.
         store: the routing store.
         step: is called before each step, with its name; tests stop the worker there.
+        reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
 
     Attributes:
         last: the record of the last round, done or not.
@@ -98,13 +103,15 @@ class Worker:
         storage: Storage,
         store: RoutingStore,
         step: Callable[[str], None] = lambda name: None,
+        reign: Reign | Alone | None = None,
     ) -> None:
         self._settings = settings
         self._storage = storage
         self._store = store
         self._step = step
-        records = [name for name in storage.list(ROUNDS) if name.endswith(".json")]
-        self.last: RoundRecord | None = RoundRecord.load(storage, records[-1]) if records else None
+        self._reign = Alone(storage, ROUNDS, step) if reign is None else reign
+        known = self._reign.begin()
+        self.last = None if known is None else RoundRecord.load(storage, known)
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
 
@@ -118,16 +125,26 @@ class Worker:
         """The offset of the first announcement that no round has taken; None before the first round."""
         return None if self.last is None else self.last.announced
 
+    @property
+    def router(self) -> Standing:
+        """By which it is told which announcements count, up to there."""
+        return _FIRST if self.last is None else self.last.router
+
     def decide(
-        self, announcements: Sequence[Mapping[str, Any]], announced: int, begins: Callable[[], Sequence[int]]
+        self,
+        announcements: Sequence[Mapping[str, Any]],
+        announced: int,
+        router: Standing,
+        begins: Callable[[], Sequence[int]],
     ) -> RoundRecord | None:
         """Decide the next round, after the last one, which is done; None if nothing new was announced.
 
         With its record written, a round is fixed.
 
         Args:
-            announcements: some, in any order.
+            announcements: some that count, in any order.
             announced: the offset of the first announcement after them.
+            router: what the log says up to there.
             begins: says at which offset the first round begins to read each slot's blocks.
 
         Raises:
@@ -183,13 +200,13 @@ class Worker:
             stage=stage,
             refused=sum(each["refused"] for each in news),
             records=sum(each["records"] for each in news),
+            router=router,
         )
-        self._step("record")
         self._save(record)
         return record
 
     def _save(self, record: RoundRecord) -> None:
-        put_value(self._storage, round_name(record.round.number), record)
+        self._reign.decide(record.round.number, to_json(replace(record, heard=self._reign.heard)))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -203,8 +220,9 @@ class Worker:
         """A round is done, and what no repetition can ask for any more is deleted."""
         number = record.round.number
         self._step("clean")
+        self._reign.clean(number - 1)
         if number >= 2:
-            self._storage.delete([round_name(number - 2), second_name(number - 2)])
+            self._storage.delete([second_name(number - 2)])
         drop_transfers(self._storage, record.round.version)
         self._step("done")
         self._progress.save(number)
