@@ -105,13 +105,7 @@ class Simulation:
         self.failures = {"router": 0, "worker": 0}
         self.left: list[Left] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
-        self.ground = Ground(
-            Processes(self.step, self.random),
-            self.storage,
-            MemoryChannel(self.blocks, self.announced),
-            MemorySink(self.results, self.rejected, 3),
-            self.step,
-        )
+        self.processes = Processes(self.step, self.random)
 
     # ------------------------------------------------------------------------------------------------------ producers
 
@@ -159,6 +153,12 @@ class Simulation:
         self.time += 1
         if self.random.random() < self.chaos:
             raise Crash(name)
+
+    @property
+    def ground(self) -> Ground:
+        """What the turns stand on."""
+        channel, sink = MemoryChannel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
+        return Ground(self.processes, self.storage, channel, sink, self.step)
 
     def run_router(self) -> None:
         """One epoch, or its repetition."""

@@ -12,7 +12,7 @@ import pytest
 from spatialstream.model.space import WGS84
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.owned import STREAM
-from spatialstream.stream.router import StreamSettings
+from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
