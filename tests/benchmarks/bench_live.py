@@ -139,56 +139,39 @@ class StepLog:
 
 def clock_steps(log: StepLog) -> None:
     """Have the router's and the worker's steps write to a log."""
-    from spatialstream.spark import jobs
+    from spatialstream.stream import job
 
-    class Router(jobs.Router):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **(options | {"step": log.step}))
+    class Ground(job.Ground):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, step=log.step)
 
-        def epoch(self) -> Any:
+    class RouterTurns(job.RouterTurns):
+        def epoch(self, ingestion: Any) -> Any:
             log.begin()
-            record = super().epoch()
+            record = super().epoch(ingestion)
             objects = sum(run.records for run in record.intakes if run.partition.startswith("objects"))
-            log.end(number=record.epoch, silent=record.silent, version=record.adoption.active, objects=objects)
+            epoch = record.epoch
+            log.end(number=epoch.number, silent=record.silent, version=epoch.version, objects=objects)
             return record
 
-    class Worker(jobs.Worker):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **(options | {"step": log.step}))
-
-        def round(self, *arguments: Any) -> Any:
+    class WorkerTurns(job.WorkerTurns):
+        def do(self, record: Any) -> Any:
             log.begin()
-            return super().round(*arguments)
-
-        def again(self) -> Any:
-            record, summary = done = super().again()
-            order = record.round
+            summary = super().do(record)
+            turn = record.round
             objects = sum(load["objects"] for load in summary.loads.values())
             slots = [load["seconds"] for load in summary.loads.values()]
-            more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(order.epochs)}
-            log.end(number=order.number, version=order.version, **more)
-            return done
+            more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(turn.epochs)}
+            log.end(number=turn.number, version=turn.version, **more)
+            return summary
 
-    jobs.Router, jobs.Worker = Router, Worker  # type: ignore[misc]
-
-
-def clock_tasks(folder: Path) -> None:
-    """Have every function that Spark's tasks run leave a line about each of its calls."""
-    from pyspark.sql.classic.dataframe import DataFrame
-
-    from tests.benchmarks.profile_pipeline import Clocked
-
-    original = DataFrame.mapInArrow
-
-    def clocked(self: Any, task: Any, *rest: Any, **options: Any) -> Any:
-        return original(self, Clocked(type(task).__name__, task, folder), *rest, **options)
-
-    DataFrame.mapInArrow = clocked  # type: ignore[method-assign]
+    job.Ground, job.RouterTurns, job.WorkerTurns = Ground, RouterTurns, WorkerTurns  # type: ignore[misc]
 
 
 def run_job(folder: Path, arguments: Sequence[str]) -> int:
     """A job of the command line, with clocks."""
     from spatialstream.cli import main as command_line
+    from tests.benchmarks.profile_pipeline import clock_tasks
 
     clock_steps(StepLog(folder / "steps.jsonl"))
     if (folder / "tasks").is_dir():

@@ -51,19 +51,20 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.terms import TermLists
 from spatialstream.sources.folder import Folder
-from spatialstream.spark import inline
+from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
-from spatialstream.stages.moves import LOAD, PREPARE, Control
-from spatialstream.stages.route import Row, Share, route
+from spatialstream.stages.route import REGISTRY, Row, Share, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import QueryShare, in_order
 from spatialstream.stages.state import OwnerState
+from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.work import Round, WorkSettings, slot_objects, work
+from spatialstream.stages.work import Block, WorkSettings, slot_objects, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
+from tests.harness import forget
 
 SLOTS, LEAVES = 8, 64
 PLANS = ("none", "PM", "FM", "PM+FM", "FG", "PM+FM+FG")
@@ -196,20 +197,21 @@ class Slots:
         if objects is not None and len(objects):
             self.upto = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
-        inbox: dict[int, list[Row]] = {slot: [] for slot in range(SLOTS)}
-        for row in route(self._share(objects, queries), routing, OwnerState(self.storage, "registry", self.number)):
-            inbox[row[0]].append(row)
+        inbox: dict[int, list[Block]] = {slot: [] for slot in range(SLOTS)}
+        routed = route(self._share(objects, queries), routing, OwnerState(self.storage, REGISTRY, self.number))
+        for i, (slot, kind, content) in enumerate(routed):
+            inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
         past = tuple((each.version.number, each.first, each.last) for each in self.past)
-        order = Round(self.number, (self.number,), self.upto, self.active.number, controls, past)
+        turn = Round(self.number, (self.number,), (0,), self.upto, self.active.number, controls, past)
         seconds, partials = np.zeros(SLOTS), []
-        for slot, rows in inbox.items():
+        for slot, blocks in inbox.items():
             began = time.process_time()
-            given = list(work(slot, rows, self.settings, self.storage, order))
+            given = list(work(slot, blocks, turn, self.settings, self.storage))
             seconds[slot] = time.process_time() - began
             self.matches += sum(content.num_rows for _, kind, content in given if kind == messages.LINES)
             partials += [row for row in given if row[1] != messages.LINES]
         if any(kind == messages.ASKED for _, kind, _ in partials):
-            seconds += self._second(partials, routing)
+            seconds += self._second(partials, turn, routing)
         self.number += 1
         return seconds, partials
 
@@ -218,13 +220,13 @@ class Slots:
         asked = None if queries is None or nowhere is None else QueryShare(queries, nowhere, nowhere, ("queries",))
         return Share(self.number, self.upto, 0, 1, objects, asked)
 
-    def _second(self, partials: Sequence[Row], routing: Routing) -> npt.NDArray[np.float64]:
+    def _second(self, partials: Sequence[Row], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""
         seconds = np.zeros(SLOTS)
         second = second_phase(partials, routing, SPACE)
         for slot in () if second is None else second.slots:
             assert second is not None
-            held = slot_objects(slot, self.number, self.settings, self.storage)
+            held = slot_objects(slot, turn, self.settings, self.storage)
             began = time.process_time()
             list(answer_second(slot, second.rows, held))
             seconds[slot] = time.process_time() - began
@@ -431,7 +433,7 @@ def chosen(plan: str, scene: Scene) -> Proposal | None:
 
 def tried(proposal: Proposal | None, scene: Scene, folder: Path, scale: Scale) -> Outcome:
     """Carry a proposal out, and measure what comes after."""
-    inline.forget()
+    forget()
     slots, outcome = scene.slots.twin(folder), Outcome("", scene.inserted)
     slots.round(scene.stream(scale.beside, 10, slots.upto + 1))  # restores the slots from their files
     if proposal is not None:
@@ -446,7 +448,7 @@ def tried(proposal: Proposal | None, scene: Scene, folder: Path, scale: Scale) -
     outcome.throughput = scale.round / float(busy.max())
     outcome.measured = float(busy.max() / busy.min())
     outcome.latency = 1e3 * float(np.median(list(_asked(slots, scene, scale)), axis=0).max())
-    inline.forget()
+    forget()
     shutil.rmtree(folder)
     return outcome
 
@@ -479,7 +481,7 @@ def outcomes(scale: Scale, folder: Path) -> dict[str, list[Outcome]]:
     for case, sizes in cases.items():
         region = placed(start, *max(sizes), scale.while_inserting)
         for size in sizes:
-            inline.forget()
+            forget()
             where = folder / f"{case}-{max(size)}"  # names never come again: versions are cached by their paths
             scene = unbalanced(where, scale, start, Change(region, *size, scale.while_inserting))
             found = list(compared(scene, folder, where.name, scale))

@@ -50,7 +50,7 @@ def _clock_parts() -> None:
     from spatialstream.local.crq import ContinuousRangeIndex
     from spatialstream.local.ctq import ContinuousTermsIndex
     from spatialstream.local.segments import SegmentStore
-    from spatialstream.spark import run_stages as stages
+    from spatialstream.sources import result_files
     from spatialstream.stages import merge, messages, route, work
     from spatialstream.stages.state import OwnerState
 
@@ -70,10 +70,10 @@ def _clock_parts() -> None:
         (work, "match_lines", "result text"),
         (work, "columns", "blocks made"),
         (work.SlotIndexes, "restore", "slot restored"),
-        (merge, "write_whole", "result file"),
-        (merge, "_text", "result text"),
-        (stages, "route_share", "run files read and sorted"),
-        (stages, "queries_of_epoch", "run files read and sorted"),
+        (result_files, "_write", "result file, merged on the way"),
+        (merge, "row_lines", "result text"),
+        (route, "route_share", "run files read and sorted"),
+        (route, "queries_of_epoch", "run files read and sorted"),
         (messages, "message", "blocks encoded"),
         (messages, "blocks", "blocks decoded"),
         (route, "_object_rows", "objects routed"),
@@ -146,60 +146,60 @@ def _processes() -> dict[str, float]:
     return below
 
 
+def clock_tasks(folder: Path) -> None:
+    """Have every function that Spark's tasks run leave a line about each of its calls."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    original = DataFrame.mapInArrow
+
+    def clocked(self: Any, task: Any, *rest: Any, **options: Any) -> Any:
+        function = getattr(task, "do", None) or getattr(task, "merge", task)
+        name = getattr(getattr(function, "func", function), "__name__", type(task).__name__)
+        return original(self, Clocked(name, task, folder), *rest, **options)
+
+    DataFrame.mapInArrow = clocked  # type: ignore[method-assign]
+
+
 def profile(objects: int, standing: int, epoch_records: int) -> None:
     """Run and print."""
     from spatialstream.kernels import compile_kernels
-    from spatialstream.spark import run_stages as stages
     from spatialstream.spark.session import embedded_session
     from tests.benchmarks import bench_pipeline
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
     compile_kernels()
     spark = embedded_session("profile")
-    durations: dict[int, dict[str, int]] = {}
     before: dict[str, float] = {}
-
+    ends: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for kind in ("route", "work", "merge"):
-            original = getattr(stages, f"{kind}_stage")
-
-            def wrapped(data: Any, stage: Any, *rest: Any, kind: str = kind, original: Any = original) -> Any:
-                return original(data, Clocked(kind, stage, folder), *rest)
-
-            setattr(stages, f"{kind}_stage", wrapped)
+        clock_tasks(folder)
         report = bench_pipeline.Clock.report
 
         def watch(self: Any, progress: Any) -> None:
             report(self, progress)
-            if progress.phase == "answering" and not before:
-                before.update(_processes())
-            for query in spark.streams.active:
-                for each in query.recentProgress:
-                    durations[each["batchId"]] = json.loads(each.json)["durationMs"]
+            if progress.phase == "answering":
+                ends.setdefault(progress.done, time.monotonic())
+                if not before:
+                    before.update(_processes())
 
         bench_pipeline.Clock.report = watch
         rows = bench_pipeline.throughput(spark, folder, objects, standing, epoch_records)
         after = _processes()
         lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open() if '"stage"' in line]
-    running_epochs = sorted(durations)[_WARM_UP:]
     for row in rows:
         print(f"{row['name']:<44}{row['value']:>14,.1f} {row['unit']}")
-    _print_epochs(lines, [durations[each] for each in running_epochs])
+    _print_epochs(lines, len(ends) - 1, (ends[max(ends)] - ends[_WARM_UP]) / (max(ends) - _WARM_UP))
     print("\nCPU seconds while answering: " + ", ".join(f"{k} {after[k] - before[k]:.1f}" for k in after))
     spark.stop()
 
 
-def _print_epochs(lines: list[dict[str, Any]], durations: list[dict[str, int]]) -> None:
-    print(f"\naverage of an epoch, of {len(durations)} after the first {_WARM_UP}")
-    for name in ("triggerExecution", "addBatch", "queryPlanning", "walCommit", "commitOffsets", "latestOffset"):
-        values = [each[name] / 1e3 for each in durations if name in each]
-        print(f"  {name:<30}{sum(values) / max(1, len(values)):8.3f} s")
+def _print_epochs(lines: list[dict[str, Any]], epochs: int, seconds: float) -> None:
+    print(f"\naverage of an epoch after the first {_WARM_UP}: {seconds:.3f} s")
     for stage in ("route", "work", "merge"):
         calls = sorted((line for line in lines if line["stage"] == stage), key=lambda line: line["begun"])
-        tasks = max(1, round(len(calls) / (len(durations) + _WARM_UP)))
-        calls = [each for each in calls[_WARM_UP * tasks :] if each["whole"] > 1e-3]
-        epochs = max(1, len(calls) / tasks)
+        tasks = max(1, round(len(calls) / epochs))
+        calls = calls[_WARM_UP * tasks :]
 
         def mean(key: str, calls: list[dict[str, Any]] = calls) -> float:
             return sum(each.get(key, 0.0) for each in calls) / max(1, len(calls))
@@ -207,15 +207,15 @@ def _print_epochs(lines: list[dict[str, Any]], durations: list[dict[str, int]]) 
         print(
             f"  {stage}: {tasks} tasks; each {mean('whole'):.3f} s: waits for input {mean('input'):.3f}, own work"
             f" {mean('own'):.3f}, waits for the JVM to take output {mean('output'):.3f}; CPU {mean('cpu'):.3f};"
-            f" MB in {mean('bytes in') / 1e6:.1f}, out {mean('bytes out') / 1e6:.1f}; {epochs:.0f} epochs"
+            f" MB in {mean('bytes in') / 1e6:.1f}, out {mean('bytes out') / 1e6:.1f}"
         )
         parts: dict[str, float] = defaultdict(float)
         for each in calls:
-            for name, seconds in each["parts"].items():
-                parts[name] += seconds / max(1, len(calls))
-        for name, seconds in sorted(parts.items(), key=lambda item: -item[1]):
-            if seconds >= 0.0005:
-                print(f"      {name:<30}{seconds:8.3f} s")
+            for name, taken in each["parts"].items():
+                parts[name] += taken / max(1, len(calls))
+        for name, taken in sorted(parts.items(), key=lambda item: -item[1]):
+            if taken >= 0.0005:
+                print(f"      {name:<30}{taken:8.3f} s")
 
 
 def main() -> None:
