@@ -118,7 +118,7 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 $(VENV)/java_home: | $(VENV)/.packages
 	@scripts/jdk.sh > $@
 
-# The jars of Kafka, of the broker and of Spark's connector; the stamp names the folder that they are in.
+# The jars of a Kafka broker; the stamp names the folder that they are in.
 $(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
 	@scripts/jars.sh > $@
 

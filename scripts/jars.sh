@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Prints the folder .jars of this repository, after filling it with the Java archives of requirements/jars.pom.xml:
 #
-#   .jars/spark      Spark's Kafka connector, for the class path of a Spark application
 #   .jars/kafka      a Kafka broker, for developers and tests
 #   .jars/zookeeper  a ZooKeeper server, for the image of development services
 #
@@ -14,7 +13,7 @@ source scripts/common.sh
 
 pom=requirements/jars.pom.xml
 jars=$PWD/.jars
-profiles=(spark kafka zookeeper)
+profiles=(kafka zookeeper)
 
 install_maven() {
     if ! is_root || ! command -v apt-get >/dev/null; then

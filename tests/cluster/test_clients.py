@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.sources import kafka_clients
-from spatialstream.sources.kafka import Connection, Topics
+from spatialstream.sources.kafka import Connection, Topics, read_properties
 from spatialstream.sources.kafka_stream import KafkaChannel
 from spatialstream.sources.keys import block_key
 from tests.cluster.stream import Servers
@@ -92,3 +93,58 @@ def test_more_than_the_queue_holds(servers: Servers) -> None:
     assert len(numbers(channel)) == 120_000
     channel.send(block(number, 8_000_000) for number in range(1, 30))  # and here 128 MB
     assert numbers(channel, 120_000) == [block(number)[1] for number in range(1, 30)]
+
+
+class _Certified(KafkaServer):
+    """A broker that shows a certificate, and wants one."""
+
+    def _configure(self) -> None:
+        super()._configure()
+        for name in ("ca", "inter", "server", "client"):
+            _certify(self.folder, name)
+        path = self.folder / "server.properties"
+        keys = "".join((self.folder / name).read_text() for name in ("server.key", "server.pem", "inter.pem"))
+        (self.folder / "keys.pem").write_text(keys)
+        (self.folder / "chain.pem").write_text(
+            "".join((self.folder / f"{n}.pem").read_text() for n in ("client", "inter"))
+        )
+        text = path.read_text().replace("PLAINTEXT://127", "SSL://127")
+        text = text.replace("listener.name=PLAINTEXT", "listener.name=SSL").replace("PLAINTEXT:PLAINTEXT", "SSL:SSL")
+        text += "ssl.keystore.type=PEM\nssl.keystore.location=keys.pem\nssl.client.auth=required\n"
+        path.write_text(text + "ssl.truststore.type=PEM\nssl.truststore.location=ca.pem\n")
+        files = {"ssl.ca": "ca.pem", "ssl.certificate": "chain.pem", "ssl.key": "client.key"}
+        lines = [f"{name}.location={self.folder / file}\n" for name, file in files.items()]
+        (self.folder / "client.properties").write_text("security.protocol=SSL\n" + "".join(lines))
+
+    @property
+    def security(self) -> dict[str, str]:
+        return read_properties(self.folder / "client.properties")
+
+
+def _certify(folder: Path, name: str) -> None:
+    """A key and a certificate: of an authority, of one below it, or of somebody whom the latter vouches for."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-subj", f"/CN={name}")
+    if name == "ca":
+        openssl(*new, "-x509", "-out", "ca.pem", "-days", "2")
+        return
+    openssl(*new, "-out", f"{name}.csr")
+    extension = "basicConstraints=CA:TRUE" if name == "inter" else "subjectAltName=IP:127.0.0.1"
+    (folder / f"{name}.ext").write_text(extension)
+    by = "ca" if name == "inter" else "inter"
+    signed = ("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial")
+    openssl(*signed, "-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext")
+
+
+@pytest.mark.timeout(180)
+def test_certificates_go_with_the_clients(tmp_path: Path) -> None:
+    with _Certified(tmp_path / "kafka") as kafka:
+        connection = Connection(kafka.bootstrap, kafka.security)
+        Topics("s").ensure(connection, slots=1)
+        (tmp_path / "kafka" / "client.key").unlink()  # on another machine there are no such files
+        channel = pickle.loads(pickle.dumps(KafkaChannel(connection, "s", 1)))
+        channel.send([block(0)])
+        assert numbers(channel) == [block(0)[1]]

@@ -167,6 +167,7 @@ class TestChannel:
             channels.write_announcement(value)
         channel.announce(announcement(2))
         assert heard(channel) == [None] * 6 + [2]
+        assert channel.announced(0, 4, 1.0) == ([None] * 4, 4)
 
     def test_announcements_of_another_life_are_not_given(self, channels: Channels, life: str) -> None:
         channel, other = channels.of(life), channels.of("two")

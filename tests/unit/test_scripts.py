@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROFILES = ["spark", "kafka", "zookeeper"]
+PROFILES = ("kafka", "zookeeper")
 
 # Stands in for Maven: says that it has begun, writes one jar, waits until it may go on, writes the other.
 MAVEN = """#!/bin/bash
@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_what_was_fetched_is_made_anew(place: Place, damage
     if damage == "missing":
         (place.jars / "kafka" / "first.jar").unlink()
     elif damage == "short":
-        (place.jars / "spark" / "second.jar").write_text("")
+        (place.jars / "kafka" / "second.jar").write_text("")
     elif damage == "other pom":
         (place.folder / "requirements" / "jars.pom.xml").write_text("<project/>")
     else:
@@ -167,7 +167,7 @@ def test_a_folder_that_is_not_what_was_fetched_is_made_anew(place: Place, damage
 def test_a_maven_that_fetches_nothing_leaves_nothing_behind(place: Place) -> None:
     (place.folder / "bin" / "mvn").write_text("#!/bin/sh\n")
     process = place.start()
-    assert "fetched no jars for spark" in process.communicate(timeout=60)[1]
+    assert "fetched no jars for kafka" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert not place.complete
     assert [path.name for path in place.jars.glob(".new.*")] == []

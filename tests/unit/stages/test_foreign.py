@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.announcements import read_announcement
-from spatialstream.sources.kafka import Announcements, Connection
 from spatialstream.sources.keys import block_key, read_key
 from spatialstream.sources.memory import MemoryLog
 from spatialstream.stages import messages
@@ -67,40 +66,6 @@ def test_one_with_a_strange_field_is_none_or_of_the_same_form(name: str, value: 
     assert read is None or type(read[name]) is type(ANNOUNCEMENT[name])
     missing = {key: each for key, each in ANNOUNCEMENT.items() if key != name}
     assert read_announcement(json.dumps(missing).encode()) is None
-
-
-class Consumer:
-    """A consumer that has these values."""
-
-    def __init__(self, values: list[bytes | None]) -> None:
-        self.values = list(enumerate(values))
-
-    def poll(self, patience: float) -> Any:
-        return self._message(*self.values.pop(0)) if self.values else None
-
-    def consume(self, most: int, patience: float) -> list[Any]:
-        taken, self.values = self.values[:most], self.values[most:]
-        return [self._message(*each) for each in taken]
-
-    def _message(self, at: int, value: bytes | None) -> Any:
-        class Message:
-            error = staticmethod(lambda: None)
-            value = staticmethod(lambda: value_)
-            offset = staticmethod(lambda: at)
-
-        value_ = value
-        return Message
-
-
-def test_foreign_messages_between_announcements_are_counted_and_passed_over() -> None:
-    announcements = Announcements(Connection("127.0.0.1:1"), "s.epochs", 0)
-    announcements.close()
-    one = json.dumps(ANNOUNCEMENT).encode()
-    announcements._consumer = Consumer([b"[" * 9_000, one, None, b"{}", one, b"\xff"])  # type: ignore[assignment]
-    assert announcements.take(5, 0.0) == [ANNOUNCEMENT, ANNOUNCEMENT]
-    assert (announcements.foreign, announcements.next) == (3, 5)
-    assert announcements.take(5, 0.0) == []
-    assert (announcements.foreign, announcements.next) == (4, 6)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9))

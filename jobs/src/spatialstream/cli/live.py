@@ -220,14 +220,11 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 
 def session(options: argparse.Namespace) -> SparkSession:
     """The Spark session of a job."""
-    from spatialstream.servers.jars import connector_jars
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"
-    return embedded_session(
-        name, options.cores, master=options.master, jars=connector_jars(), conf=dict(options.conf), secret=secret
-    )
+    return embedded_session(name, options.cores, master=options.master, conf=dict(options.conf), secret=secret)
 
 
 def say(options: argparse.Namespace, text: str) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["VARIABLE", "connector_jars", "jars_folder", "java", "kafka_class_path", "pyspark_class_path"]
+__all__ = ["VARIABLE", "jars_folder", "java", "kafka_class_path", "pyspark_class_path"]
 
 VARIABLE = "SPATIALSTREAM_JARS"
-"""The environment variable that names the folder with ``spark`` and ``kafka`` in it."""
+"""The environment variable that names the folder with ``kafka`` in it."""
 
 _STAMP = ".jars"
 
@@ -53,32 +53,19 @@ def jars_folder() -> Path:
     return folder
 
 
-def _jars(kind: str) -> list[Path]:
-    folder = jars_folder() / kind
-    found = sorted(folder.glob("*.jar"))
-    if not found:
-        raise SettingError(
-            "jars", f"{folder} holds no jars; run `make .venv/.jars`, or set {VARIABLE} to another folder"
-        )
-    return found
-
-
-def connector_jars() -> list[Path]:
-    """The jars of Spark's Kafka connector, as ``spark.jars`` takes them (joined by commas).
-
-    Raises:
-        SettingError: they are missing.
-    """
-    return _jars("spark")
-
-
 def kafka_class_path() -> str:
     """The class path of a Kafka broker.
 
     Raises:
         SettingError: its jars are missing.
     """
-    return os.pathsep.join(map(str, _jars("kafka")))
+    folder = jars_folder() / "kafka"
+    found = sorted(folder.glob("*.jar"))
+    if not found:
+        raise SettingError(
+            "jars", f"{folder} holds no jars; run `make .venv/.jars`, or set {VARIABLE} to another folder"
+        )
+    return os.pathsep.join(map(str, found))
 
 
 def pyspark_class_path() -> str:

@@ -1,13 +1,11 @@
 """The broker: how to reach it, and the topics of a stream.
 
-Administration, announcements and the command line use confluent-kafka (librdkafka); the data goes through Spark's own
-connector (the Java client). Both are configured from one set of properties, in librdkafka's names. They are read from a
-file, never from the command line, and are not shown: a list of processes or a log has no secrets.
+All clients are of confluent-kafka (librdkafka), and configured from one set of properties, in its names. They are read
+from a file, never from the command line, and are not shown: a list of processes or a log has no secrets.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -17,24 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
-from spatialstream.model.errors import SettingError, StateError, Unavailable
-from spatialstream.sources.announcements import read_announcement
+from spatialstream.model.errors import SettingError, Unavailable
 
 __all__ = [
     "INTERNAL",
     "LARGEST_MESSAGE",
     "NAMED",
-    "Announcements",
     "Connection",
     "Offsets",
     "Topics",
@@ -61,41 +55,36 @@ _COUNTS_KEPT = 5.0
 _BROKERS_DEFAULT = 1_000_000
 """Bytes of a message that a topic takes whose settings nobody has made, about."""
 
-_JAVA_NAMES = {
-    "security.protocol": "security.protocol",
-    "sasl.mechanism": "sasl.mechanism",
-    "sasl.mechanisms": "sasl.mechanism",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
-}
-_LOGINS = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_FILES = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+"""Properties that name files -> those that hold what is in them."""
+
 _KNOWN = {
-    *_JAVA_NAMES,
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
     "sasl.username",
     "sasl.password",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
+    "ssl.endpoint.identification.algorithm",
     "ssl.key.password",
+    *_FILES,
 }
 
 
 def read_properties(path: Path) -> dict[str, str]:
     """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
 
+    Files that they name are read, too: processes that speak to the broker may be on other machines.
+
     Raises:
-        SettingError: the file cannot be read, or a line is not one of the properties that are known.
+        SettingError: a file cannot be read, or a line is not one of the properties that are known.
     """
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except OSError as error:
-        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
     properties = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
@@ -103,8 +92,17 @@ def read_properties(path: Path) -> dict[str, str]:
         if not equals or name not in _KNOWN:
             known = ", ".join(sorted(_KNOWN))
             raise SettingError("kafka-security", f"{path} line {number} is not name=value with a name of: {known}")
+        if name in _FILES:
+            name, value = _FILES[name], _text(Path(value))
         properties[name] = value
     return properties
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_topic(text: str) -> tuple[str, str]:
@@ -143,37 +141,6 @@ class Connection:
         default = {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, "reconnect.backoff.max.ms": 1000}
         return {**default, **self.security, **more}
 
-    def options(self) -> dict[str, str]:
-        """The options of Spark's connector.
-
-        Raises:
-            SettingError: a mechanism that is not known, or a file of keys that cannot be read.
-        """
-        options = {"kafka.bootstrap.servers": self.bootstrap}
-        for name, value in self.security.items():
-            if name in _JAVA_NAMES:
-                options[f"kafka.{_JAVA_NAMES[name]}"] = value
-        if "sasl.username" in self.security:
-            options["kafka.sasl.jaas.config"] = self._login()
-        if ca := self.security.get("ssl.ca.location"):
-            options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _text(ca)}
-        if key := self.security.get("ssl.key.location"):
-            options |= {
-                "kafka.ssl.keystore.type": "PEM",
-                "kafka.ssl.keystore.key": _text(key),
-                "kafka.ssl.keystore.certificate.chain": _text(self.security.get("ssl.certificate.location", "")),
-            }
-            if password := self.security.get("ssl.key.password"):
-                options["kafka.ssl.key.password"] = password
-        return options
-
-    def _login(self) -> str:
-        mechanism = self.security.get("sasl.mechanism", self.security.get("sasl.mechanisms", "PLAIN")).upper()
-        if mechanism not in _LOGINS:
-            raise SettingError("sasl.mechanism", f"{mechanism!r} is not one of {', '.join(_LOGINS)}")
-        user, password = (json.dumps(self.security.get(f"sasl.{name}", "")) for name in ("username", "password"))
-        return f"{_LOGINS[mechanism]} required username={user} password={password};"
-
     def admin(self) -> AdminClient:
         """A client for administration."""
         return AdminClient(self.client())
@@ -195,13 +162,6 @@ class Connection:
             "fetch.wait.max.ms": 50,
         }
         return Consumer(self.client(**(defaults | more)))
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except OSError as error:
-        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,60 +407,6 @@ class Offsets:
 def _by_topic(partitions: Mapping[str, int], answers: Mapping[TopicPartition, Any]) -> dict[str, list[int]]:
     found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
     return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
-
-
-class Announcements:
-    """The messages of a topic of one partition, in their order, read ahead in the background.
-
-    Args:
-        connection: how to reach the broker.
-        topic: such as :attr:`Topics.epochs`.
-        start: offset of the first one that is wanted; None for the oldest that is kept.
-
-    Attributes:
-        next: offset of the first one that has not been taken.
-        foreign: messages that were passed over, for they are no announcements.
-    """
-
-    def __init__(self, connection: Connection, topic: str, start: int | None) -> None:
-        self.next = start or 0
-        self.foreign = 0
-        options = {"enable.partition.eof": False, "auto.offset.reset": "earliest" if start is None else "error"}
-        self._consumer: Consumer = connection.consumer(topic, **options)
-        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if start is None else start)])
-
-    def take(self, most: int, patience: float) -> list[dict[str, Any]]:
-        """The next ones that have come.
-
-        Args:
-            most: of them, at most.
-            patience: seconds to wait for the first.
-
-        Raises:
-            StateError: the broker has removed what is next.
-            Unavailable: the broker says that it cannot give them.
-        """
-        first = self._consumer.poll(patience)
-        messages = [] if first is None else [first, *self._consumer.consume(most - 1, 0.0)]
-        taken = []
-        for message in messages:
-            error, value = message.error(), message.value()
-            if error is None:
-                announcement = read_announcement(value)
-                if announcement is None:
-                    self.foreign += 1
-                else:
-                    taken.append(announcement)
-                self.next = int(message.offset() or 0) + 1
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise StateError(f"{message.topic()} does not go back to offset {self.next} any more: {error.str()}")
-            else:
-                raise Unavailable(f"{message.topic()} cannot be read: {error.str()}")
-        return taken
-
-    def close(self) -> None:
-        """Let go of the broker."""
-        self._consumer.close()
 
 
 def _words(error: KafkaException) -> str:

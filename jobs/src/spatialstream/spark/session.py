@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,7 +89,6 @@ def embedded_session(
     cores: int | None = None,
     *,
     master: str | None = None,
-    jars: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
     secret: Path | None = None,
 ) -> SparkSession:
@@ -110,7 +109,6 @@ def embedded_session(
         name: of the application.
         cores: see above.
         master: where Spark runs, if not in this process.
-        jars: jars that the executors need too.
         conf: settings that go before those made here, but for those that guard the session.
         secret: with a Kubernetes ``master``: a file to be written, which the executors see at the same path.
 
@@ -133,8 +131,6 @@ def embedded_session(
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.ui.explainMode": "simple",
-        # all but Kafka, which is by default read through an older interface that converts each row twice
-        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         # an epoch without input makes no micro-batch: the epoch's number and the micro-batch's are one
@@ -156,8 +152,6 @@ def embedded_session(
     if secret is not None and master is not None and master.startswith("k8s:"):
         _make_secret(secret)
         settings["spark.authenticate.secret.file"] = str(secret)
-    if jars:
-        settings["spark.jars"] = ",".join(map(str, jars))
     builder = SparkSession.builder.master(master or f"local[{cores or '*'}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
