@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.clocks import Clock, Clocks
 
@@ -51,4 +52,4 @@ def test_epochs_never_go_back_and_survive_being_written_down(
         if active and upto > clocks.upto:
             assert upto < min(active)
         clocks = clocks.at(upto)
-        assert Clocks.from_record(clocks.to_record()) == clocks
+        assert from_json(Clocks, to_json(clocks)) == clocks

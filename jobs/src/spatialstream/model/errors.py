@@ -10,7 +10,7 @@
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
     ├── ServerError     a server that was to be started here does not run
-    └── RunError        the streaming query failed for a reason that no setting explains
+    └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
 All of them survive pickling, because Spark carries exceptions between processes.
 """
@@ -66,7 +66,7 @@ class SettingError(SpatialStreamError):
 
 
 class RunError(SpatialStreamError):
-    """The streaming query failed; the checkpoint is as the last whole epoch left it."""
+    """A run, a stream or a job has failed; the checkpoint is as the last whole turn left it."""
 
 
 class StateError(SpatialStreamError):

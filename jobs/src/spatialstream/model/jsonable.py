@@ -27,7 +27,7 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     """What :func:`to_json` gave for a value of a dataclass.
 
     Raises:
-        ValueError, TypeError, LookupError, RecursionError: it is not of that kind.
+        ValueError, TypeError, LookupError, AttributeError, RecursionError: it is not of that kind.
     """
     value: T = _read(kind, json.loads(text))
     return value

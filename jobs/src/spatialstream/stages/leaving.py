@@ -70,15 +70,6 @@ class Left:
     number: int
     letter: str = ""
 
-    def to_json(self) -> str:
-        """As a line of JSON."""
-        return json.dumps([self.what, self.number, self.letter])
-
-    @classmethod
-    def from_json(cls, text: str) -> Left:
-        """What :meth:`to_json` gave."""
-        return cls(*json.loads(text))
-
 
 def dead_letter(error: Exception, stage: str, record: str, source: str, epoch: int, **place: int) -> str:
     """The dead letter of a record that is left out, as a line of JSON without its newline.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Control
 from spatialstream.store.state import RoutingState
@@ -68,7 +67,3 @@ class Adoption:
     def wants(self, view: RoutingState | None) -> bool:
         """Whether one more epoch would change something."""
         return self.next(view, lambda number: True)[0] != self
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON-able."""
-        return {"active": self.active, "pending": self.pending, "proposal": self.proposal, "stage": self.stage}

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from spatialstream.stages.turns import NEVER
 
@@ -77,13 +76,3 @@ class Clocks:
     def at(self, upto: int) -> Clocks:
         """The clocks after an epoch that reaches up to ``upto``."""
         return Clocks(max(self.upto, upto), self.partitions)
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON-able."""
-        partitions = {name: [clock.t, clock.heard] for name, clock in sorted(self.partitions.items())}
-        return {"upto": self.upto, "partitions": partitions}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Clocks:
-        """What :meth:`to_record` gave."""
-        return cls(record["upto"], {name: Clock(*clock) for name, clock in record["partitions"].items()})
