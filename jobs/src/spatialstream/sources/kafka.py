@@ -7,7 +7,6 @@ from a file, never from the command line, and are not shown: a list of processes
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -336,11 +335,10 @@ class Offsets:
 
     Args:
         connection: how to reach the broker.
-        stopping: once it is set, nobody waits for a broker that does not answer.
     """
 
-    def __init__(self, connection: Connection, stopping: threading.Event | None = None) -> None:
-        self._connection, self._stopping = connection, stopping or threading.Event()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._admin = connection.admin()
         self._counts: tuple[float, dict[str, int]] = 0.0, {}
 
@@ -382,8 +380,9 @@ class Offsets:
                 if all(offset >= 0 for topics in found for offsets in topics.values() for offset in offsets):
                     return found
                 problem = "it went away"  # librdkafka says then that the offset is -1001, and calls that no error
-            if time.monotonic() > until or self._stopping.wait(0.2):
+            if time.monotonic() > until:
                 raise Unavailable(f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}")
+            time.sleep(0.2)
             # a client may hold on to what it knew of a broker that has been started again
             self._admin = self._connection.admin()
 
