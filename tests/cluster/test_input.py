@@ -37,8 +37,8 @@ _HOUR = 3_600_000
 FAULTS = """
 from spatialstream.local.crq import ContinuousRangeIndex
 from spatialstream.stages import ingest
-from spatialstream.stream import router
-from spatialstream.stream import worker
+from spatialstream.stages import merge as merging
+from spatialstream.stages import route as routing
 
 
 def fail(name, found):
@@ -51,7 +51,7 @@ def decode_objects(data, *more, real=ingest.decode_objects):
     return real(data, *more)
 
 
-def route(share, *more, real=router.route):
+def route(share, *more, real=routing.route):
     yield from real(share, *more)
     fail("poison-route", set() if share.objects is None else share.objects.ids.to_pylist())
 
@@ -61,7 +61,7 @@ def match(self, objects, limit, real=ContinuousRangeIndex._match):
     return real(self, objects, limit)
 
 
-def merge(rows, *more, real=worker.merge):
+def merge(rows, *more, real=merging.merge):
     rows = list(rows)
     results = real(rows, *more)
     for _, kind, content in rows:
@@ -70,7 +70,8 @@ def merge(rows, *more, real=worker.merge):
     return results
 
 
-ingest.decode_objects, router.route, worker.merge, ContinuousRangeIndex._match = decode_objects, route, merge, match
+ingest.decode_objects, routing.route, merging.merge = decode_objects, route, merge
+ContinuousRangeIndex._match = match
 """
 """What the Python processes of both jobs begin with: faults that no input would find, on four records."""
 

@@ -372,7 +372,15 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     def stop_at_the_end() -> None:
         """Once everything has been answered."""
         for job, is_done in (
-            (router, lambda: router._turns and (last := router._turns.router.last) and last.epoch.upto == end - 1),
+            (
+                router,
+                lambda: (
+                    router._turns
+                    and (last := router._turns.router.last)
+                    and last.epoch.upto == end - 1
+                    and not any(lags.values())  # told beside the turns, now and then
+                ),
+            ),
             (worker, lambda: worker._turns and (last := worker._turns.worker.last) and last.round.upto == end - 1),
         ):
             while not is_done():

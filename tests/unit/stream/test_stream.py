@@ -92,8 +92,8 @@ def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None
 
 def test_the_simulation_does_what_it_is_for() -> None:
     """Versions are adopted several times, processes die at many steps, messages are repeated."""
-    stream = in_order(random_stream(11, 300, 40, WGS84))
-    simulation = simulated(stream, 11, chaos=0.02, rebalances=0.5, disturbances=0.02)
+    stream = in_order(random_stream(21, 300, 40, WGS84))
+    simulation = simulated(stream, 21, chaos=0.02, rebalances=0.5, disturbances=0.02)
     assert len(simulation.store.state().bindings) >= 4
     assert simulation.crashes >= 10
     assert len({key for key, _ in simulation.results}) < len(simulation.results)
