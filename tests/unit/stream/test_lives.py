@@ -61,6 +61,16 @@ def test_a_checkpoint_from_before_lives_had_ids_goes_on_without(tmp_path: Path) 
     check_life(store, Folder(tmp_path), "s", "")
 
 
+def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
+    SETTINGS.claim(Folder(tmp_path))
+    path = tmp_path / "stream.json"
+    known = json.loads(path.read_text())
+    for other in ({**known, "format": 1}, {name: value for name, value in known.items() if name != "format"}):
+        path.write_text(json.dumps(other))
+        with pytest.raises(StateError, match=r"belongs to a stream with format (1|None), not 2"):
+            SETTINGS.claim(Folder(tmp_path))
+
+
 def start(store: MemoryStore, checkpoint: Path, life: str) -> None:
     """As a router starts."""
     ensure_first_version(store, Folder(checkpoint), SETTINGS, 4, None, None, 0.0, life)

@@ -36,7 +36,7 @@ from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.merge import counts_after
 from spatialstream.stages.route import dead_letters
-from spatialstream.stages.state import get_json, put_json
+from spatialstream.stages.state import FORMAT, get_json, put_json
 from spatialstream.stages.turns import NEVER, Run
 from spatialstream.stream.beginning import locked
 from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
@@ -173,6 +173,7 @@ class RunSettings:
     def identity(self) -> dict[str, Any]:
         """What a checkpoint belongs to: two runs with equal identities give equal results and can share one."""
         return {
+            "format": FORMAT,
             "objects": [_file_identity(path) for path in self.objects],
             "queries": [_file_identity(path) for path in self.queries],
             "slots": self.slots,

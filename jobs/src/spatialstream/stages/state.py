@@ -6,12 +6,11 @@ Names in the storage, for each owner (a slot, the registry, the merger)::
     state/<owner>/000000017-003-segment.arrays   files written during epoch 17
 
 Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of
-writing only, and the same input writes the same bytes; so when Spark replays an epoch, after a crash or because a task
-was tried twice, it overwrites files with equal content, and whichever attempt finishes last, the state is the same.
+writing only, and the same input writes the same bytes; so when an epoch is done again, after a crash or because a task
+was tried twice, that overwrites files with equal content, and whichever attempt finishes last, the state is the same.
 Only an epoch that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
 decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
-Which epoch is next is decided elsewhere, and once: in embedded mode by Spark's own checkpoint, in a live stream by
-:class:`Progress`.
+Which epoch is next is decided elsewhere, and once, with :class:`Progress`.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -34,6 +33,7 @@ from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
 
 __all__ = [
+    "FORMAT",
     "OwnerState",
     "Progress",
     "get_json",
@@ -43,6 +43,9 @@ __all__ = [
     "put_records",
     "put_value",
 ]
+
+FORMAT = 2
+"""Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.owned import STREAM
-from spatialstream.stages.state import get_json, put_json
+from spatialstream.stages.state import FORMAT, get_json, put_json
 from spatialstream.store.codec import checked_name
 
 __all__ = ["StreamSettings"]
@@ -84,6 +84,7 @@ class StreamSettings:
     def identity(self) -> dict[str, Any]:
         """What must not change while there is state of the stream."""
         return {
+            "format": FORMAT,
             "stream": self.name,
             "slots": self.slots,
             "space": str(self.space),
