@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.store.lease import Lease
 
 SOON = 20.0
@@ -24,7 +24,10 @@ class LeaseContract:
 
     examples = 20
     moment = 0.05
-    """Seconds within which it is told who the holder is."""
+    """Seconds that a rival waits where it is refused in any case."""
+
+    told = 0.05
+    """Seconds within which it is surely told who the holder is."""
 
     def test_one_is_the_holder_and_the_others_are_told_who_is(self, rival: Rival) -> None:
         first, second = rival(), rival()
@@ -34,7 +37,7 @@ class LeaseContract:
         assert first.number >= 1
 
         with pytest.raises(SettingError, match=r"another router\b.* is running"):
-            second.acquire(self.moment)
+            second.acquire(self.told)
 
         assert (first.held, second.held, second.number) == (True, False, 0)
 
@@ -103,7 +106,7 @@ class LeaseContract:
                         number += holder is None
                         holder = who
                     else:
-                        with pytest.raises(SettingError):
+                        with pytest.raises((SettingError, Unavailable)):  # a busy server may not even say who is
                             leases[who].acquire(self.moment)
                         leases[who].release()
                         leases[who] = rival()
