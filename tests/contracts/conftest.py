@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.contracts.harness import Channels, MemoryChannels, MemorySinks, MemorySources, Sinks, Sources
+from tests.contracts.harness import Channels, FileSinks, MemoryChannels, MemorySinks, MemorySources, Sinks, Sources
 
 
 @pytest.fixture(params=[MemorySources])
@@ -19,7 +21,7 @@ def channels(request: pytest.FixtureRequest) -> Channels:
     return made
 
 
-@pytest.fixture(params=[MemorySinks])
-def sinks(request: pytest.FixtureRequest) -> Sinks:
-    made: Sinks = request.param()
+@pytest.fixture(params=[MemorySinks, FileSinks])
+def sinks(request: pytest.FixtureRequest, tmp_path: Path) -> Sinks:
+    made: Sinks = FileSinks(tmp_path) if request.param is FileSinks else request.param()
     return made

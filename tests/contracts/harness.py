@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from spatialstream.sources.contracts import Channel, Sink, Source
+from spatialstream.sources.delivery import Place
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.sources.result_files import ResultFiles
 
 
 class Sources(Protocol):
@@ -51,6 +55,38 @@ class Sinks(Protocol):
 
     def letters(self) -> list[str]:
         """The dead letters in their order."""
+
+
+class FileSinks:
+    """A folder for each life, for there is one life in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lives: list[str] = []
+
+    def of(self, life: str) -> Sink:
+        if life not in self._lives:
+            self._lives.append(life)
+        return ResultFiles(self._of(life, "results"), self._of(life, "rejected"))
+
+    def _of(self, life: str, name: str) -> Path:
+        return self._folder / f"life-{life}" / name
+
+    def results(self) -> list[tuple[bytes, bytes]]:
+        return [
+            (Place(int(turn), int(phase or 0), 0, life).key, path.read_bytes().removesuffix(b"\n"))
+            for life in self._lives
+            for path in sorted(self._of(life, "results").glob("*.jsonl"))
+            for turn, phase in re.findall(r"^epoch-(\d+)(?:_(\d))?\.jsonl$", path.name)
+        ]
+
+    def letters(self) -> list[str]:
+        def place(path: Path) -> tuple[str, bool]:
+            stage, _, turn = path.stem.partition("-")
+            return turn, stage != "input"
+
+        files = [path for life in self._lives for path in sorted(self._of(life, "rejected").glob("*"), key=place)]
+        return [line for path in files for line in path.read_text("utf-8").splitlines()]
 
 
 class MemorySources:

@@ -88,6 +88,6 @@ def test_rows_and_letters_are_whole_files_that_a_repetition_overwrites(tmp_path:
     assert found.pop("rejected/input-000000007.jsonl").splitlines() == [f"letter {i}" for i in range(2_500)]
     assert found == {
         "results/epoch-000000007.jsonl": "a\nb\nc\u00e9\n",
-        "results/epoch-000000007-1.jsonl": "a\nb\n",
+        "results/epoch-000000007_1.jsonl": "a\nb\n",
         "rejected/epoch-000000007.jsonl": "x\n",
     }

@@ -40,7 +40,7 @@ _TURNS = (
 """What every stream's turns leave."""
 
 _FOLDERS = ("input", "epochs", "rounds", "blocks", "announced", "samples", "versions", "transfers", "state", "spark")
-_EPOCH = r"epoch-\d{9}[\d-]*\.jsonl"
+_EPOCH = r"epoch-\d{9}(_1)?\.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

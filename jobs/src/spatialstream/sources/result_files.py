@@ -24,7 +24,8 @@ class ResultFiles:
     """See :class:`~spatialstream.sources.contracts.Sink`. What gives nothing has no file.
 
     Attributes:
-        results: folder of rows: ``epoch-000000017.jsonl``.
+        results: folder of rows: ``epoch-000000017.jsonl``, and ``epoch-000000017_1.jsonl`` of a second phase. Read in
+            the order of their names, files hold the rows in their order.
         dead: folder of dead letters: ``input-000000017.jsonl`` of an epoch, ``epoch-000000017.jsonl`` of a round.
     """
 
@@ -33,7 +34,7 @@ class ResultFiles:
 
     def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
-        return _write(self.results / f"epoch-{turn:09d}{f'-{phase}' if phase else ''}.jsonl", lines)
+        return _write(self.results / f"epoch-{turn:09d}{f'_{phase}' if phase else ''}.jsonl", lines)
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
