@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,9 +22,10 @@ from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages import merge, work
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import Row
+from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import NEVER
-from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
-from spatialstream.stream.engine import Inline
+from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
+from spatialstream.stream.engine import Inline, Merge, Task, Work
 from spatialstream.stream.settings import StreamSettings
 
 T = TypeVar("T")
@@ -41,42 +41,39 @@ class Processes:
     """An engine whose processes may die after each function; of those of a try that has failed some are still at work.
 
     Args:
+        world: see :class:`~spatialstream.stream.engine.Engine`.
         step: is called after each function.
         chance: says who is late.
     """
 
     width = 1
 
-    def __init__(self, step: Callable[[str], None], chance: random.Random) -> None:
-        self._step, self._chance = step, chance
+    def __init__(self, world: World, step: Callable[[str], None], chance: random.Random) -> None:
+        self.world, self._step, self._chance = world, step, chance
         self._late: list[Callable[[], object]] = []
 
-    def map(self, do: Callable[[T], Iterable[str]], items: Sequence[T], *, light: bool = False) -> list[str]:
+    def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         lines: list[str] = []
         late, self._late = self._late, []
         for item in items:
-            if isinstance(do, partial):  # INGEST, whose tries may read different messages
-                self._late.append(lambda item=item: list(do(item)))
-            lines += do(item)
+            if anywhere:  # INGEST, whose tries may read different messages
+                self._late.append(lambda item=item: list(do(self.world, item)))
+            lines += do(self.world, item)
             self._step("done")
         for each in late:
             if self._chance.random() < 0.5:
                 each()
         return lines
 
-    def gather(
-        self,
-        do: Callable[[T], Iterable[Row]],
-        items: Sequence[T],
-        merge: Callable[[Iterable[Row]], Iterable[str]],
-        *,
-        light: bool = False,
-    ) -> list[str]:
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
         rows: list[Row] = []
         for item in items:
-            rows += do(item)
+            rows += do(self.world, item)
             self._step("done")
-        return list(merge(rows))
+        return list(merge(self.world, rows))
+
+    def settled(self) -> None:
+        pass
 
     def check(self) -> None:
         pass
@@ -158,12 +155,13 @@ def run_stream(
 
     def begin() -> EmbeddedStream:
         sink = ResultFiles(folder / "results", folder / "rejected")
-        return EmbeddedStream(setup, storage, Inline(), sink, list(blocks), leaves=shape.leaves, now=lambda: 0)
+        engine = Inline(embedded_world(setup, storage, sink, source))
+        return EmbeddedStream(setup, engine, list(blocks), leaves=shape.leaves, now=lambda: 0)
 
     stream = begin()
 
     def ingest(stage: Ingest) -> Sequence[Intake]:
-        intakes = stream.turns.ingestion(source, source.bounds())(stage)
+        intakes = stream.turns.ingestion(source.bounds())(stage)
         latest = max((intake.run.last for intake in intakes if intake.run is not None), default=NEVER)
         return [*intakes, *ended(list(blocks), latest)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.sources.contracts import Storage
 from spatialstream.sources.delivery import Assembler, Deduplicator
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
@@ -31,7 +33,7 @@ from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.driver import Ground, RouterTurns, WorkerTurns, news
+from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord, Worker
@@ -66,7 +68,7 @@ class Simulation:
     """One stream.
 
     Args:
-        folder: for state.
+        folder: for state, unless there is another storage for it.
         space, objects, queries: the stream, in time order.
         settings: of the stream.
         seed: decides everything that is left to chance.
@@ -85,9 +87,10 @@ class Simulation:
         object_partitions: int = 2,
         chaos: float = 0.0,
         sample: tuple[ObjectBatch, QueryBatch] | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self.random = random.Random(seed)
-        self.storage, self.settings, self.chaos = Folder(folder), settings, chaos
+        self.storage, self.settings, self.chaos = storage or Folder(folder), settings, chaos
         self.source = MemorySource([*(f"objects/{i}" for i in range(object_partitions)), "queries/0"])
         self.blocks: list[MemoryLog] = [Topic(self.step) for _ in range(settings.slots)]
         self.announced, self.results, self.rejected = (Topic(self.step) for _ in range(3))
@@ -105,7 +108,9 @@ class Simulation:
         self.failures = {"router": 0, "worker": 0}
         self.left: list[Left] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
-        self.processes = Processes(self.step, self.random)
+        channel, sink = MemoryChannel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
+        world = settings.world(self.storage, channel, sink, archive, source=self.source, limits=LIMITS)
+        self.processes = Processes(world, self.step, self.random)
 
     # ------------------------------------------------------------------------------------------------------ producers
 
@@ -154,20 +159,14 @@ class Simulation:
         if self.random.random() < self.chaos:
             raise Crash(name)
 
-    @property
-    def ground(self) -> Ground:
-        """What the turns stand on."""
-        channel, sink = MemoryChannel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
-        return Ground(self.processes, self.storage, channel, sink, self.step)
-
     def run_router(self) -> None:
         """One epoch, or its repetition."""
         try:
             if self.router is None:
                 names, view = list(self.source.logs), self.views[0]
                 self.router = Router(self.settings, self.storage, view, names, lambda: self.time, self.step)
-            turns = RouterTurns(self.router, self.ground)
-            turns.epoch(turns.ingestion(self.source, news(self.source.bounds(), self.router.read, 10**9)))
+            turns = RouterTurns(self.router, self.processes, self.step)
+            turns.epoch(turns.ingestion(news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
             self._failed("router", turns.leave_out)
@@ -202,9 +201,8 @@ class Simulation:
             if self.worker is None:
                 forget()
                 self.worker = Worker(self.settings, self.storage, self.views[1], self.step)
-            few = self.random.choice([0, 10**9])
-            given = self.settings.slots, self.work_settings, LIMITS, few
-            turns = WorkerTurns(self.worker, self.ground, *given)
+            self.processes.world = replace(self.processes.world, few=self.random.choice([0, 10**9]))
+            turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step)
             record = turns.next(self.random.randint(1, max(1, self.unheard)))
             if record is None:
                 self.worker.confirm()

@@ -23,6 +23,7 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
+from spatialstream.stages.tasks import World
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream import job as jobs
 from spatialstream.stream.driver import news
@@ -35,7 +36,8 @@ from tests.streams import object_record, query_record, random_stream
 class Lost(Inline):
     """An engine that is there no more, once it is so."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self.lost, self.cancelled = False, False
 
     def check(self) -> None:
@@ -52,14 +54,14 @@ class Given:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.states: list[bool] = []
-        self.engine = Lost()
         self.results, self.dead = MemoryLog(), MemoryLog()
         settings = StreamSettings("s", slots=2, idle=10**12, epoch_records=40)
+        channel = MemoryChannel([MemoryLog() for _ in range(settings.slots)], MemoryLog())
+        source = MemorySource(["objects/0", "objects/1", "queries/0"])
+        world = settings.world(MemoryStorage(), channel, MemorySink(self.results, self.dead), source=source)
+        self.engine = Lost(world)
         self.arguments: dict[str, Any] = {
             "engine": self.engine,
-            "channel": MemoryChannel([MemoryLog() for _ in range(settings.slots)], MemoryLog()),
-            "sink": MemorySink(self.results, self.dead),
-            "storage": MemoryStorage(),
             "store": MemoryStore(),
             "settings": settings,
             "report": self.said.append,
@@ -236,10 +238,10 @@ def test_a_job_without_a_turn_to_do_notices_too(given_: Given) -> None:
 
 
 def test_samples_from_which_nothing_can_be_learnt_are_dropped(given_: Given) -> None:
-    storage, store = given_.arguments["storage"], given_.arguments["store"]
+    storage, store = given_.engine.world.storage, given_.arguments["store"]
     storage.put("samples/000000001-objects.arrow", b"no samples")
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
-    job = RouterJob(**given_.arguments, source=MemorySource(["objects/0"]))
+    job = RouterJob(**given_.arguments)
     job._prepare()
     job._learn()
     assert storage.list("samples/") == []
@@ -354,7 +356,7 @@ def test_a_partition_that_was_made_anew_is_noticed() -> None:
 def test_both_jobs_answer_a_stream(given_: Given) -> None:
     stream = random_stream(3, 200, 8, WGS84)
     objects, queries = (sorted(each, key=lambda each: each.t) for each in (stream.objects, stream.queries))
-    source = MemorySource(["objects/0", "objects/1", "queries/0"])
+    source = given_.engine.world.source
     for i, each in enumerate(objects):
         record = json.dumps(object_record(each, WGS84)).encode()
         source.logs[f"objects/{i % 2}"].append((None, record))
@@ -365,7 +367,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
     lags: dict[str, int] = {}
     arguments = given_.arguments | {"warm_up": 60.0}
-    router = RouterJob(**arguments, source=source, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
+    router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
     rounds: list[int] = []
     worker = WorkerJob(**arguments, observe=lambda record, summary, seconds: rounds.append(record.round.number))
 

@@ -73,8 +73,9 @@ def test_a_worker_without_metrics_reports(
 ) -> None:
     store, record_and_summary = MemoryStore(), round_of(1, version, loads_of(version))
     channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
-    ground = Inline(), channel, MemorySink(MemoryLog(), MemoryLog()), Folder(tmp_path)
-    job = WorkerJob(*ground, store, StreamSettings("s", slots=SLOTS))
+    settings = StreamSettings("s", slots=SLOTS)
+    world = settings.world(Folder(tmp_path), channel, MemorySink(MemoryLog(), MemoryLog()))
+    job = WorkerJob(Inline(world), store, settings)
     job._prepare()
     monkeypatch.setattr(WorkerTurns, "next", lambda self, *more: record_and_summary[0])
     monkeypatch.setattr(WorkerTurns, "do", lambda self, record: record_and_summary[1])

@@ -24,6 +24,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stream.embedded import embedded_world
 from spatialstream.stream.micro_batches import LocalStream, WaitingClock, intakes_of_part
 from spatialstream.stream.settings import StreamSettings
 from tests.harness import Processes, forget
@@ -68,10 +69,10 @@ class Process:
         return intakes
 
     def begin(self, **more: Any) -> LocalStream:
-        engine = Processes(self.step, self.random)
         sink = ResultFiles(self.folder / "output" / "results", self.folder / "output" / "rejected")
+        engine = Processes(embedded_world(self.setup, self.storage, sink), self.step, self.random)
         given: dict[str, Any] = {"leaves": 8, "queries": self.queries, "now": lambda: self.time, "step": self.step}
-        return LocalStream(self.setup, self.storage, engine, sink, **(given | more))
+        return LocalStream(self.setup, engine, **(given | more))
 
     # --------------------------------------------------------------------------------------------------------- the test
 

@@ -32,7 +32,7 @@ from spatialstream.stream.router import EPOCHS, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import ROUNDS, Worker
 from tests.lengths import examples
-from tests.simulation import IDLE, LIMITS, Simulation
+from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, Stream, random_stream
 
 
@@ -385,18 +385,18 @@ class Crowd(Simulation):
     def routing(self, reign: Reign) -> Iterator[int]:
         names = list(self.source.logs)
         router = Router(self.settings, self.storage, self.views[0], names, lambda: self.time, self.step, reign)
-        turns = RouterTurns(router, self.ground)
+        turns = RouterTurns(router, self.processes, self.step)
         while True:
             fresh = {} if router.unfinished else news(self.source.bounds(), router.read, 10**9)
             if fresh or router.unfinished or router.last is None or router.wants_epoch():
-                turns.epoch(turns.ingestion(self.source, fresh))
+                turns.epoch(turns.ingestion(fresh))
                 router.tidy()
             else:
                 yield 0 if any(self.unsent.values()) else 1
 
     def working(self, reign: Reign) -> Iterator[int]:
         worker = Worker(self.settings, self.storage, self.views[1], self.step, reign)
-        turns = WorkerTurns(worker, self.ground, self.settings.slots, self.work_settings, LIMITS)
+        turns = WorkerTurns(worker, self.processes, self.settings.slots, self.step)
         while True:
             bound = self.announced.bounds[1]
             if (record := turns.next(self.random.randint(1, 9))) is not None:

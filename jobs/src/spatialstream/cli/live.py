@@ -21,8 +21,10 @@ from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.seats.engine import SeatEngine
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
+    from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
     from spatialstream.store.zookeeper import ZooKeeperStore
     from spatialstream.stream.settings import StreamSettings
@@ -39,7 +41,7 @@ __all__ = [
     "connection",
     "lease",
     "say",
-    "session",
+    "seats",
     "settings",
     "stopping",
     "store",
@@ -218,13 +220,25 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
     return result
 
 
-def session(options: argparse.Namespace) -> SparkSession:
-    """The Spark session of a job."""
+@contextmanager
+def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
+    """Seats in a Spark session of the job, which ends with them.
+
+    In executors there are as many as slots, as far as there are cores; in this process' own session one for each core.
+    """
+    from spatialstream.seats.engine import SeatEngine
+    from spatialstream.spark.seating import SparkSeating, stop_spark
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"
-    return embedded_session(name, options.cores, master=options.master, conf=dict(options.conf), secret=secret)
+    session = embedded_session(name, options.cores, master=options.master, conf=dict(options.conf), secret=secret)
+    try:
+        count = None if options.master is None or options.master.startswith("local") else options.slots
+        with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
+            yield session, engine
+    finally:
+        stop_spark(session)
 
 
 def say(options: argparse.Namespace, text: str) -> None:

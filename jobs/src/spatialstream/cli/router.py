@@ -53,7 +53,6 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-    from spatialstream.spark.engine import SparkEngine, stop_spark
     from spatialstream.stream.beginning import claim, ensure_first_version
     from spatialstream.stream.job import RouterJob
 
@@ -79,29 +78,28 @@ def _run(options: argparse.Namespace) -> int:
         _keep_balance(options, store)
         metrics = RouterMetrics()
         serve(metrics.registry, options.metrics_address, options.metrics_port)
-        session = live.session(options)
-        job = RouterJob(
-            engine=SparkEngine(session),
-            channel=KafkaChannel(connection, options.stream, settings.slots, life),
-            sink=KafkaSink(connection, options.stream, life=life),
-            storage=storage,
-            store=store,
-            settings=settings,
-            life=life,
-            pause=options.pause,
-            report=lambda text: live.say(options, text),
-            running=metrics.running.set,
-            lease=lease,
+        world = settings.world(
+            storage,
+            KafkaChannel(connection, options.stream, settings.slots, life),
+            KafkaSink(connection, options.stream, life=life),
             source=KafkaSource(connection, options.stream),
-            lag=metrics.lag,
-            observe=metrics.observe,
         )
-        try:
+        with live.seats(options, world) as (_, engine):
+            job = RouterJob(
+                engine=engine,
+                store=store,
+                settings=settings,
+                life=life,
+                pause=options.pause,
+                report=lambda text: live.say(options, text),
+                running=metrics.running.set,
+                lease=lease,
+                lag=metrics.lag,
+                observe=metrics.observe,
+            )
             with live.stopping(options, job.stop):
                 live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
-        finally:
-            stop_spark(session)
     return 0
 
 

@@ -51,7 +51,6 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
-    from spatialstream.spark.engine import SparkEngine, stop_spark
     from spatialstream.stream.beginning import check_life, claim
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
@@ -68,33 +67,32 @@ def _run(options: argparse.Namespace) -> int:
         compile_kernels()
         metrics = WorkerMetrics(settings.slots, known_leaves(store))
         serve(metrics.registry, options.metrics_address, options.metrics_port)
-        session = live.session(options)
-        job = WorkerJob(
-            engine=SparkEngine(session),
-            channel=KafkaChannel(connection, options.stream, settings.slots, life),
-            sink=KafkaSink(connection, options.stream, options.rows_per_message, life),
-            storage=storage,
-            store=store,
-            settings=settings,
-            life=life,
-            pause=options.pause,
-            report=lambda text: live.say(options, text),
-            running=metrics.running.set,
-            lease=lease,
-            archive=None if options.archive is None else Folder(options.archive.absolute()),
-            most_epochs=options.epochs_per_round,
+        world = settings.world(
+            storage,
+            KafkaChannel(connection, options.stream, settings.slots, life),
+            KafkaSink(connection, options.stream, options.rows_per_message, life),
+            None if options.archive is None else Folder(options.archive.absolute()),
             limits=limits,
-            follow=_executors(options, session, store, metrics),
-            foreign=metrics.foreign,
-            observe=metrics.observe,
-            loads=metrics,
         )
-        try:
+        with live.seats(options, world) as (session, engine):
+            job = WorkerJob(
+                engine=engine,
+                store=store,
+                settings=settings,
+                life=life,
+                pause=options.pause,
+                report=lambda text: live.say(options, text),
+                running=metrics.running.set,
+                lease=lease,
+                most_epochs=options.epochs_per_round,
+                follow=_executors(options, session, engine, store, metrics),
+                foreign=metrics.foreign,
+                observe=metrics.observe,
+                loads=metrics,
+            )
             with live.stopping(options, job.stop):
                 live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
-        finally:
-            stop_spark(session)
     return 0
 
 
@@ -107,14 +105,16 @@ def _limits(longest: int) -> RowLimits:
     return RowLimits(longest)
 
 
-def _executors(options: argparse.Namespace, session: Any, store: Any, metrics: Any) -> Callable[[], object]:
+def _executors(
+    options: argparse.Namespace, session: Any, engine: Any, store: Any, metrics: Any
+) -> Callable[[], object]:
     """What keeps the number of executors; nothing where there are none but this process."""
     from spatialstream.spark.executors import Executors
 
     if not options.executors_from_store:
-        metrics.executors(1, session.sparkContext.defaultParallelism)
+        metrics.executors(1, engine.width)
         return lambda: None
     if options.master is None or options.master.startswith("local"):
         raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
     cores = int(session.conf.get("spark.executor.cores", "1"))
-    return Executors(session, store, cores, metrics.executors, lambda text: live.say(options, text)).follow
+    return Executors(session, engine, store, cores, metrics.executors, lambda text: live.say(options, text)).follow

@@ -38,22 +38,25 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, whole_number
 from spatialstream.records.decode import decode_objects
+from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import disk_errors, made
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.owned import REJECTED, RESULTS
 from spatialstream.sources.result_files import ResultFiles
-from spatialstream.spark.engine import SparkEngine
 from spatialstream.spark.failures import explained
 from spatialstream.spark.frame_records import object_lines, query_lines
 from spatialstream.spark.pandas_records import object_records, query_records
 from spatialstream.spark.run import RunSettings, run
+from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import INTERRUPTED, right_python, used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
+from spatialstream.stages.tasks import World
 from spatialstream.stream.beginning import locked
 from spatialstream.stream.driver import Ingestion
-from spatialstream.stream.engine import StageError
+from spatialstream.stream.embedded import embedded_world
+from spatialstream.stream.engine import Engine, Inline, StageError
 from spatialstream.stream.micro_batches import LocalStream, intakes_of_part
 from spatialstream.stream.settings import StreamSettings
 
@@ -298,17 +301,27 @@ def answer_stream(
             asked = _keep_queries(queries, storage)
         compile_kernels()
         out = Path(output or folder / "output").absolute()
+        world = embedded_world(settings, storage, ResultFiles(out / "results", out / "rejected"))
         stream = LocalStream(
             settings,
-            storage,
-            SparkEngine(session),
-            ResultFiles(out / "results", out / "rejected"),
+            stack.enter_context(_engine(session, world)),
             leaves=leaves,
             queries=asked,
             history=None if before is None else lambda: _sampled(before, settings),
             now=lambda: int(time.monotonic() * 1000),
         )
         return AnswerStream(source, stream, session, space, folder, out, stack.pop_all())
+
+
+@contextmanager
+def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
+    """Seats on half of the session's cores, for Spark needs some to read the frames; with one core, this process."""
+    cores = session.sparkContext.defaultParallelism
+    if cores < 2:
+        yield Inline(world)
+        return
+    with SeatEngine(world, SparkSeating(session, cores // 2, "answer_stream")) as engine:
+        yield engine
 
 
 def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:

@@ -11,7 +11,7 @@ import gc
 from pyspark import daemon
 
 from spatialstream.kernels import prepare
-from spatialstream.spark import engine  # noqa: F401 - imported for the forks
+from spatialstream.seats import seat  # noqa: F401 - imported for the forks
 from spatialstream.stages import tasks  # noqa: F401 - imported for the forks
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The worker's executors: as many as are asked for in the routing store.
 
-More executors are requested from the cluster manager; which ones go when fewer are wanted is decided here: those that
-came last. A task that was running on one of them runs again on another: it writes the same files again, under the same
-names. State is not an executor's, so nothing moves.
+More executors are requested from the cluster manager; their seats get slots between two rounds. Which ones go when
+fewer are wanted is decided here: those that came last. They go once their seats hold nothing any more.
 
 Only where Spark runs on a cluster manager; a local session has the threads that it has.
 """
@@ -18,12 +17,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.seats.engine import SeatEngine
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import asked_executors
 
 __all__ = ["Executors"]
-
-_DRIVER = "driver"
 
 
 @dataclass(slots=True)
@@ -32,15 +30,17 @@ class Executors:
 
     Attributes:
         session: the Spark session.
+        engine: has the seats that are in the executors.
         store: where the number is asked for.
         cores: of one executor.
-        observe: is told how many executors are registered, how many cores they have, and for how many seconds all
-            executors have worked on tasks since it was told last.
+        observe: is told how many executors are registered, how many cores they have, and for how many seconds of
+            processor time all have worked on tasks since it was told last.
         report: is told of changes.
         every: seconds between two looks.
     """
 
     session: SparkSession
+    engine: SeatEngine
     store: RoutingStore
     cores: int
     observe: Callable[[int, int, float], object]
@@ -48,7 +48,7 @@ class Executors:
     every: float = 2.0
     _wanted: int | None = None
     _next: float = field(default=0.0)
-    _worked: dict[str, int] = field(default_factory=dict)
+    _worked: dict[str, float] = field(default_factory=dict)
 
     def follow(self) -> None:
         """Look, if it is time to, and ask the cluster manager for what is wanted."""
@@ -65,12 +65,13 @@ class Executors:
             self._scale(wanted, registered)
 
     def _scale(self, wanted: int, registered: list[str]) -> None:
-        spark = self._context()
+        spark, surplus = self._context(), registered[wanted:]
         if wanted != self._wanted:
             self.report(f"{wanted} executors are asked for, {len(registered)} are registered")
+        free = self.engine.retire(surplus)
         try:
             spark.requestTotalExecutors(wanted, 0, self._jvm().scala.collection.immutable.HashMap())
-            if surplus := registered[wanted:]:
+            if surplus and free:
                 names = self._jvm().java.util.ArrayList()
                 for name in surplus:
                     names.add(name)
@@ -87,13 +88,11 @@ class Executors:
         return sorted((ids.apply(i) for i in range(ids.size())), key=int)
 
     def _worked_lately(self) -> float:
-        """Seconds of tasks since the last look, of executors that are gone too; Spark's own part of a task counts."""
-        found = self._context().statusStore().executorList(False)
-        known = {each.id(): int(each.totalDuration()) for each in (found.apply(i) for i in range(found.size()))}
-        known.pop(_DRIVER, None)  # of the driver Spark says how long it has been there
-        new = sum(max(0, total - self._worked.get(name, 0)) for name, total in known.items())
-        self._worked |= known  # Spark forgets executors that have been gone for long
-        return new / 1000
+        """Seconds of processor time of seats since the last look."""
+        known = {seat.name: sum(seat.worked.values()) for seat in self.engine.observed()}
+        new = sum(max(0.0, total - self._worked.get(name, 0.0)) for name, total in known.items())
+        self._worked = known
+        return new
 
     def _context(self) -> Any:
         return self.session.sparkContext._jsc.sc()

@@ -24,14 +24,15 @@ from spatialstream.model.errors import RecordError, RunError, SettingError, Spat
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import duration_of, whole_number
+from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.input_files import InputFiles
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN
 from spatialstream.sources.result_files import ResultFiles
-from spatialstream.spark.engine import SparkEngine
 from spatialstream.spark.failures import explained
+from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.merge import counts_after
@@ -39,8 +40,8 @@ from spatialstream.stages.route import dead_letters
 from spatialstream.stages.state import FORMAT, get_json, put_json
 from spatialstream.stages.turns import NEVER, Run
 from spatialstream.stream.beginning import locked
-from spatialstream.stream.embedded import EmbeddedStream, ended, nothing
-from spatialstream.stream.engine import StageError
+from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
+from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.router import EpochRecord, ends_of_epochs, latest_epoch
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import rounds_done
@@ -353,26 +354,43 @@ def run(
         session = held.enter_context(used_session(spark, settings.cores))
         report(Progress("starting Spark", 1, 1))
         try:
-            summary = _Run(settings, source, SparkEngine(session), report).answer(stop)
+            summary = _answered(settings, source, session, report, stop)
         except (PySparkException, StageError) as error:
             raise _failure(error, settings.paths.checkpoint / "error.log") from error
         return replace(summary, seconds=time.monotonic() - started)
+
+
+def _answered(
+    settings: RunSettings,
+    source: InputFiles,
+    session: SparkSession,
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> RunSummary:
+    """Have seats, and answer with them."""
+    paths, seating = settings.paths, SparkSeating(session, name="spatialstream run")
+    stream = settings.stream(seating.count)
+    world = embedded_world(stream, paths.storage, ResultFiles(paths.results, paths.rejected), source)
+    with SeatEngine(world, seating) as engine:
+        return _Run(settings, stream, source, engine, report).answer(stop)
 
 
 class _Run:
     """A run that is under way."""
 
     def __init__(
-        self, settings: RunSettings, source: InputFiles, engine: SparkEngine, report: Callable[[Progress], None]
+        self,
+        settings: RunSettings,
+        stream: StreamSettings,
+        source: InputFiles,
+        engine: Engine,
+        report: Callable[[Progress], None],
     ) -> None:
         self._settings, self._source, self._report = settings, source, report
-        self._paths = settings.paths
-        self._sink = ResultFiles(self._paths.results, self._paths.rejected)
+        self._paths, self._sink = settings.paths, engine.world.sink
         self._stream = EmbeddedStream(
-            settings.stream(engine.width),
-            self._paths.storage,
+            stream,
             engine,
-            self._sink,
             list(source.bounds()),
             leaves=settings.leaves,
             now=lambda: 0,
@@ -399,7 +417,7 @@ class _Run:
         """All input, which ends with it."""
         source, size = self._source, self._source.size
         self._report(Progress("reading", 0, size))
-        intakes = self._stream.turns.ingestion(source, source.bounds())(stage)
+        intakes = self._stream.turns.ingestion(source.bounds())(stage)
         self._report(Progress("reading", size, size))
         letters = [intake.rejected for intake in intakes if intake.rejected]
         if self._settings.strict and letters:

@@ -25,6 +25,8 @@ from spatialstream.model.errors import SettingError
 __all__ = ["INTERRUPTED", "SparkSession", "check_conf", "embedded_session", "java_home", "right_python", "used_session"]
 
 _JAVA_WANTED = 17
+_TRIES = 1_000_000
+"""How often Spark starts a task before it gives up."""
 
 _GUARD = {
     "spark.authenticate": "true",
@@ -141,18 +143,18 @@ def embedded_session(
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "spatialstream.spark.daemon",
         "spark.python.worker.reuse": "true",
-        "spark.task.maxFailures": "1",
+        # tasks that stay are started again however often they go; see spatialstream.spark.seating
+        "spark.task.maxFailures": str(_TRIES),
     }
     if master is None or master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     else:
-        # that an executor has gone is no failure of the tasks; those that fail by themselves are tried once more
-        settings |= {"spark.executor.extraJavaOptions": _quiet_logging(), "spark.task.maxFailures": "2"}
+        settings |= {"spark.executor.extraJavaOptions": _quiet_logging()}
     if secret is not None and master is not None and master.startswith("k8s:"):
         _make_secret(secret)
         settings["spark.authenticate.secret.file"] = str(secret)
-    builder = SparkSession.builder.master(master or f"local[{cores or '*'}]").appName(name)
+    builder = SparkSession.builder.master(master or f"local[{cores or '*'},{_TRIES}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     try:

@@ -1,11 +1,13 @@
-"""The stages as an engine does them: over what a turn is told, between channel, sink and storage.
+"""The stages as an engine does them: what a turn is told, and what is done with it in a :class:`World`.
 
-Methods of these values are pickled into the engine's processes; nothing else of the project is.
+A *task* is a method of one of these values, which takes the world and an item. The values are plain, so that a process
+that has the world can be told a task by the names of class and method and the value as JSON (:data:`TASKS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from spatialstream.model.jsonable import to_json
-from spatialstream.sources.contracts import Channel, Sink, Storage
+from spatialstream.model.terms import TermRule
+from spatialstream.sources.contracts import Channel, Sink, Source, Storage
+from spatialstream.stages.ingest import Ingest, Part
 from spatialstream.stages.merge import ask, ask_at_once, merge, merge_second
 from spatialstream.stages.narrowing import narrow_merge, narrow_route, narrow_work
 from spatialstream.stages.route import Row, dead_letters, route_epoch
@@ -22,7 +26,51 @@ from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import FEW, Second
 from spatialstream.stages.work import Block, WorkSettings, work
 
-__all__ = ["EpochTasks", "RoundTasks", "Summary"]
+__all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Summary", "World"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What the tasks of a job have to do with, for as long as it runs.
+
+    Attributes:
+        storage: of the stream's state.
+        channel: between router and worker.
+        sink: of rows and dead letters.
+        settings: of the slots; its space is the stream's.
+        source: of the records; None where tasks read none.
+        rule: which terms count.
+        longest: bytes of a record beyond which it is rejected.
+        limits: how long rows may be; None: any length.
+        few: questions of a second phase up to which MERGE asks them itself.
+    """
+
+    storage: Storage
+    channel: Channel
+    sink: Sink
+    settings: WorkSettings
+    source: Source | None = None
+    rule: TermRule = field(default_factory=TermRule)
+    longest: int = 1 << 20
+    limits: RowLimits | None = None
+    few: int = FEW
+
+
+@dataclass(frozen=True, slots=True)
+class InputTasks:
+    """INGEST for an epoch; the attributes are those of :class:`~spatialstream.stages.ingest.Ingest`."""
+
+    epoch: int
+    floor: int | None
+    ceiling: int | None
+    attempt: str
+
+    def read(self, world: World, part: Part) -> Iterator[str]:
+        """INGEST of a part of what has come: intakes as JSON."""
+        assert world.source is not None
+        given = world.storage, world.settings.space, world.rule, world.longest
+        stage = Ingest(self.epoch, *given, self.floor, self.ceiling, self.attempt)
+        return stage.part(world.source, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +79,22 @@ class EpochTasks:
 
     Attributes:
         epoch: the epoch.
-        channel: where blocks go.
-        sink: where the dead letters of the input go.
-        storage: of the stream's state.
     """
 
     epoch: Epoch
-    channel: Channel
-    sink: Sink
-    storage: Storage
 
-    def route(self, partition: int) -> Iterator[str]:
+    def route(self, world: World, partition: int) -> Iterator[str]:
         """ROUTE: runs to blocks. Partition 0 publishes dead letters too."""
         if partition == 0:
             left = (left.letter for left in self.epoch.left)
-            letters = chain(left, dead_letters(self.storage, self.epoch.letters))
-            self.sink.rejected(self.epoch.number, "input", letters)
-        self.channel.send(route_epoch(self.epoch, partition, self.storage))
+            letters = chain(left, dead_letters(world.storage, self.epoch.letters))
+            world.sink.rejected(self.epoch.number, "input", letters)
+        world.channel.send(route_epoch(self.epoch, partition, world.storage))
         return iter(())
 
-    def narrow(self, partition: int) -> Iterator[str]:
+    def narrow(self, world: World, partition: int) -> Iterator[str]:
         """What ROUTE fails on."""
-        return map(to_json, narrow_route(self.epoch, partition, self.storage))
+        return map(to_json, narrow_route(self.epoch, partition, world.storage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,67 +125,87 @@ class RoundTasks:
     Attributes:
         turn: the round.
         starts, ends: offsets of its blocks in each slot's log, [start, end).
-        settings: of the slots.
-        channel: where blocks come from.
-        sink: where rows and dead letters go.
-        storage: of the stream's state.
-        limits: how long rows may be; None: any length.
-        few: questions of a second phase up to which MERGE asks them itself.
     """
 
     turn: Round
     starts: tuple[int, ...]
     ends: tuple[int, ...]
-    settings: WorkSettings
-    channel: Channel
-    sink: Sink
-    storage: Storage
-    limits: RowLimits | None = None
-    few: int = FEW
 
-    def _blocks(self, slot: int) -> Iterator[Block]:
+    def _blocks(self, world: World, slot: int) -> Iterator[Block]:
         start = self.starts[slot]
         if self.turn.number == 0:
             # before it there may be blocks of an earlier life, which may be removed at any time; that all of this life
             # are there is seen by their markers
-            start = max(start, self.channel.begins()[slot])
-        return self.channel.blocks(slot, start, self.ends[slot])
+            start = max(start, world.channel.begins()[slot])
+        return world.channel.blocks(slot, start, self.ends[slot])
 
-    def work(self, slot: int) -> Iterator[Row]:
+    def work(self, world: World, slot: int) -> Iterator[Row]:
         """WORK: a slot's blocks to partials."""
-        return work(slot, self._blocks(slot), self.turn, self.settings, self.storage)
+        return work(slot, self._blocks(world, slot), self.turn, world.settings, world.storage)
 
-    def merge(self, rows: Iterable[Row]) -> Iterator[str]:
+    def merge(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
         """MERGE: partials of all slots to rows and dead letters; the round's :class:`Summary` as JSON."""
         number = self.turn.number
-        results = merge(rows, self.turn, self.settings.space, self.storage, self.limits)
+        results = merge(rows, self.turn, world.settings.space, world.storage, world.limits)
         second, slots = results.second, tuple[int, ...]()
         later: Iterable[pa.LargeStringArray] = ()
-        if second is not None and second.questions > self.few:
-            second.save(self.storage, number)
+        if second is not None and second.questions > world.few:
+            second.save(world.storage, number)
             slots = second.slots
         elif second is not None:  # before a row is sent: if this fails, other rows may get the same keys
-            later = ask_at_once(second, self.turn, self.settings, self.storage, self.limits)
-        lines = self.sink.rows(number, 0, results.lines)
-        self.sink.rejected(number, "round", results.rejected)
-        lines += self.sink.rows(number, 1, later)
+            later = ask_at_once(second, self.turn, world.settings, world.storage, world.limits)
+        lines = world.sink.rows(number, 0, results.lines)
+        world.sink.rejected(number, "round", results.rejected)
+        lines += world.sink.rows(number, 1, later)
         summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign)
         yield to_json(summary)
 
-    def ask(self, slot: int) -> Iterator[Row]:
+    def ask(self, world: World, slot: int) -> Iterator[Row]:
         """A slot's part in the second phase."""
-        return ask(slot, Second.load(self.storage, self.turn.number), self.turn, self.settings, self.storage)
+        return ask(slot, Second.load(world.storage, self.turn.number), self.turn, world.settings, world.storage)
 
-    def merge_answers(self, rows: Iterable[Row]) -> Iterator[str]:
+    def merge_answers(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
         """MERGE of the second phase; how many rows it has given."""
-        known = Second.load(self.storage, self.turn.number)
-        lines = merge_second([*known, *rows], self.settings.space, self.limits)
-        yield str(self.sink.rows(self.turn.number, 1, lines))
+        known = Second.load(world.storage, self.turn.number)
+        lines = merge_second([*known, *rows], world.settings.space, world.limits)
+        yield str(world.sink.rows(self.turn.number, 1, lines))
 
-    def narrow_work(self, slot: int) -> Iterator[str]:
+    def narrow_work(self, world: World, slot: int) -> Iterator[str]:
         """What WORK fails on."""
-        return map(to_json, narrow_work(slot, list(self._blocks(slot)), self.turn, self.settings, self.storage))
+        given = list(self._blocks(world, slot)), self.turn, world.settings, world.storage
+        return map(to_json, narrow_work(slot, *given))
 
-    def narrow_merge(self, rows: Iterable[Row]) -> Iterator[str]:
+    def narrow_merge(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on, or a second phase."""
-        return map(to_json, narrow_merge(list(rows), self.turn, self.settings, self.storage, self.limits))
+        return map(to_json, narrow_merge(list(rows), self.turn, world.settings, world.storage, world.limits))
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTasks:
+    """What turns do, without a record, so that processes have all kernels, and are connected, when the first one comes.
+
+    What is there already is read once more, and nothing is sent.
+    """
+
+    def read(self, world: World, part: Part) -> Iterator[str]:
+        """As INGEST and ROUTE."""
+        assert world.source is not None
+        deque(world.source.read(*part), 0)
+        world.channel.send(())
+        world.sink.rejected(0, "input", ())
+        return iter(())
+
+    def take(self, world: World, part: tuple[int, int, int]) -> Iterator[Row]:
+        """As WORK: a slot, and offsets of its blocks [start, end)."""
+        deque(world.channel.blocks(*part), 0)
+        return iter(())
+
+    def publish(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """As MERGE."""
+        deque(rows, 0)
+        world.sink.rejected(0, "round", ())
+        return iter(())
+
+
+TASKS: Mapping[str, type] = {kind.__name__: kind for kind in (InputTasks, EpochTasks, RoundTasks, IdleTasks)}
+"""Whose methods are tasks."""

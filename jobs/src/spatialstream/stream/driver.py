@@ -14,49 +14,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from spatialstream.model.errors import StateError
 from spatialstream.model.jsonable import from_json
-from spatialstream.sources.contracts import Channel, Ranges, Sink, Source, Storage
+from spatialstream.sources.contracts import Ranges
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
-from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.tasks import EpochTasks, RoundTasks, Summary
-from spatialstream.stages.two_phase import FEW
-from spatialstream.stages.work import WorkSettings
+from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Summary
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import RoundRecord, Worker
 
-__all__ = ["Ground", "Ingestion", "RouterTurns", "WorkerTurns", "news"]
-
-_FEW_MESSAGES = 2_000
-_FEW_RECORDS = 20_000
-"""Messages of an epoch, and records of a round, up to which a task does what is of several partitions or slots."""
+__all__ = ["Ingestion", "RouterTurns", "WorkerTurns", "news"]
 
 Ingestion = Callable[[Ingest], Sequence[Intake]]
 """Has what has come in made into runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What turns stand on.
-
-    Attributes:
-        engine: does the stages.
-        storage: of the stream's state.
-        channel: between router and worker.
-        sink: of rows and dead letters.
-        step: is called before each step, with its name; tests stop a turn there.
-    """
-
-    engine: Engine
-    storage: Storage
-    channel: Channel
-    sink: Sink
-    step: Callable[[str], None] = lambda name: None
 
 
 # ------------------------------------------------------------------------------------------------------------- epochs
@@ -68,36 +41,38 @@ class RouterTurns:
 
     Attributes:
         router: decides.
-        ground: what is used.
+        engine: does the stages.
+        step: is called before each step, with its name; tests stop a turn there.
     """
 
     router: Router
-    ground: Ground
+    engine: Engine
+    step: Callable[[str], None] = lambda name: None
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
         """Do the next epoch, or the last one again if it is not known to be done; that ingests nothing."""
-        router, on = self.router, self.ground
+        router, engine = self.router, self.engine
         record = router.unfinished
         if record is None:
-            on.step("ingest")
+            self.step("ingest")
             # a task of a try that has failed may still be at work, on other messages than this one
             record = router.decide(ingestion(router.ingest(uuid.uuid4().hex[:8])))
         if not record.silent:
-            on.step("route")
-            on.engine.map(self._tasks(record).route, range(record.epoch.partitions), light=True)
-            on.step("announce")
-            on.channel.announce({**router.announcement(record), "ends": on.channel.ends()})
+            self.step("route")
+            engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+            self.step("announce")
+            channel = engine.world.channel
+            channel.announce({**router.announcement(record), "ends": channel.ends()})
         router.done(record)
         return record
 
-    def ingestion(self, source: Source, ranges: Ranges) -> Ingestion:
-        """INGEST of ranges of a source."""
+    def ingestion(self, ranges: Ranges) -> Ingestion:
+        """INGEST of ranges of the source."""
         parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
-        light = sum(end - start for _, start, end in parts) <= _FEW_MESSAGES
 
         def ingest(stage: Ingest) -> Sequence[Intake]:
-            lines = self.ground.engine.map(partial(stage.part, source), parts, light=light)
-            return [from_json(Intake, line) for line in lines]
+            tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt)
+            return [from_json(Intake, line) for line in self.engine.map(tasks.read, parts, anywhere=True)]
 
         return ingest
 
@@ -106,15 +81,11 @@ class RouterTurns:
         record = self.router.unfinished
         if record is None:
             return ()
-        self.ground.step("narrow")
-        lines = self.ground.engine.map(self._tasks(record).narrow, range(record.epoch.partitions))
+        self.step("narrow")
+        lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
         if found := [from_json(Left, line) for line in lines]:
             self.router.leave_out(found)
         return found
-
-    def _tasks(self, record: EpochRecord) -> EpochTasks:
-        on = self.ground
-        return EpochTasks(record.epoch, on.channel, on.sink, on.storage)
 
 
 def news(bounds: Ranges, read: Mapping[str, int], most: int) -> dict[str, tuple[int, int]]:
@@ -151,20 +122,16 @@ class WorkerTurns:
 
     Attributes:
         worker: decides.
-        ground: what is used.
+        engine: does the stages.
         slots: how many there are.
-        settings: of the slots.
-        limits: how long rows may be; None: any length.
-        few: questions of a second phase up to which it is no job of its own.
+        step: is called before each step, with its name; tests stop a turn there.
         foreign: messages among the announcements that were none, since somebody has set this to 0.
     """
 
     worker: Worker
-    ground: Ground
+    engine: Engine
     slots: int
-    settings: WorkSettings
-    limits: RowLimits | None = None
-    few: int = FEW
+    step: Callable[[str], None] = lambda name: None
     foreign: int = 0
     _heard: tuple[int, Standing] | None = field(default=None)
 
@@ -175,28 +142,29 @@ class WorkerTurns:
             most: epochs of a round.
             patience: seconds to wait for an announcement.
         """
-        worker, on = self.worker, self.ground
+        worker, channel = self.worker, self.engine.world.channel
         if worker.unfinished:
             return worker.unfinished
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
-        given, offset = on.channel.announced(after, most, patience)
+        given, offset = channel.announced(after, most, patience)
         known = [each for each in given if each is not None]
         self.foreign += len(given) - len(known)
         router, announcements = router.read(known, offset)
         self._heard = offset, router
-        return worker.decide(announcements, offset, router, on.channel.begins)
+        return worker.decide(announcements, offset, router, channel.begins)
 
     def do(self, record: RoundRecord) -> Summary:
         """Do a round, for the first time or once more."""
-        on, tasks, slots = self.ground, self._tasks(record), range(self.slots)
-        on.step("work")
-        (line,) = on.engine.gather(tasks.work, slots, tasks.merge, light=record.records <= _FEW_RECORDS)
+        engine, tasks = self.engine, _tasks(record)
+        self.step("work")
+        (line,) = engine.gather(tasks.work, range(self.slots), tasks.merge)
         summary = from_json(Summary, line)
         if summary.second:
-            on.step("second")
-            on.engine.gather(tasks.ask, summary.second, tasks.merge_answers, light=True)
+            self.step("second")
+            engine.gather(tasks.ask, summary.second, tasks.merge_answers)
         self.worker.done(record)
-        on.step("confirm")
+        engine.settled()
+        self.step("confirm")
         self.worker.confirm()
         return summary
 
@@ -209,8 +177,8 @@ class WorkerTurns:
         record = self.worker.unfinished
         if record is None:
             return ()
-        self.ground.step("narrow")
-        engine, tasks = self.ground.engine, self._tasks(record)
+        self.step("narrow")
+        engine, tasks = self.engine, _tasks(record)
         lines = engine.map(tasks.narrow_work, range(self.slots)) or engine.gather(
             tasks.work, range(self.slots), tasks.narrow_merge
         )
@@ -219,7 +187,6 @@ class WorkerTurns:
             self.worker.leave_out(list(found.values()))
         return tuple(found.values())
 
-    def _tasks(self, record: RoundRecord) -> RoundTasks:
-        on = self.ground
-        given = on.channel, on.sink, on.storage, self.limits, self.few
-        return RoundTasks(record.round, record.starts, record.ends, self.settings, *given)
+
+def _tasks(record: RoundRecord) -> RoundTasks:
+    return RoundTasks(record.round, record.starts, record.ends)

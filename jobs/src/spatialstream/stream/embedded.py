@@ -19,20 +19,20 @@ from spatialstream.index.version import build
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.sources.block_files import BlockFiles
-from spatialstream.sources.contracts import Sink, Storage, find
+from spatialstream.sources.contracts import Sink, Source, Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.runs import sample
+from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import Run
 from spatialstream.stages.versions import load_version, save_version, version_name
-from spatialstream.stages.work import WorkSettings
 from spatialstream.store.memory import MemoryStore
-from spatialstream.stream.driver import Ground, Ingestion, RouterTurns, WorkerTurns
+from spatialstream.stream.driver import Ingestion, RouterTurns, WorkerTurns
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import Worker
 
-__all__ = ["EmbeddedStream", "ended", "nothing"]
+__all__ = ["EmbeddedStream", "embedded_world", "ended", "nothing"]
 
 _SAMPLE = 50_000
 """Records of each kind of which the routing version is made, at most."""
@@ -48,14 +48,24 @@ def ended(partitions: Sequence[str], latest: int) -> list[Intake]:
     return [Intake(name, latest + 1, None, "", 0, 0, -1) for name in partitions]
 
 
+def embedded_world(settings: StreamSettings, storage: Storage, sink: Sink, source: Source | None = None) -> World:
+    """What the tasks of a stream in one process have to do with.
+
+    Args:
+        settings: of the stream.
+        storage: of its state.
+        sink: of rows and dead letters.
+        source: of the records; None where others read them.
+    """
+    return settings.world(storage, BlockFiles(storage, settings.slots), sink, source=source)
+
+
 class EmbeddedStream:
     """One instance a process, for which the storage is alone.
 
     Args:
         settings: of the stream.
-        storage: of the stream's state.
-        engine: does the stages.
-        sink: of rows and dead letters.
+        engine: does the stages; see :func:`embedded_world`.
         partitions: that are read.
         leaves: of the QT-tree.
         history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life; None: the
@@ -67,9 +77,7 @@ class EmbeddedStream:
     def __init__(
         self,
         settings: StreamSettings,
-        storage: Storage,
         engine: Engine,
-        sink: Sink,
         partitions: Sequence[str],
         *,
         leaves: int = 64,
@@ -77,17 +85,15 @@ class EmbeddedStream:
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        settings = replace(settings, two_phase=False, measured=False)
+        settings, storage = replace(settings, two_phase=False, measured=False), engine.world.storage
         self._settings, self._storage = settings, storage
         self._leaves, self._history = leaves, history
         self._store = MemoryStore()
         if find(storage, version_name(0)) is not None:
             self._store.create(load_version(storage, 0))
-        ground = Ground(engine, storage, BlockFiles(storage, settings.slots), sink, step)
         self.router = Router(settings, storage, self._store, partitions, now, step)
-        self.turns = RouterTurns(self.router, ground)
-        work = WorkSettings(settings.space, settings.interval, settings.retention)
-        self._rounds = WorkerTurns(Worker(settings, storage, self._store, step), ground, settings.slots, work)
+        self.turns = RouterTurns(self.router, engine, step)
+        self._rounds = WorkerTurns(Worker(settings, storage, self._store, step), engine, settings.slots, step)
         self._tidy = False
 
     def recover(self) -> None:

@@ -1,55 +1,68 @@
-"""Where the stages are run: an engine does functions in whatever processes it has."""
+"""Where the stages are run: an engine does tasks in whatever processes it has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.route import Row
+from spatialstream.stages.tasks import World
 
-__all__ = ["Engine", "Inline", "StageError"]
+__all__ = ["Engine", "Inline", "Merge", "StageError", "Task", "Work", "stage_errors"]
 
 T = TypeVar("T")
 
+Task = Callable[[World, T], Iterable[str]]
+"""A method of one of :data:`~spatialstream.stages.tasks.TASKS` that gives lines of text; there are few of them."""
+
+Work = Callable[[World, T], Iterable[Row]]
+"""One that gives rows."""
+
+Merge = Callable[[World, Iterable[Row]], Iterable[str]]
+"""One that makes lines of the rows of all."""
+
 
 class StageError(Exception):
-    """A function has raised something by itself: of what type, and what it says, is at the end of the text."""
+    """A task has raised something by itself: of what type, and what it says, is at the end of the text."""
 
 
 class Engine(Protocol):
-    """Does functions over items. Functions and items are pickled, and what they return is small: text, a line each.
+    """Does tasks over items, which are numbers, texts, or tuples of them.
 
-    A function that fails fails the whole, with :class:`StageError` where it has raised something by itself; what others
-    have done by then is done, and is done again with the next try.
+    A task that fails fails the whole: with :class:`StageError` where a stage has raised something by itself, with the
+    error itself where it is of :data:`~spatialstream.stages.leaving.AMBIENT`. What others have done by then is done,
+    and is done again with the next try.
     """
 
     @property
+    def world(self) -> World:
+        """What tasks have to do with."""
+
+    @property
     def width(self) -> int:
-        """How many functions are done at a time; 1 or more."""
+        """How many tasks are done at a time; 1 or more."""
 
-    def map(self, do: Callable[[T], Iterable[str]], items: Sequence[T], *, light: bool = False) -> list[str]:
-        """``do(item)`` for every item; what that gives, in the order of the items.
+    def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
+        """``do(world, item)`` for every item; what that gives, in the order of the items.
 
-        With ``light``, there is so little to do that beginning counts for more than an even distribution.
+        The items are numbers of partitions or slots, each of which has a process of its own that may remember it, or
+        with ``anywhere`` are done where there is time.
         """
 
-    def gather(
-        self,
-        do: Callable[[T], Iterable[Row]],
-        items: Sequence[T],
-        merge: Callable[[Iterable[Row]], Iterable[str]],
-        *,
-        light: bool = False,
-    ) -> list[str]:
-        """``do(item)`` for every item, and in one place ``merge`` of all the rows that this gives.
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
+        """``do(world, item)`` for every item, as with :meth:`map`, and in one place ``merge`` of all rows it gives.
 
         The rows of an item come in their order; those of several items in any.
         """
 
+    def settled(self) -> None:
+        """Is told between turns when nothing is remembered that could not be read anew: now items may move."""
+
     def check(self) -> None:
-        """Make sure that there is still somebody who does functions.
+        """Make sure that there is still somebody who does tasks.
 
         Raises:
             RunError: there is nobody, and no repetition changes that.
@@ -59,27 +72,30 @@ class Engine(Protocol):
         """Break off what other threads are having done; that then fails for them."""
 
 
+@dataclass(slots=True)
 class Inline:
-    """An engine that is this thread: for tests, and for measuring the stages alone."""
+    """An engine that is this thread: for tests, and for measuring the stages alone.
+
+    Attributes:
+        world: see :class:`Engine`.
+    """
+
+    world: World
 
     width = 1
 
-    def map(self, do: Callable[[T], Iterable[str]], items: Sequence[T], *, light: bool = False) -> list[str]:
+    def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`Engine`."""
-        with _told():
-            return [line for item in items for line in do(item)]
+        with stage_errors():
+            return [line for item in items for line in do(self.world, item)]
 
-    def gather(
-        self,
-        do: Callable[[T], Iterable[Row]],
-        items: Sequence[T],
-        merge: Callable[[Iterable[Row]], Iterable[str]],
-        *,
-        light: bool = False,
-    ) -> list[str]:
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
         """See :class:`Engine`."""
-        with _told():
-            return list(merge(row for item in items for row in do(item)))
+        with stage_errors():
+            return list(merge(self.world, (row for item in items for row in do(self.world, item))))
+
+    def settled(self) -> None:
+        """See :class:`Engine`."""
 
     def check(self) -> None:
         """See :class:`Engine`."""
@@ -89,7 +105,8 @@ class Inline:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def stage_errors() -> Iterator[None]:
+    """What a stage raises by itself, as :class:`StageError`."""
     try:
         yield
     except AMBIENT:

@@ -12,22 +12,18 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
-from spatialstream.sources.contracts import Channel, Sink, Source, Storage
+from spatialstream.sources.contracts import Source
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import AMBIENT, Left
-from spatialstream.stages.route import Row
-from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.tasks import Summary
-from spatialstream.stages.work import WorkSettings
+from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.lease import Lease
-from spatialstream.stream.driver import Ground, RouterTurns, WorkerTurns, news
+from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.reign import Alone, Reign, Superseded
@@ -52,10 +48,7 @@ class _Job(ABC):
     """What both jobs have in common: one turn after the other, and how they are stopped.
 
     Attributes:
-        engine: does the stages.
-        channel: between both jobs.
-        sink: of rows and dead letters.
-        storage: of the stream's state, shared by both jobs.
+        engine: does the stages; the storage of its world is shared by both jobs.
         store: the routing store.
         settings: of the stream.
         life: id of the stream's life.
@@ -68,9 +61,6 @@ class _Job(ABC):
     """
 
     engine: Engine
-    channel: Channel
-    sink: Sink
-    storage: Storage
     store: RoutingStore
     settings: StreamSettings
     life: str = ""
@@ -87,14 +77,15 @@ class _Job(ABC):
     name = ""
 
     @property
-    def _ground(self) -> Ground:
-        return Ground(self.engine, self.storage, self.channel, self.sink)
+    def world(self) -> World:
+        """What the stages have to do with."""
+        return self.engine.world
 
     def _reign(self, folder: str) -> Reign | Alone:
         """By which the decisions count whose records are in a folder."""
         if self.lease is None:
-            return Alone(self.storage, folder)
-        return Reign(self.channel, self.storage, self.name, folder, self.lease.number)
+            return Alone(self.world.storage, folder)
+        return Reign(self.world.channel, self.world.storage, self.name, folder, self.lease.number)
 
     def stop(self) -> None:
         """Finish the turn under way and end."""
@@ -296,14 +287,12 @@ class RouterJob(_Job):
     """``spatialstream router``: records to blocks.
 
     Attributes:
-        source: where records come from.
         most_messages: messages an epoch, at most.
         learn_every: seconds between two renewals of J, and two looks at what is left to read.
         lag: is told how many messages of a kind no epoch has read.
         observe: is told what each epoch has been, and how long it took, in s.
     """
 
-    source: Source = field(kw_only=True)
     most_messages: int = 200_000
     learn_every: float = 10.0
     lag: Callable[[str, int], object] = lambda kind, messages: None
@@ -315,24 +304,29 @@ class RouterJob(_Job):
     name = "router"
 
     def _prepare(self) -> None:
-        names, reign = list(self.source.bounds()), self._reign(EPOCHS)
-        router = Router(self.settings, self.storage, self.store, names, _now, reign=reign)
-        self._turns = RouterTurns(router, self._ground)
-        self._learner = Learner(self.storage, self.store, self.settings.space)
+        storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
+        router = Router(self.settings, storage, self.store, names, _now, reign=reign)
+        self._turns = RouterTurns(router, self.engine)
+        self._learner = Learner(storage, self.store, self.settings.space)
+
+    @property
+    def _source(self) -> Source:
+        assert self.world.source is not None
+        return self.world.source
 
     def _idle_turn(self) -> None:
-        ends = [(name, max(first, end - 1), end) for name, (first, end) in self.source.bounds().items()]
-        self.engine.map(partial(_read_idly, self.source, self.channel, self.sink), _for_each(ends, self.engine.width))
+        ends = [(name, max(first, end - 1), end) for name, (first, end) in self._source.bounds().items()]
+        self.engine.map(IdleTasks().read, _for_each(ends, self.engine.width), anywhere=True)
 
     def _turn(self) -> bool:
         assert self._turns is not None
         turns, router = self._turns, self._turns.router
-        ranges = {} if router.unfinished else news(self.source.bounds(), router.read, self.most_messages)
+        ranges = {} if router.unfinished else news(self._source.bounds(), router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
-        record = turns.epoch(turns.ingestion(self.source, ranges))
+        record = turns.epoch(turns.ingestion(ranges))
         self.observe(record, time.monotonic() - began)
         return True
 
@@ -369,7 +363,7 @@ class RouterJob(_Job):
         """Tell how many messages are left to read."""
         assert self._turns is not None
         left, read = dict[str, int](), self._turns.router.read
-        for name, (first, end) in self.source.bounds().items():
+        for name, (first, end) in self._source.bounds().items():
             kind = name.partition("/")[0]
             left[kind] = left.get(kind, 0) + max(0, end - read.get(name, first))
         for kind, messages in left.items():
@@ -386,31 +380,19 @@ def _for_each(items: Sequence[_Item], count: int) -> list[_Item]:
     return [items[i % len(items)] for i in range(count)] if items else []
 
 
-def _read_idly(source: Source, channel: Channel, sink: Sink, part: tuple[str, int, int]) -> Iterable[str]:
-    for _ in source.read(*part):
-        pass
-    channel.send(())
-    sink.rejected(0, "input", ())
-    return ()
-
-
 @dataclass(slots=True)
 class WorkerJob(_Job):
     """``spatialstream worker``: blocks to results.
 
     Attributes:
-        archive: where the objects go that retention drops; None: they are gone.
         most_epochs: epochs a round, at most.
-        limits: how long rows may be.
         follow: is called now and then, beside the turns.
         foreign: is told how many messages of the internal logs are not the router's.
         observe: is told what each round has been, and how long it took, in s.
         loads: is told the loads of leaves and slots that the job reports to the routing store.
     """
 
-    archive: Storage | None = None
     most_epochs: int = 64
-    limits: RowLimits = field(default_factory=RowLimits)
     follow: Callable[[], object] = lambda: None
     foreign: Callable[[int], object] = lambda messages: None
     observe: Callable[[RoundRecord, Summary, float], object] = lambda record, summary, seconds: None
@@ -423,17 +405,15 @@ class WorkerJob(_Job):
     name = "worker"
 
     def _prepare(self) -> None:
-        settings = self.settings
-        worker = Worker(settings, self.storage, self.store, reign=self._reign(ROUNDS))
-        work = WorkSettings(settings.space, settings.interval, settings.retention, self.archive)
-        self._turns = WorkerTurns(worker, self._ground, settings.slots, work, self.limits)
-        self._reporter = LoadReporter(self.storage, self.store, settings.retention, self.loads)
+        settings, storage = self.settings, self.world.storage
+        worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS))
+        self._turns = WorkerTurns(worker, self.engine, settings.slots)
+        self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 
     def _idle_turn(self) -> None:
-        begins, ends = self.channel.begins(), self.channel.ends()
+        begins, ends = self.world.channel.begins(), self.world.channel.ends()
         lasts = [(slot, max(begins[slot], end - 1), end) for slot, end in enumerate(ends)]
-        each = _for_each(lasts, self.engine.width)
-        self.engine.gather(partial(_take_idly, self.channel), each, partial(_publish_idly, self.sink))
+        self.engine.gather(IdleTasks().take, lasts, IdleTasks().publish)
 
     def _turn(self) -> bool:
         assert self._turns is not None
@@ -474,16 +454,3 @@ class WorkerJob(_Job):
         assert self._turns is not None
         self._turns.worker.confirm()
         self.follow()
-
-
-def _take_idly(channel: Channel, part: tuple[int, int, int]) -> Iterator[Row]:
-    for _ in channel.blocks(*part):
-        pass
-    return iter(())
-
-
-def _publish_idly(sink: Sink, rows: Iterable[Row]) -> Iterable[str]:
-    for _ in rows:
-        pass
-    sink.rejected(0, "round", ())
-    return ()

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from spatialstream.model.errors import RunError, StateError
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.sources.contracts import MESSAGE, Sink, Storage, find
+from spatialstream.sources.contracts import MESSAGE, find
 from spatialstream.sources.disk import undamaged
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.state import get_json, put_json
@@ -119,9 +119,7 @@ class LocalStream:
 
     Args:
         settings: of the stream.
-        storage: of the stream's state, which nobody else uses.
-        engine: does the stages.
-        sink: of rows and dead letters.
+        engine: does the stages, over a storage that nobody else uses.
         leaves: of the QT-tree.
         queries: name of the file of the queries that are there from the start, JSON Lines in the storage; None if they
             come as a stream.
@@ -133,9 +131,7 @@ class LocalStream:
     def __init__(
         self,
         settings: StreamSettings,
-        storage: Storage,
         engine: Engine,
-        sink: Sink,
         *,
         leaves: int = 64,
         queries: str | None = None,
@@ -143,13 +139,11 @@ class LocalStream:
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._settings, self._storage, self._given = settings, storage, queries
+        self._settings, self._storage, self._given = settings, engine.world.storage, queries
         self._names = ["objects/0"] if queries is not None else ["objects/0", "queries/0"]
         self._stream = EmbeddedStream(
             settings,
-            storage,
             engine,
-            sink,
             self._names,
             leaves=leaves,
             history=history,

@@ -9,9 +9,11 @@ from typing import Any
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.contracts import Channel, Sink, Storage, find
 from spatialstream.sources.owned import STREAM
 from spatialstream.stages.state import FORMAT, get_json, put_json
+from spatialstream.stages.tasks import World
+from spatialstream.stages.work import WorkSettings
 from spatialstream.store.codec import checked_name
 
 __all__ = ["StreamSettings"]
@@ -80,6 +82,22 @@ class StreamSettings:
                 raise SettingError(name, f"{value} is out of range; give {low} to {high}")
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
+
+    def world(
+        self, storage: Storage, channel: Channel, sink: Sink, archive: Storage | None = None, **more: Any
+    ) -> World:
+        """What the tasks of the stream have to do with.
+
+        Args:
+            storage: of the stream's state.
+            channel: between router and worker.
+            sink: of rows and dead letters.
+            more: see :class:`~spatialstream.stages.tasks.World`.
+            archive: where the objects go that retention drops; None: they are gone.
+        """
+        work = WorkSettings(self.space, self.interval, self.retention, archive)
+        own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
+        return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
     def identity(self) -> dict[str, Any]:
         """What must not change while there is state of the stream."""

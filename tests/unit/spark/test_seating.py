@@ -1,7 +1,8 @@
-"""Whether there is still a Spark to do anything with."""
+"""Whether there is still a Spark to do anything with, and how much it says."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -10,7 +11,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from spatialstream.model.errors import RunError
-from spatialstream.spark.engine import SparkEngine, stop_spark
+from spatialstream.spark import session as sessions
+from spatialstream.spark.seating import SparkSeating, stop_spark
 
 
 def spark(*, ended: int | None = None, stopped: bool = False, answer: Exception | None = None) -> Any:
@@ -32,13 +34,18 @@ LOST = {
 @pytest.mark.parametrize("session", LOST.values(), ids=LOST.keys())
 def test_a_session_that_has_ended_is_noticed_and_not_stopped_again(session: Any) -> None:
     with pytest.raises(RunError, match="lost Spark"):
-        SparkEngine(session).check()
+        SparkSeating(session, 1).check()
     stop_spark(session)
     session.stop.assert_not_called()
 
 
 def test_a_session_that_runs_is_stopped() -> None:
     running = spark()
-    SparkEngine(running).check()
+    SparkSeating(running, 1).check()
     stop_spark(running)
     running.stop.assert_called_once_with()
+
+
+def test_what_keeps_spark_quiet_is_there() -> None:
+    path = Path(sessions._quiet_logging().partition("file:")[2])
+    assert "rootLogger" in path.read_text()

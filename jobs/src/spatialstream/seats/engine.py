@@ -1,0 +1,312 @@
+"""The engine of seats: has them do the tasks of turns, and decides which of them does what.
+
+The driver's threads wait for calls of seats, and see nothing of the stream's records but the lines that tasks give. A
+seat that goes fails the turn; its items get another seat with the next one. What a try that was given up has still
+under way is of an older generation: seats let go of it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from spatialstream.model.errors import RunError
+from spatialstream.seats.desk import Desk, Seated
+from spatialstream.seats.placement import placed
+from spatialstream.seats.seat import Invitation
+from spatialstream.seats.wire import Command, SeatLost, act, options, raised
+from spatialstream.stages.tasks import World
+from spatialstream.stream.engine import Merge, Task, Work
+
+__all__ = ["SeatEngine", "Seating"]
+
+T = TypeVar("T")
+
+_LOOK_SECONDS = 0.2
+_ALL_SECONDS = 10.0
+"""Seconds that the first turn waits for all seats, once there is one."""
+_TELL_SECONDS = 30.0
+_EVEN_SECONDS = 10.0
+"""Seconds between two looks at whether work is even."""
+
+
+class Seating(Protocol):
+    """Starts the processes of seats, and others in place of those that have gone."""
+
+    @property
+    def host(self) -> str:
+        """The address at which seats reach this process."""
+
+    @property
+    def count(self) -> int:
+        """How many seats there are to be."""
+
+    def begin(self, invitation: Invitation) -> None:
+        """Have :func:`~spatialstream.seats.seat.sit` called in so many processes, with numbers from 0."""
+
+    def check(self) -> None:
+        """Make sure that there are processes, or will be again.
+
+        Raises:
+            RunError: there will not.
+        """
+
+    def end(self) -> None:
+        """The seats have been told to end; what is left of them is of no use."""
+
+
+class SeatEngine:
+    """See :class:`~spatialstream.stream.engine.Engine`; as a context manager it has seats within, and none after.
+
+    Args:
+        world: what tasks have to do with.
+        seating: starts the seats.
+        report: is told what a person should know.
+        silence: seconds after which a seat or driver that says nothing is lost.
+        identity: see :class:`~spatialstream.seats.seat.Invitation`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        seating: Seating,
+        report: Callable[[str], None] = lambda text: None,
+        silence: float = 10.0,
+        identity: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        self._world, self._seating, self._report = world, seating, report
+        self._secret, self._silence, self._identity = secrets.token_hex(32), silence, identity
+        self._desk = Desk(seating.host, self._secret, silence, identity)
+        self._generation = 1
+        self._placement: dict[int, str] = {}
+        self._items: set[int] = set()
+        self._merger = ""
+        self._begun = self._all_came = False
+        self._worked: dict[int, float] = {}
+        self._even_at = 0.0
+        self._retired: frozenset[str] = frozenset()
+
+    def __enter__(self) -> Self:
+        """Begin to have seats."""
+        host = self._seating.host
+        desk = f"[{host}]:{self._desk.port}" if ":" in host else f"{host}:{self._desk.port}"
+        self._seating.begin(Invitation(desk, self._secret, self._world, self._silence, self._identity))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let all seats end."""
+        self._generation += 1
+        wait([self._asked(seat, "end", b"null", 2.0) for seat in self._desk.seats()], timeout=2.0)
+        self._seating.end()
+        threading.Thread(target=self._desk.shutdown, daemon=True).start()
+
+    # ---------------------------------------------------------------------------------------------------- the contract
+
+    @property
+    def world(self) -> World:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        return self._world
+
+    @property
+    def width(self) -> int:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        return self._seating.count
+
+    def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        if not items:
+            return []
+        seats, generation = self._seats(), self._generation
+        if anywhere:
+            found = self._wherever(do, items, seats, generation)
+        else:
+            groups = self._by_seat([int(item) for item in items], seats)  # type: ignore[call-overload]
+            calls = {
+                self._asked(seat, "map", Command.of(do, mine, generation).to_json()): (seat, mine)
+                for seat, mine in groups
+            }
+            self._done(calls, generation)
+            answered = [(mine, call.result()) for call, (_, mine) in calls.items()]
+            found = {item: lines for mine, of_mine in answered for item, lines in zip(mine, of_mine, strict=True)}
+        return [line for item in items for line in found[item]]
+
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        seats, generation = self._seats(), self._generation
+        numbers = {item if isinstance(item, int) else item[0]: item for item in items}  # type: ignore[index]
+        sources = [
+            (seat.address, Command.of(do, [numbers[each] for each in mine], generation))
+            for seat, mine in self._by_seat(list(numbers), seats)
+        ]
+        if self._merger not in {seat.name for seat in seats}:
+            self._merger = seats[0].name
+        merger = next(seat for seat in seats if seat.name == self._merger)
+        of_all = {"merge": json.loads(Command.of(merge, (), generation).to_json())}
+        of_each = {"sources": [(address, json.loads(command.to_json())) for address, command in sources]}
+        call = self._asked(merger, "gather", json.dumps(of_all | of_each).encode())
+        working = [seat for seat in seats if seat.address in {address for address, _ in sources}]
+        self._done({call: (merger, ())}, generation, working)
+        return list(call.result())
+
+    def settled(self) -> None:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        if self._desk.changed.is_set() or time.monotonic() >= self._even_at:
+            self._desk.changed.clear()
+            self._even_at = time.monotonic() + _EVEN_SECONDS
+            seats = [seat for seat in self._desk.seats() if seat.executor not in self._retired]
+            if seats:
+                names = [seat.name for seat in seats]
+                self._placement = placed(self._items, names, self._placement, self._work(seats), even=True)
+
+    def check(self) -> None:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        self._seating.check()
+
+    def cancel(self) -> None:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        self._generation += 1
+
+    # ------------------------------------------------------------------------------------------------- what is observed
+
+    def observed(self) -> list[Seated]:
+        """The seats that there are."""
+        return self._desk.seats()
+
+    def slots(self) -> dict[int, str]:
+        """The name of the seat that each slot, or partition, has."""
+        return dict(self._placement)
+
+    def retire(self, executors: Iterable[str]) -> bool:
+        """Give seats of these executors nothing to hold from the next turn on; whether they hold nothing now."""
+        self._retired = frozenset(executors)
+        self._desk.changed.set()
+        names = {seat.name for seat in self._desk.seats() if seat.executor in self._retired}
+        return not names & {*self._placement.values(), self._merger}
+
+    # --------------------------------------------------------------------------------------------------------- seats
+
+    def _seats(self) -> list[Seated]:
+        """The seats that there are, one at least."""
+        began, generation = time.monotonic(), self._generation
+        tell_at = began + _TELL_SECONDS
+        while True:
+            seats = self._desk.seats()
+            now = time.monotonic()
+            if seats and not self._all_came and (len(seats) >= self._seating.count or now - began > _ALL_SECONDS):
+                self._all_came = True
+            if seats and self._all_came:
+                return [seat for seat in seats if seat.executor not in self._retired] or seats
+            if generation != self._generation:
+                raise RunError("was broken off while it waited for processes")
+            self.check()
+            if now > tell_at:
+                self._report("waiting for Spark's processes; has it the cores and executors that it asks for?")
+                tell_at = now + _TELL_SECONDS
+            self._desk.changed.wait(_LOOK_SECONDS if not seats else 0.02)
+            if not seats:
+                self._desk.changed.clear()
+
+    def _by_seat(self, items: list[int], seats: Sequence[Seated]) -> list[tuple[Seated, list[int]]]:
+        """The items of each seat, in their order."""
+        self._items |= set(items)
+        names = {seat.name: seat for seat in seats}
+        if any(self._placement.get(item) not in names for item in items):
+            self._placement = placed(self._items, list(names), self._placement, self._work(seats), even=False)
+        groups: dict[str, list[int]] = {}
+        for item in items:
+            groups.setdefault(self._placement[item], []).append(item)
+        return [(names[name], mine) for name, mine in groups.items()]
+
+    def _work(self, seats: Iterable[Seated]) -> dict[int, float]:
+        """Seconds of work of each item since the last look, as far as they are known."""
+        total: dict[int, float] = {}
+        for seat in seats:
+            for item, seconds in seat.worked.items():
+                total[item] = total.get(item, 0.0) + seconds
+        lately = {item: seconds - self._worked.get(item, 0.0) for item, seconds in total.items()}
+        self._worked = total
+        return {item: seconds for item, seconds in lately.items() if seconds > 0}
+
+    # ---------------------------------------------------------------------------------------------------------- calls
+
+    def _asked(self, seat: Seated, name: str, body: bytes, seconds: float | None = None) -> Future[Any]:
+        return _called(lambda: act(seat.client, name, body, options(self._secret, seconds)))
+
+    def _wherever(
+        self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
+    ) -> dict[Any, list[str]]:
+        """Lines of items, each done by a seat that has nothing else to do then."""
+        left, found = list(reversed(items)), dict[Any, list[str]]()
+        calls: dict[Future[Any], tuple[Seated, Any]] = {}
+        free = list(seats)
+        while left or calls:
+            while left and free:
+                seat, item = free.pop(0), left.pop()
+                calls[self._asked(seat, "map", Command.of(do, [item], generation).to_json())] = seat, item
+            for call in self._some_done(calls, generation, [seat for seat, _ in calls.values()]):
+                seat, item = calls.pop(call)
+                (found[item],) = call.result()
+                free.append(seat)
+        return found
+
+    def _done(
+        self, calls: dict[Future[Any], tuple[Seated, Any]], generation: int, working: Sequence[Seated] = ()
+    ) -> None:
+        """Wait for calls, for which other seats may be working too."""
+        pending = dict(calls)
+        while pending:
+            for call in self._some_done(pending, generation, [*working, *(seat for seat, _ in pending.values())]):
+                del pending[call]
+
+    def _some_done(
+        self, calls: dict[Future[Any], tuple[Seated, Any]], generation: int, working: Sequence[Seated]
+    ) -> set[Future[Any]]:
+        """Wait until some calls are done, and have not failed.
+
+        Raises:
+            SeatLost: a seat has gone.
+            RunError: the wait was broken off.
+            Exception: what a task has raised.
+        """
+        while True:
+            done, _ = wait(calls, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            for call in done:
+                if (error := call.exception()) is not None:
+                    self._give_up(raised(error, str(calls[call][0])), calls[call][0])
+            if done:
+                return done
+            if generation != self._generation:
+                raise RunError("was broken off")
+            there = {seat.name for seat in self._desk.seats()}
+            for seat in working:
+                if seat.name not in there:
+                    self._give_up(SeatLost(f"{seat} has gone"), None)
+
+    def _give_up(self, error: BaseException, seat: Seated | None) -> None:
+        """Fail a turn."""
+        self._generation += 1
+        if isinstance(error, SeatLost) and seat is not None and "does not answer" in str(error):
+            self._desk.drop(seat.name)  # if it is there after all, it is told so, and another one comes
+        raise error
+
+
+def _called(do: Callable[[], Any]) -> Future[Any]:
+    """Do something in a thread that nobody waits for when the process ends."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(do())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future

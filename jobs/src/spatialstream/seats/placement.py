@@ -1,0 +1,57 @@
+"""Which seat has which slot: as few moves as may be, and no seat with much more work than the others.
+
+A pure function of what was measured. Slots stay where they are while that is about even, because a slot that moves is
+read anew from the storage; a heavy slot does not share a seat with another heavy one if there is another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["placed"]
+
+_WORTH = 0.15
+"""Share of the mean load of a seat by which the largest load has to become less for a slot to move."""
+
+
+def placed(
+    items: Iterable[int], seats: Sequence[str], before: Mapping[int, str], work: Mapping[int, float], *, even: bool
+) -> dict[int, str]:
+    """The seat of each item.
+
+    Args:
+        items: slots, or partitions.
+        seats: those that there are; one at least.
+        before: where items have been; of seats that are gone, too.
+        work: seconds of work of items in some time, as far as it has been measured.
+        even: whether items may move that have a seat; else only those that have none get one.
+
+    Returns:
+        For each item one of the seats.
+    """
+    wanted = sorted(set(items))
+    known = [work[item] for item in wanted if work.get(item)]
+    usual = sum(known) / len(known) if known else 1.0
+    cost = {item: work.get(item) or usual for item in wanted}
+    result = {item: before[item] for item in wanted if before.get(item) in seats}
+    load = dict.fromkeys(seats, 0.0)
+    for item, seat in result.items():
+        load[seat] += cost[item]
+    for item in sorted(wanted, key=lambda item: (-cost[item], item)):
+        if item not in result:
+            seat = min(seats, key=lambda each: load[each])
+            result[item] = seat
+            load[seat] += cost[item]
+    while even:
+        high, low = max(seats, key=lambda each: load[each]), min(seats, key=lambda each: load[each])
+        gap = load[high] - load[low]
+        movable = [item for item, seat in result.items() if seat == high and cost[item] < gap]
+        if not movable:
+            break
+        item = min(movable, key=lambda each: (abs(gap / 2 - cost[each]), each))
+        if min(cost[item], gap - cost[item]) < _WORTH * sum(load.values()) / len(seats):
+            break
+        result[item] = low
+        load[high] -= cost[item]
+        load[low] += cost[item]
+    return result

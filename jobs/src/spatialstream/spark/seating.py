@@ -1,0 +1,118 @@
+"""Seats as tasks of one Spark job that stays.
+
+Spark starts them where there is a core, and others for those that have gone.
+
+There are as many tasks as the stream may ever have seats. Those for which there is no core wait in Spark's queue, so a
+new executor takes one at once. A job that has failed as a whole, because a local session does not try tasks again, is
+begun anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spatialstream.model.errors import RunError
+from spatialstream.seats.seat import Invitation, sit
+from spatialstream.spark.failures import explained
+
+__all__ = ["SparkSeating", "spark_ended", "stop_spark"]
+
+_END_SECONDS = 3.0
+_AGAIN_SECONDS = 0.2
+_SOON_SECONDS, _PATIENCE = 10.0, 4
+"""A job that fails so soon after it was begun, so often in a row, will not do."""
+
+
+class SparkSeating:
+    """See :class:`~spatialstream.seats.engine.Seating`.
+
+    Args:
+        session: the Spark session.
+        count: how many seats; None: one for each core.
+        name: of the job, for people.
+    """
+
+    def __init__(self, session: SparkSession, count: int | None = None, name: str = "seats") -> None:
+        self._session, self._name = session, name
+        self._count = count or session.sparkContext.defaultParallelism
+        self._tag = f"spatialstream-seats-{id(self)}"
+        self._ending = threading.Event()
+        self._job: threading.Thread | None = None
+        self._failures, self._failure = 0, ""
+
+    @property
+    def host(self) -> str:
+        """See :class:`~spatialstream.seats.engine.Seating`."""
+        return str(self._session.sparkContext.getConf().get("spark.driver.host"))
+
+    @property
+    def count(self) -> int:
+        """See :class:`~spatialstream.seats.engine.Seating`."""
+        return self._count
+
+    def begin(self, invitation: Invitation) -> None:
+        """See :class:`~spatialstream.seats.engine.Seating`."""
+        self._job = threading.Thread(target=self._keep, args=(invitation,), name="seats", daemon=True)
+        self._job.start()
+
+    def _keep(self, invitation: Invitation) -> None:
+        """Have the job, and begin it anew when it has failed."""
+
+        def seat(number: int, nothing: Iterable[int]) -> Iterable[int]:
+            sit(invitation, number)
+            return ()
+
+        context = self._session.sparkContext
+        while not self._ending.is_set():
+            began = time.monotonic()
+            try:
+                context.addJobTag(self._tag)
+                context.setJobDescription(f"{self._name}: processes that stay until the stream ends")
+                context.parallelize(range(self._count), self._count).mapPartitionsWithIndex(seat).count()
+            except (Py4JError, PySparkException, OSError) as error:
+                if self._ending.is_set() or spark_ended(self._session):
+                    return
+                soon = time.monotonic() - began < _SOON_SECONDS
+                self._failures, self._failure = self._failures + 1 if soon else 1, str(error)
+                self._ending.wait(_AGAIN_SECONDS)
+
+    def check(self) -> None:
+        """See :class:`~spatialstream.seats.engine.Seating`."""
+        if spark_ended(self._session):
+            raise RunError("lost Spark: its process or its context has ended")
+        if self._failures >= _PATIENCE:
+            raise explained(self._failure)
+
+    def end(self) -> None:
+        """See :class:`~spatialstream.seats.engine.Seating`."""
+        self._ending.set()
+        if self._job is not None and not spark_ended(self._session):
+            self._job.join(_END_SECONDS)
+            if self._job.is_alive():
+                self._session.sparkContext.cancelJobsWithTag(self._tag)
+                self._job.join(_END_SECONDS)
+
+
+def spark_ended(session: SparkSession) -> bool:
+    """Whether a session's JVM has gone, or its context was stopped, as Spark does by itself when it is in trouble."""
+    context: Any = session.sparkContext
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return True
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
+
+
+def stop_spark(session: SparkSession) -> None:
+    """Stop a session, which may have ended already: what it then says is no news, and would hide why the job ends."""
+    if not spark_ended(session):
+        session.stop()
