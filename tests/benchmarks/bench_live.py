@@ -141,11 +141,10 @@ def clock_steps(log: StepLog) -> None:
     """Have the router's and the worker's steps write to a log."""
     from spatialstream.stream import job
 
-    class Ground(job.Ground):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, step=log.step)
-
     class RouterTurns(job.RouterTurns):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, step=log.step)
+
         def epoch(self, ingestion: Any) -> Any:
             log.begin()
             record = super().epoch(ingestion)
@@ -155,6 +154,9 @@ def clock_steps(log: StepLog) -> None:
             return record
 
     class WorkerTurns(job.WorkerTurns):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, step=log.step)
+
         def do(self, record: Any) -> Any:
             log.begin()
             summary = super().do(record)
@@ -165,7 +167,7 @@ def clock_steps(log: StepLog) -> None:
             log.end(number=turn.number, version=turn.version, **more)
             return summary
 
-    job.Ground, job.RouterTurns, job.WorkerTurns = Ground, RouterTurns, WorkerTurns  # type: ignore[misc]
+    job.RouterTurns, job.WorkerTurns = RouterTurns, WorkerTurns  # type: ignore[misc]
 
 
 def run_job(folder: Path, arguments: Sequence[str]) -> int:

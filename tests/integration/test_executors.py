@@ -1,6 +1,9 @@
-"""What executors have worked, as Spark itself counts it."""
+"""What is told of executors: how many there are, and how much their seats have worked."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -8,12 +11,23 @@ from spatialstream.spark.executors import Executors
 from spatialstream.store.memory import MemoryStore
 
 
-def test_a_driver_is_no_executor_however_long_it_has_been_there(spark: SparkSession) -> None:
+class Seats:
+    """An engine of two seats that have worked for some time."""
+
+    def __init__(self) -> None:
+        self.worked: dict[str, dict[int, float]] = {"a": {0: 1.0}, "b": {1: 2.0, 2: 3.0}}
+
+    def observed(self) -> list[Any]:
+        return [SimpleNamespace(name=name, worked=worked) for name, worked in self.worked.items()]
+
+
+def test_what_seats_have_worked_since_the_last_look_is_told(spark: SparkSession) -> None:
     told: list[tuple[int, int, float]] = []
-    executors = Executors(spark, MemoryStore(), 2, lambda *each: told.append(each), lambda _: None, 0.0)
+    seats: Any = Seats()
+    executors = Executors(spark, seats, MemoryStore(), 2, lambda *each: told.append(each), lambda _: None, 0.0)
 
     executors.follow()
-    spark.range(0, 1000, 1, 2).selectExpr("sum(id)").collect()
+    seats.worked = {"a": {0: 1.5}, "c": {1: 0.25}}  # b has gone, and c has its slots
     executors.follow()
 
-    assert {worked for _, _, worked in told} == {0.0}
+    assert [worked for _, _, worked in told] == [6.0, 0.75]
