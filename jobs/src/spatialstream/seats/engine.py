@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from spatialstream.model.errors import RunError
 from spatialstream.seats.desk import Desk, Seated
+from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.wire import Command, SeatLost, act, options, raised
@@ -69,7 +70,6 @@ class SeatEngine:
         seating: starts the seats.
         report: is told what a person should know.
         silence: seconds after which a seat or driver that says nothing is lost.
-        identity: see :class:`~spatialstream.seats.seat.Invitation`.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class SeatEngine:
         seating: Seating,
         report: Callable[[str], None] = lambda text: None,
         silence: float = 10.0,
-        identity: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._world, self._seating, self._report = world, seating, report
-        self._secret, self._silence, self._identity = secrets.token_hex(32), silence, identity
-        self._desk = Desk(seating.host, self._secret, silence, identity)
+        self._secret, self._silence = secrets.token_hex(32), silence
+        self._identity = None if is_loopback(seating.host) else new_identity()
+        self._desk = Desk(seating.host, self._secret, silence, self._identity)
         self._generation = 1
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()

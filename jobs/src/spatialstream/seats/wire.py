@@ -20,6 +20,7 @@ from pyarrow import flight
 from spatialstream.model import errors
 from spatialstream.model.errors import RunError, SpatialStreamError, Unavailable
 from spatialstream.model.jsonable import from_json, to_json
+from spatialstream.seats.identity import NAME
 from spatialstream.stages import messages
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.route import Row
@@ -192,7 +193,7 @@ def client_of(address: str, root: bytes | None = None) -> flight.FlightClient:
     """
     if root is None:
         return flight.FlightClient(f"grpc+tcp://{address}", generic_options=_CLIENT)
-    named = [*_CLIENT, ("grpc.ssl_target_name_override", "spatialstream")]
+    named = [*_CLIENT, ("grpc.ssl_target_name_override", NAME)]
     return flight.FlightClient(f"grpc+tls://{address}", tls_root_certs=root, generic_options=named)
 
 

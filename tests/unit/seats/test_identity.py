@@ -1,0 +1,32 @@
+"""Seats that leave the machine speak TLS, and show a certificate of their own job."""
+
+from __future__ import annotations
+
+import pytest
+from pyarrow import flight
+
+from spatialstream.seats.desk import Desk
+from spatialstream.seats.identity import is_loopback, new_identity
+from spatialstream.seats.wire import act, client_of, options
+
+HELLO = b'{"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "worked": {}}'
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.1", True), ("[::1]", True), ("localhost", True), ("10.0.0.7", False), ("a", False)]
+)
+def test_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) == expected
+
+
+def test_one_that_shows_another_certificate_or_none_is_not_spoken_to() -> None:
+    identity = new_identity()
+    desk = Desk("127.0.0.1", "secret", 10.0, identity)
+    address, how = f"127.0.0.1:{desk.port}", options("secret", 5.0)
+    try:
+        assert act(client_of(address, identity[0]), "hello", HELLO, how) == "stay"
+        for root in (new_identity()[0], None):
+            with pytest.raises(flight.FlightUnavailableError):
+                act(client_of(address, root), "hello", HELLO, how)
+    finally:
+        desk.shutdown()
