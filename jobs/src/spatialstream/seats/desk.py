@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,11 +53,23 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         secret: see :mod:`~spatialstream.seats.wire`.
         silence: seconds after which a seat that says nothing is lost.
         identity: see :class:`~spatialstream.seats.seat.Invitation`.
+        asking: the secret of those who may ask.
+        directory: says where to ask, as JSON.
     """
 
-    def __init__(self, host: str, secret: str, silence: float, identity: tuple[bytes, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        secret: str,
+        silence: float,
+        identity: tuple[bytes, bytes] | None = None,
+        asking: str = "",
+        directory: Callable[[], bytes] = lambda: b"null",
+    ) -> None:
         scheme, certificates = ("grpc+tcp", []) if identity is None else ("grpc+tls", [identity])
-        super().__init__(f"{scheme}://{host}:0", middleware={"secret": Guard(secret)}, tls_certificates=certificates)
+        given = {"middleware": {Guard.NAME: Guard(secret, asking)}, "tls_certificates": certificates}
+        super().__init__(f"{scheme}://{host}:0", **given)
+        self._directory = directory
         self._silence, self._root = silence, None if identity is None else identity[0]
         self._seats: dict[str, Seated] = {}
         self._gone: set[str] = set()
@@ -65,10 +77,14 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         self.changed = threading.Event()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """``hello``: a seat is there."""
-        if action.type != "hello":
+        """``hello``: a seat is there; ``directory``: where to ask."""
+        if action.type == "directory":
+            yield flight.Result(self._directory())
+        elif action.type == "hello":
+            Guard.check_own(context)
+            yield flight.Result(json.dumps(self._hello(json.loads(action.body.to_pybytes()))).encode())
+        else:
             raise flight.FlightServerError(f"there is no action {action.type}")
-        yield flight.Result(json.dumps(self._hello(json.loads(action.body.to_pybytes()))).encode())
 
     def _hello(self, said: Mapping[str, Any]) -> str:
         name, now = said["name"], time.monotonic()

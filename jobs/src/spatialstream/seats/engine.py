@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -80,9 +80,10 @@ class SeatEngine:
         silence: float = 10.0,
     ) -> None:
         self._world, self._seating, self._report = world, seating, report
-        self._secret, self._silence = secrets.token_hex(32), silence
+        self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if is_loopback(seating.host) else new_identity()
-        self._desk = Desk(seating.host, self._secret, silence, self._identity)
+        self._desk = Desk(seating.host, self._secret, silence, self._identity, self._asking, self._directory)
+        self._published: dict[str, Any] | None = None
         self._generation = 1
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()
@@ -94,10 +95,15 @@ class SeatEngine:
 
     def __enter__(self) -> Self:
         """Begin to have seats."""
-        host = self._seating.host
-        desk = f"[{host}]:{self._desk.port}" if ":" in host else f"{host}:{self._desk.port}"
-        self._seating.begin(Invitation(desk, self._secret, self._world, self._silence, self._identity))
+        given = self._secret, self._world, self._asking, self._silence, self._identity
+        self._seating.begin(Invitation(self._address, *given))
         return self
+
+    @property
+    def _address(self) -> str:
+        """Of the driver's endpoint."""
+        host = self._seating.host
+        return f"[{host}]:{self._desk.port}" if ":" in host else f"{host}:{self._desk.port}"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -183,6 +189,23 @@ class SeatEngine:
     def slots(self) -> dict[int, str]:
         """The name of the seat that each slot, or partition, has."""
         return dict(self._placement)
+
+    def publish(self, known: Mapping[str, Any]) -> None:
+        """Tell those who ask what the stream has got to; JSON-able."""
+        self._published = dict(known)
+
+    @property
+    def door(self) -> dict[str, Any]:
+        """What one has to know to ask: where the driver is, the secret of those who may ask, and its certificate."""
+        root = None if self._identity is None else self._identity[0].decode()
+        return {"address": self._address, "secret": self._asking, "certificate": root}
+
+    def _directory(self) -> bytes:
+        if self._published is None:
+            return b"null"
+        addresses = {seat.name: seat.address for seat in self._desk.seats()}
+        where = {slot: addresses.get(name) for slot, name in self._placement.items()}
+        return json.dumps({**self._published, "seats": where}).encode()
 
     def retire(self, executors: Iterable[str]) -> bool:
         """Give seats of these executors nothing to hold from the next turn on; whether they hold nothing now."""

@@ -59,6 +59,7 @@ class Invitation:
         desk: where the driver listens, ``host:port``.
         secret: see :mod:`~spatialstream.seats.wire`; it is not shown.
         world: what tasks have to do with.
+        asking: the secret of those who may ask.
         silence: seconds after which who says nothing is gone.
         identity: the certificate that the endpoints show, and its key, as PEM; None: they speak in clear.
     """
@@ -66,6 +67,7 @@ class Invitation:
     desk: str
     secret: str
     world: World
+    asking: str = ""
     silence: float = 10.0
     identity: tuple[bytes, bytes] | None = None
 
@@ -91,7 +93,9 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         scheme = "grpc+tcp" if invitation.identity is None else "grpc+tls"
         certificates = [] if invitation.identity is None else [invitation.identity]
         super().__init__(
-            f"{scheme}://{host}:0", middleware={"secret": Guard(invitation.secret)}, tls_certificates=certificates
+            f"{scheme}://{host}:0",
+            middleware={Guard.NAME: Guard(invitation.secret, invitation.asking)},
+            tls_certificates=certificates,
         )
         self.address = f"{host}:{self.port}"
         self.worked: dict[int, float] = defaultdict(float)
@@ -103,6 +107,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``."""
+        Guard.check_own(context)
         lines: list[Any] = []
         try:
             given = json.loads(action.body.to_pybytes())
@@ -121,6 +126,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The rows of a task over items."""
+        Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -164,19 +164,41 @@ def raised(error: BaseException, seat: str) -> BaseException:
 
 
 class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who knows the secret."""
+    """Lets in who knows a secret: that of the job's own processes, or that of those who may only ask.
 
-    def __init__(self, secret: str) -> None:
+    Args:
+        secret: of the job.
+        asking: of who may ask; empty: nobody may.
+    """
+
+    NAME = "secret"
+
+    def __init__(self, secret: str, asking: str = "") -> None:
         super().__init__()
-        self._wanted = f"Bearer {secret}".encode()
+        self._known = {f"Bearer {secret}".encode(): True}
+        if asking:
+            self._known[f"Bearer {asking}".encode()] = False
 
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> None:
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> flight.ServerMiddleware:
         """As Flight calls it, before each call."""
         for given in headers.get("authorization", ()):
-            known = given.encode() if isinstance(given, str) else given
-            if hmac.compare_digest(known, self._wanted):
-                return
+            shown = given.encode() if isinstance(given, str) else given
+            for known, is_own in self._known.items():
+                if hmac.compare_digest(shown, known):
+                    return _LetIn(is_own)
         raise flight.FlightUnauthenticatedError("this endpoint is for the processes of one stream")
+
+    @staticmethod
+    def check_own(context: Any) -> None:
+        """Refuse a call that is not of the job's own processes."""
+        if not context.get_middleware(Guard.NAME).is_own:
+            raise flight.FlightUnauthorizedError("this is for the stream's own processes")
+
+
+class _LetIn(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, is_own: bool) -> None:
+        super().__init__()
+        self.is_own = is_own
 
 
 def options(secret: str, seconds: float | None = None) -> flight.FlightCallOptions:
