@@ -311,10 +311,3 @@ def test_a_segment_out_of_the_time_asked_for_is_not_read() -> None:
     assert names == []
     assert len(restored.range_query(None, [], 99, 199)) == 4
     assert names == [manifest["segments"][1]["file"]]
-
-
-def test_queries_count_what_they_check() -> None:
-    store = SegmentStore(PLANE)
-    store.append(epoch(10, 0))
-    store.range_query(None, ["a"], -1, 99)
-    assert 0 < store.checked <= 10

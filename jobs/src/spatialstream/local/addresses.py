@@ -1,14 +1,14 @@
 """The columns of several segments, as one argument of a kernel.
 
 A kernel call costs a fraction of a microsecond for every array passed, and a query asks some dozen segments of twenty
-arrays each. So a :class:`ColumnsTable` notes the address and length of each array in a row of numbers, and a kernel
-takes all rows at once and makes the arrays of a row itself: one call a query, whatever the number of segments. The
-table owns the arrays as well: addresses are valid as long as it is there, and there is no other way to get them.
+arrays each. So a *table* has the address and length of each array in a row of numbers, and a kernel takes all rows at
+once and makes the arrays of a row itself: one call a query, whatever the number of segments. A row is made once a
+segment, and a table is rows put together. It does not hold what it points to: whoever asks with a table holds its
+segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -20,7 +20,7 @@ from numba.np.numpy_support import carray
 
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ARRAYS", "Columns", "ColumnsTable", "columns_at"]
+__all__ = ["ARRAYS", "Columns", "columns_at", "place_of", "row_of"]
 
 
 class Columns(NamedTuple):
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
         table_keys: int64[m], see :mod:`spatialstream.local.termtables`.
         table_offsets: int64[m + 1].
         tables: uint16.
-        numbers: int32[v] or empty, see :class:`spatialstream.local.termtables.TermNumbers`; not part of the segment.
+        numbers: int32[v] or empty, see :class:`spatialstream.local.views.TermNumbers`; not part of the segment.
         depth: level of the directory's nodes.
         t_min: least t.
         t_max: greatest t; less than ``t_min`` if there are no objects.
@@ -91,32 +91,21 @@ _ROW = np.dtype([(name, np.int64, 2) if name in _DTYPES else (name, np.int64) fo
 """A segment in a table: address and length of each array, and the numbers as they are."""
 
 
-class ColumnsTable:
-    """Several segments for kernels.
+def row_of(columns: Columns) -> npt.NDArray[np.void]:
+    """A table of one segment. It holds addresses alone: whoever has it keeps the columns too."""
+    rows: npt.NDArray[np.void] = np.zeros(1, _ROW)
+    for name, value in columns._asdict().items():
+        if name in _DTYPES:
+            assert value.dtype == _DTYPES[name]
+            assert value.flags.c_contiguous
+            value = place_of(value)
+        rows[0][name] = value
+    return rows
 
-    Args:
-        segments: the columns of each.
 
-    Attributes:
-        rows: a record for each segment, for :func:`columns_at`.
-    """
-
-    def __init__(self, segments: Iterable[Columns]) -> None:
-        self._segments = list(segments)
-        self.rows: npt.NDArray[np.void] = np.zeros(len(self._segments), _ROW)
-        for i, columns in enumerate(self._segments):
-            self[i] = columns
-
-    def __setitem__(self, i: int, columns: Columns) -> None:
-        """Put other columns in the place of the i-th."""
-        row = self.rows[i]
-        for name, value in columns._asdict().items():
-            if name in _DTYPES:
-                assert value.dtype == _DTYPES[name]
-                assert value.flags.c_contiguous
-                value = value.ctypes.data, len(value)
-            row[name] = value
-        self._segments[i] = columns
+def place_of(array: npt.NDArray[Any]) -> tuple[int, int]:
+    """Address and length of an array."""
+    return array.__array_interface__["data"][0], len(array)
 
 
 def _convert(context: Any, address: Any) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local import termlists, termtables, wordtable, zorder
-from spatialstream.local.addresses import ARRAYS, Columns, ColumnsTable
+from spatialstream.local.addresses import ARRAYS, Columns, row_of
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
@@ -112,6 +112,11 @@ class Segment:
         return len(self.columns.word_offsets) - 1
 
     @cached_property
+    def row(self) -> npt.NDArray[np.void]:
+        """The segment as a table of one row, see :mod:`~spatialstream.local.addresses`."""
+        return row_of(self.columns)
+
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(getattr(self.columns, name).nbytes for name in ARRAYS)
@@ -161,7 +166,7 @@ def _columns(
         int(t.min()) if len(t) else 0,
         int(t.max()) if len(t) else -1,
     )
-    keys, offsets, tables = termtables.term_tables(ColumnsTable([columns]).rows)
+    keys, offsets, tables = termtables.term_tables(row_of(columns))
     return columns._replace(table_keys=keys, table_offsets=offsets, tables=tables)
 
 

@@ -24,24 +24,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.addresses import Columns, ColumnsTable
-from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.arrays import Ints
 from spatialstream.local.base import LocalIndex
-from spatialstream.local.nearest import nearest as search_nearest
-from spatialstream.local.rows import ObjectRows, rows_at
+from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segment import Segment
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.termlists import decode_sets
-from spatialstream.local.termtables import TermNumbers
-from spatialstream.local.wordtable import pack, to_arrow
-from spatialstream.local.zranges import Ask, search
+from spatialstream.local.views import ObjectsView, Part, TermNumbers
+from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
@@ -59,9 +53,6 @@ FAN_IN = 8
 _SMALLEST = 1024
 """Segments with fewer objects than this count as being of one size."""
 
-_TERMS_PER_OBJECT = 32
-"""An object with more terms weighs as several when capacities are compared."""
-
 _KEPT = ("file", "objects", "weight", "nbytes", "t_min", "t_max")
 """What a manifest tells of a segment."""
 
@@ -75,39 +66,12 @@ def phase_of(slot: int) -> float:
     return slot * _GOLDEN % 1.0
 
 
-@dataclass(slots=True, eq=False)
-class _Part:
-    """A segment of the store, perhaps not loaded, perhaps not written."""
-
-    objects: int
-    weight: int
-    nbytes: int
-    t_min: int
-    t_max: int
-    file: str | None = None
-    segment: Segment | None = None
-    numbers: Codes | None = None
-
-    @classmethod
-    def of(cls, segment: Segment) -> _Part:
-        weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
-        return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
-
-    @property
-    def columns(self) -> Columns:
-        """Those of a loaded segment, with numbers of terms yet to be given; or its time alone."""
-        if self.segment is None:
-            return Columns.times_only(self.t_min, self.t_max)
-        if self.numbers is None:
-            self.numbers = np.zeros(self.segment.terms, np.int32)
-        return self.segment.columns._replace(numbers=self.numbers)
-
-    @property
-    def tier(self) -> int:
-        tier, size = 0, self.weight // _SMALLEST
-        while size >= FAN_IN:
-            tier, size = tier + 1, size // FAN_IN
-        return tier
+def _tier(part: Part) -> int:
+    """By size, the smallest first."""
+    tier, size = 0, part.weight // _SMALLEST
+    while size >= FAN_IN:
+        tier, size = tier + 1, size // FAN_IN
+    return tier
 
 
 class SegmentStore(LocalIndex):
@@ -120,7 +84,6 @@ class SegmentStore(LocalIndex):
         phase: in [0, 1), when this store merges in relation to others with the same load.
 
     Attributes:
-        checked: objects that queries have looked at one by one since this instance was made.
         floor: objects with t below it are not found any more.
     """
 
@@ -130,14 +93,11 @@ class SegmentStore(LocalIndex):
         self.capacity = capacity
         self.phase = phase
         self.floor = _NO_FLOOR
-        self.checked = 0
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
         self._merged: set[int] = set()
         """Tiers in which there has been a merge."""
-        self._read: ReadFile | None = None
-        self._table: ColumnsTable | None = None
-        self._unloaded: list[int] = []
-        self._numbers = TermNumbers()
+        self._own: ObjectsView | None = None
+        self._numbers, self._numbers_of_views = TermNumbers(), TermNumbers()
 
     def __len__(self) -> int:
         """Number of objects kept; those below the floor whose segment is not gone yet are among them."""
@@ -162,9 +122,9 @@ class SegmentStore(LocalIndex):
         """
         if len(objects) == 0:
             return
-        part = _Part.of(Segment.build(self.space, objects))
+        part = Part.of(Segment.build(self.space, objects))
         self._parts.append(part)
-        self._table = None
+        self._own = None
         interval = self._interval_of(part)
         self._close_earlier(interval)
         self._merge_tiers(interval)
@@ -173,7 +133,7 @@ class SegmentStore(LocalIndex):
         """Objects with timestamps below ``t`` are not found any more; segments that hold no others are dropped."""
         self.floor = max(self.floor, t)
         self._parts = [part for part in self._parts if part.t_max >= self.floor]
-        self._table = None
+        self._own = None
 
     def leaving(self, t: int) -> Iterator[ObjectBatch]:
         """The objects that :meth:`drop_before` with ``t`` is about to drop, one segment at a time.
@@ -183,9 +143,9 @@ class SegmentStore(LocalIndex):
         """
         floor = max(self.floor, t)
         for part in [part for part in self._parts if part.t_max < floor]:
-            yield _objects_of(part.segment or self._load(part))
+            yield _objects_of(part.read())
 
-    def _interval_of(self, part: _Part) -> int:
+    def _interval_of(self, part: Part) -> int:
         if self.interval is None:
             return 0
         return (part.t_max + int(self.phase * self.interval)) // self.interval
@@ -212,10 +172,10 @@ class SegmentStore(LocalIndex):
         merged = True
         while merged:
             merged = False
-            tiers: dict[int, list[_Part]] = {}
+            tiers: dict[int, list[Part]] = {}
             for part in self._parts:
                 if self._interval_of(part) == interval and part.weight <= self.capacity // 2:
-                    tiers.setdefault(part.tier, []).append(part)
+                    tiers.setdefault(_tier(part), []).append(part)
             for tier, members in sorted(tiers.items()):
                 full = 1.0 if tier in self._merged else 1.0 - self.phase
                 weight = sum(part.weight for part in members)
@@ -225,95 +185,51 @@ class SegmentStore(LocalIndex):
                     merged = True
                     break
 
-    def _merge(self, parts: Sequence[_Part]) -> None:
+    def _merge(self, parts: Sequence[Part]) -> None:
         """Merge parts in their order, each result up to the capacity; the results take the place of the first parts."""
-        group: list[_Part] = []
+        group: list[Part] = []
         for part in [*parts, None]:
             if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
                 if len(group) > 1:
-                    self._replace(group, Segment.merge([self._segment(each) for each in group]))
+                    self._replace(group, Segment.merge([each.loaded() for each in group]))
                 group = []
             if part is not None:
                 group.append(part)
 
-    def _replace(self, group: Sequence[_Part], segment: Segment) -> None:
+    def _replace(self, group: Sequence[Part], segment: Segment) -> None:
         gone = {id(part) for part in group}
         at = next(i for i, part in enumerate(self._parts) if id(part) in gone)
-        self._parts[at] = _Part.of(segment)
+        self._parts[at] = Part.of(segment)
         self._parts = [part for part in self._parts if id(part) not in gone]
 
     # ------------------------------------------------------------------------------------------------------- querying
 
+    def view(self) -> ObjectsView:
+        """What there is now: it stays as it is, and other threads may ask it, while this store is changed by one."""
+        return ObjectsView(self.space, self._parts, self.floor, self._numbers_of_views)
+
+    @property
+    def _now(self) -> ObjectsView:
+        """The view that this store asks itself: it never waits for who asks other views."""
+        if self._own is None:
+            self._own = ObjectsView(self.space, self._parts, self.floor, self._numbers)
+        return self._own
+
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
-        """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
-        ask = self._ask(region, keywords, t_after, t_last)
-        table = self._rows_for(ask.t_after, t_last)
-        owners, positions, checked = search(table, tuple(ask))
-        self.checked += checked
-        return rows_at(table, owners, positions)
+        """See :meth:`ObjectsView.range_query <spatialstream.local.views.ObjectsView.range_query>`."""
+        return self._now.range_query(region, keywords, t_after, t_last)
 
     def nearest(
         self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
     ) -> ObjectRows:
-        """The k nearest objects with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
-
-        In order of (distance, t descending, id, x, y), with distances.
-        """
-        after = max(t_after, self.floor - 1)
-        table = self._rows_for(after, t_last)
-        owners, positions, distances, checked = search_nearest(
-            table, self.space.geographic, x, y, k, *pack(keywords), after, t_last, bound
-        )
-        self.checked += checked
-        return rows_at(table, owners, positions, distances)
+        """See :meth:`ObjectsView.nearest <spatialstream.local.views.ObjectsView.nearest>`."""
+        return self._now.nearest(x, y, k, keywords, t_after, t_last, bound)
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
     ) -> tuple[pa.StringArray, Ints]:
-        """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
-
-        Only counts above 0. An object counts a term once.
-        """
-        ask = self._ask(region, keywords, t_after, t_last)
-        table = self._rows_for(ask.t_after, t_last)
-        if len(self._numbers) > 2 * sum(len(part.numbers) for part in self._parts if part.numbers is not None):
-            self._forget_numbers()
-        (offsets, words), counts, checked = self._numbers.count(table, tuple(ask))
-        self.checked += checked
-        return to_arrow(offsets, words), counts
-
-    def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
-        return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
-
-    def _rows_for(self, t_after: int, t_last: int) -> npt.NDArray[Any]:
-        """All segments as rows; those with objects in (t_after, t_last] are loaded, the kernels skip the others."""
-        if self._table is None:
-            self._table = ColumnsTable(part.columns for part in self._parts)
-            self._unloaded = [i for i, part in enumerate(self._parts) if part.segment is None]
-        for i in self._unloaded:
-            part = self._parts[i]
-            if part.t_max > t_after and part.t_min <= t_last:
-                self._segment(part)
-                self._table[i] = part.columns
-                self._unloaded = [other for other in self._unloaded if other != i]
-        return self._table.rows
-
-    def _segment(self, part: _Part) -> Segment:
-        if part.segment is None:
-            part.segment = self._load(part)
-        return part.segment
-
-    def _load(self, part: _Part) -> Segment:
-        assert part.file is not None
-        assert self._read is not None
-        return Segment.from_arrays(self.space, self._read(part.file)[0])
-
-    def _forget_numbers(self) -> None:
-        """Start anew with the terms of the segments that there are now."""
-        self._numbers = TermNumbers()
-        for part in self._parts:
-            if part.numbers is not None:
-                part.numbers[:] = 0
+        """See :meth:`ObjectsView.term_counts <spatialstream.local.views.ObjectsView.term_counts>`."""
+        return self._now.term_counts(region, keywords, t_after, t_last)
 
     # -------------------------------------------------------------------------------------------------------- keeping
 
@@ -321,7 +237,7 @@ class SegmentStore(LocalIndex):
         """Write the segments that are not written yet, a file each; see :mod:`spatialstream.local.state`."""
         for part in self._parts:
             if part.file is None:
-                part.file = write("segment", self._segment(part).to_arrays(), None)
+                part.file = write("segment", part.loaded().to_arrays(), None)
         return {
             "interval": self.interval,
             "capacity": self.capacity,
@@ -337,8 +253,11 @@ class SegmentStore(LocalIndex):
         store = cls(space, manifest["interval"], manifest["capacity"], manifest["phase"])
         store._merged = set(manifest["merged"])
         store.floor = manifest["floor"]
-        store._read = read
-        store._parts = [_Part(**part) for part in manifest["segments"]]
+
+        def load(name: str) -> Segment:
+            return Segment.from_arrays(space, read(name)[0])
+
+        store._parts = [Part(**part, load=load) for part in manifest["segments"]]
         return store
 
 

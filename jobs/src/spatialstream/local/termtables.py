@@ -22,14 +22,13 @@ import numpy.typing as npt
 from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.arrays import grown, wide
 from spatialstream.local.termlists import get_unit, put_unit
-from spatialstream.local.wordtable import Strings, add_word, gather, room_of, slots_of, slots_with
+from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
 from spatialstream.local.zorder import LEVELS, node_start
 from spatialstream.local.zranges import Ask, ranges, search
 from spatialstream.model.geometry import contains
-from spatialstream.model.hashing import process_seed
 from spatialstream.model.kernels import kernel
 
-__all__ = ["AGGREGATE", "TermNumbers", "term_tables"]
+__all__ = ["AGGREGATE", "count_words", "term_tables"]
 
 AGGREGATE = 8192
 """Least number of objects of a node that has a table."""
@@ -181,7 +180,7 @@ def _add_up(
 
 
 @kernel
-def _count_words(
+def count_words(
     table: npt.NDArray[Any],
     asked: tuple[Any, ...],
     known_offsets: npt.NDArray[Any],
@@ -194,7 +193,11 @@ def _count_words(
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int, npt.NDArray[Any], npt.NDArray[Any]],
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int],
 ]:
-    """Count over all rows by the numbers of :class:`TermNumbers`, whose state comes and goes as arguments."""
+    """Count over all rows by the numbers of :class:`~spatialstream.local.views.TermNumbers`, which come and go.
+
+    Returns:
+        the state; and what is counted: terms (offsets, bytes), counts, and how many objects were checked.
+    """
     ask = Ask(*asked)
     most = 0
     for row in range(len(table)):
@@ -236,43 +239,3 @@ def _count_words(
         totals[present[i]] = 0
     found_offsets, found = gather(known_offsets, known, present[:n])
     return (known_offsets, known, slots, size, counts, totals), (found_offsets, found, numbers, checked)
-
-
-class TermNumbers:
-    """Adds up the term counts of several segments, each of which has codes of its own.
-
-    A term gets a number when a query first meets it, and each segment remembers the numbers of its codes (``numbers``
-    of its row: number + 1, or 0). So the words of different segments are compared once, not in every query. Nothing
-    of this is kept beyond the process.
-
-    Cost: the first meeting of a term and a segment is a hash lookup, every further one an addition.
-    """
-
-    def __init__(self) -> None:
-        offsets, words = np.zeros(1, np.int32), np.empty(0, np.uint8)
-        self._state: tuple[Any, ...] = (
-            offsets,
-            words,
-            slots_with(process_seed(), offsets, words, 0, 0),
-            0,
-            np.empty(0, np.int32),
-            np.zeros(1, np.int64),
-        )
-
-    def __len__(self) -> int:
-        """Number of terms."""
-        size: int = self._state[3]
-        return size
-
-    def count(self, table: npt.NDArray[Any], asked: tuple[Any, ...]) -> tuple[Strings, npt.NDArray[np.int64], int]:
-        """How many objects of a range-keyword search have each term.
-
-        Args:
-            table: segments, each with ``numbers``.
-            asked: see :class:`spatialstream.local.zranges.Ask`.
-
-        Returns:
-            terms, their counts (at least 1), and how many objects were checked.
-        """
-        self._state, (offsets, data, counts, checked) = _count_words(table, asked, *self._state)
-        return (offsets, data), counts, checked

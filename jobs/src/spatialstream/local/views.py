@@ -1,0 +1,271 @@
+"""The objects of a slot as they were at one moment: a view of a store of segments (MVCC).
+
+Segments never change, so a view is a list of those that there were, and the floor below which objects were not found
+any more (multiversion concurrency control, Bernstein and Goodman 1983; a *snapshot* of a log-structured merge tree).
+It costs O(segments) to take, and answers the same while the store appends, merges and drops in another thread: what
+it holds stays for as long as it is held.
+
+Threads may ask one view, and views of one store, at the same time. What is made on the way (addresses of segments that
+were read late, numbers of terms) is put in place by one assignment, or is behind a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.addresses import Columns, place_of, row_of
+from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.nearest import nearest as search_nearest
+from spatialstream.local.rows import ObjectRows, rows_at
+from spatialstream.local.segment import Segment
+from spatialstream.local.termtables import count_words
+from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
+from spatialstream.local.zranges import Ask, search
+from spatialstream.model.hashing import process_seed
+from spatialstream.model.regions import Region
+from spatialstream.model.space import Space
+
+__all__ = ["ObjectsView", "Part", "TermNumbers"]
+
+_TERMS_PER_OBJECT = 32
+"""An object with more terms weighs as several when capacities are compared."""
+
+
+@dataclass(eq=False)
+class Part:
+    """A segment of a store, perhaps not loaded, perhaps not written.
+
+    Attributes:
+        objects: how many.
+        weight: the same, more if they have many terms.
+        nbytes: bytes.
+        t_min, t_max: least and greatest timestamp, ms.
+        file: its name; None until it is written.
+        segment: itself; None until it is needed.
+        load: reads a file of that name.
+    """
+
+    objects: int
+    weight: int
+    nbytes: int
+    t_min: int
+    t_max: int
+    file: str | None = None
+    segment: Segment | None = field(default=None, repr=False)
+    load: Callable[[str], Segment] | None = field(default=None, repr=False)
+
+    @cached_property
+    def times(self) -> npt.NDArray[np.void]:
+        """What stands for it in a table as long as it is not loaded."""
+        return row_of(Columns.times_only(self.t_min, self.t_max))
+
+    @classmethod
+    def of(cls, segment: Segment) -> Part:
+        """A part that is in memory alone."""
+        weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
+        return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
+
+    def read(self) -> Segment:
+        """The segment, without keeping it."""
+        if self.segment is not None:
+            return self.segment
+        assert self.file is not None
+        assert self.load is not None
+        return self.load(self.file)
+
+    def loaded(self) -> Segment:
+        """The segment, which stays in memory from then on."""
+        if self.segment is None:
+            self.segment = self.read()
+        return self.segment
+
+    def reaches(self, t_after: int, t_last: int) -> bool:
+        """Whether it may have objects of (t_after, t_last]."""
+        return self.t_max > t_after and self.t_min <= t_last
+
+
+class _Table:
+    """Segments for kernels, which are held here, because rows are addresses alone.
+
+    Attributes:
+        rows: one each, see :mod:`~spatialstream.local.addresses`.
+        segments: None: not loaded, the row has its times alone.
+        unloaded: positions of those.
+        numbered: what :class:`TermNumbers` has made of it.
+    """
+
+    __slots__ = ("numbered", "rows", "segments", "unloaded")
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.segments = [part.segment for part in parts]
+        self.unloaded = [i for i, segment in enumerate(self.segments) if segment is None]
+        rows = [
+            part.times if segment is None else segment.row for part, segment in zip(parts, self.segments, strict=True)
+        ]
+        self.rows = np.concatenate(rows) if rows else _NO_ROWS
+        self.numbered: _Numbered | None = None
+
+
+_NO_ROWS = row_of(Columns.times_only(0, -1))[:0]
+
+_Arrays = WeakKeyDictionary[Segment, Codes]
+
+_Numbered = tuple[_Arrays, npt.NDArray[np.void], list[Codes]]
+"""All numbers that there are, the rows with them, and those of the rows."""
+
+
+class TermNumbers:
+    """Adds up the term counts of several segments, each of which has codes of its own.
+
+    A term gets a number when a query first meets it, and the numbers of each segment's codes are remembered
+    (``numbers`` of its row: number + 1, or 0). So the words of different segments are compared once, not in every
+    query. Nothing of this is kept beyond the process. Several threads may count; they take turns.
+
+    Cost: the first meeting of a term and a segment is a hash lookup, every further one an addition.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start anew: with the terms of segments that are gone, or in a state that nobody knows."""
+        offsets, words = np.zeros(1, np.int32), np.empty(0, np.uint8)
+        self._state: tuple[Any, ...] = (
+            offsets,
+            words,
+            slots_with(process_seed(), offsets, words, 0, 0),
+            0,
+            np.empty(0, np.int32),
+            np.zeros(1, np.int64),
+        )
+        self._arrays: _Arrays = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        """Number of terms."""
+        size: int = self._state[3]
+        return size
+
+    def count(self, table: _Table, asked: tuple[Any, ...]) -> tuple[Strings, Ints, int]:
+        """How many objects of a range-keyword search have each term.
+
+        Args:
+            table: segments.
+            asked: see :class:`spatialstream.local.zranges.Ask`.
+
+        Returns:
+            terms, their counts (at least 1), and how many objects were checked.
+        """
+        with self._lock:
+            rows = self._rows_of(table)
+            try:
+                self._state, (offsets, words, counts, checked) = count_words(rows, asked, *self._state)
+            except BaseException:
+                self._forget()
+                raise
+        return (offsets, words), counts, checked
+
+    def _rows_of(self, table: _Table) -> npt.NDArray[np.void]:
+        """The table's rows with numbers."""
+        if table.numbered is None or table.numbered[0] is not self._arrays:
+            if len(self) > 2 * sum(map(len, self._arrays.values())):
+                self._forget()
+            arrays = [_NO_NUMBERS if segment is None else self._numbers_of(segment) for segment in table.segments]
+            rows = table.rows.copy()
+            for row, array in zip(rows, arrays, strict=True):
+                row["numbers"] = place_of(array)
+            table.numbered = self._arrays, rows, arrays
+        return table.numbered[1]
+
+    def _numbers_of(self, segment: Segment) -> Codes:
+        numbers = self._arrays.get(segment)
+        if numbers is None:
+            numbers = self._arrays[segment] = np.zeros(segment.terms, np.int32)
+        return numbers
+
+
+_NO_NUMBERS = np.empty(0, np.int32)
+
+
+class ObjectsView:
+    """All objects of a slot at one moment.
+
+    Args:
+        space: of the objects.
+        parts: the segments.
+        floor: objects with t below it are not found.
+        numbers: of the terms; shared by the views of a store.
+
+    Attributes:
+        checked: objects that questions have looked at one by one; about, if several threads ask.
+    """
+
+    def __init__(self, space: Space, parts: Iterable[Part], floor: int, numbers: TermNumbers) -> None:
+        self.space, self.floor = space, floor
+        self._parts = tuple(parts)
+        self._numbers = numbers
+        self._table: _Table | None = None
+        self.checked = 0
+
+    def __len__(self) -> int:
+        """Number of objects; those below the floor whose segment was not gone yet are among them."""
+        return sum(part.objects for part in self._parts)
+
+    def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
+        """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
+        ask = self._ask(region, keywords, t_after, t_last)
+        table = self._reaching(ask.t_after, t_last)
+        owners, positions, checked = search(table.rows, tuple(ask))
+        self.checked += checked
+        return rows_at(table.rows, owners, positions)
+
+    def nearest(
+        self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
+    ) -> ObjectRows:
+        """The k nearest objects with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
+
+        In order of (distance, t descending, id, x, y), with distances.
+        """
+        after = max(t_after, self.floor - 1)
+        table = self._reaching(after, t_last)
+        owners, positions, distances, checked = search_nearest(
+            table.rows, self.space.geographic, x, y, k, *pack(keywords), after, t_last, bound
+        )
+        self.checked += checked
+        return rows_at(table.rows, owners, positions, distances)
+
+    def term_counts(
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
+    ) -> tuple[pa.StringArray, Ints]:
+        """How many of the objects of :meth:`range_query` have each term: (terms, counts), in no particular order.
+
+        Only counts above 0. An object counts a term once.
+        """
+        ask = self._ask(region, keywords, t_after, t_last)
+        (offsets, words), counts, checked = self._numbers.count(self._reaching(ask.t_after, t_last), tuple(ask))
+        self.checked += checked
+        return to_arrow(offsets, words), counts
+
+    def _ask(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
+        return Ask.of(self.space, region, keywords, max(t_after, self.floor - 1), t_last)
+
+    def _reaching(self, t_after: int, t_last: int) -> _Table:
+        """All segments; those with objects in (t_after, t_last] are loaded, the kernels skip the others."""
+        table = self._table
+        if table is None:
+            table = self._table = _Table(self._parts)
+        missing = [self._parts[i] for i in table.unloaded if self._parts[i].reaches(t_after, t_last)]
+        if missing:
+            for part in missing:
+                part.loaded()
+            table = self._table = _Table(self._parts)
+        return table
