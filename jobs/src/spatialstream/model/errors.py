@@ -9,6 +9,7 @@
     │   ├── Conflict    the routing state is another than the one that a change was made for
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
+    │   └── Gone        what was asked for is not kept there any more; what is newer is
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 __all__ = [
     "Conflict",
+    "Gone",
     "Missing",
     "RecordError",
     "RunError",
@@ -83,6 +85,10 @@ class Missing(StateError):  # noqa: N818 (as Conflict)
 
 class Unavailable(SpatialStreamError):  # noqa: N818 (as Conflict)
     """A server could not be reached in time. Whoever waits for it may try again; nothing is wrong with the request."""
+
+
+class Gone(Unavailable):
+    """What was asked for is not kept any more, or not there. Ask for what is newest."""
 
 
 class ServerError(SpatialStreamError):

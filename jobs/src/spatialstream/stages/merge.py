@@ -14,7 +14,7 @@ Partials and rows of an epoch may be many times the memory there is. What grows 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 
 from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.local.steps import merge_steps
-from spatialstream.model.hashing import distinct
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
@@ -34,6 +33,7 @@ from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import Row
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
+from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import Second, answer_second, second_phase
@@ -110,14 +110,16 @@ def merge(
 
     _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, turn.upto, space, lines, limits)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
-    _merge_snapshots(by_kind, spools, space, lines, None if second is None else second.numbers, limits)
+    later = None if second is None else second.numbers
+    lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
+    _add_snapshots(lines, answers(by_kind, lists, terms, space, later, limits))
     _merge_steps(spools[messages.STEPS], lines, limits)
 
     rejected = [left.letter for left in turn.left]
     for content in by_kind.get(messages.REJECTED, []):
         rejected += content.column("line").to_pylist()
-    later = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
-    for more in (lines.counts, later, {"rejected": len(rejected)}):
+    to_come = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
+    for more in (lines.counts, to_come, {"rejected": len(rejected)}):
         for kind, rows_of_kind in more.items():
             counts[kind] = counts.get(kind, 0) + rows_of_kind
     state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
@@ -137,7 +139,7 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
         limits: how long rows may be; None: any length.
     """
     lines = _Lines()
-    _merge_snapshots(_by_kind(rows), {}, space, lines, None, limits)
+    _add_snapshots(lines, answers(_by_kind(rows), (), (), space, None, limits))
     return lines
 
 
@@ -266,128 +268,9 @@ def _arrivals(content: pa.RecordBatch) -> Arrivals:
     return Arrivals(numbers(content, "number"), content.column("id"), *places)
 
 
-def _merge_snapshots(
-    by_kind: dict[str, list[pa.RecordBatch]],
-    spools: Mapping[str, Spool],
-    space: Space,
-    lines: _Lines,
-    later: npt.NDArray[np.int64] | None,
-    limits: RowLimits | None,
-) -> None:
-    """Rows of snapshot queries, but for those whose numbers are in ``later``."""
-    heads = by_kind.get(messages.SNAPSHOT_QUERIES, [])
-    if not heads:
-        return
-    head = pa.concat_batches(heads)
-    _, first = np.unique(numbers(head, "number"), return_index=True)
-    head = head.take(pa.array(first))
-    if later is not None:
-        head = head.filter(pa.array(~np.isin(numbers(head, "number"), later)))
-    code = numbers(head, "code")
-    for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
-        asked = head.filter(pa.array(code == TYPES.index(kind)))
-        if not asked.num_rows:
-            continue
-        if kind is QueryType.SKQ:
-            groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, []))])
-        else:
-            spooled = messages.SNAPSHOT_LISTS if kind is QueryType.SRQ else messages.SNAPSHOT_TERMS
-            groups = _answered(asked, spools[spooled])
-        for some, parts in groups:
-            _add_snapshots(kind, some, parts, space, lines, limits)
-
-
-def _answered(asked: pa.RecordBatch, found: Spool) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
-    """Queries in the order of their numbers, some at a time, with what the slots have found for them."""
-    number, first = numbers(asked, "number"), 0
-    for table in found:
-        end = int(np.searchsorted(number, pc.max(table.column("number")).as_py(), "right"))
-        yield asked.slice(first, end - first), table.to_batches()
-        first = end
-    if first < len(number):
-        yield asked.slice(first), []
-
-
-def _add_snapshots(
-    kind: QueryType,
-    asked: pa.RecordBatch,
-    parts: list[pa.RecordBatch],
-    space: Space,
-    lines: _Lines,
-    limits: RowLimits | None,
-) -> None:
-    """A row for each of some queries of one type, made of the slots' parts."""
-    is_terms = kind is QueryType.STQ
-    offsets, items = _no_lists(asked)
-    if parts:
-        offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
-    t = numbers(asked, "t")
-    after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
-    field = "terms" if is_terms else "objects"
-    texts, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
-    lines.add(kind, t, _SNAPSHOT, numbers(asked, "number"), texts, row)
-
-
-_Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
-"""The lists of n rows: (offsets int32[n + 1], items)."""
-
-
-def _no_lists(asked: pa.RecordBatch) -> _Lists:
-    return np.zeros(asked.num_rows + 1, np.int32), pa.array([], pa.string())
-
-
-def _first_of_each(
-    asked: pa.RecordBatch, owners: npt.NDArray[np.int64], limit: npt.NDArray[np.int64] | None
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows a query."""
-    number = numbers(asked, "number")
-    low, high = np.searchsorted(owners, number, "left"), np.searchsorted(owners, number, "right")
-    length = high - low if limit is None else np.minimum(high - low, limit)
-    offsets = np.zeros(len(number) + 1, np.int32)
-    np.cumsum(length, out=offsets[1:])
-    rows = np.repeat(low - offsets[:-1], length) + np.arange(offsets[-1])
-    return offsets, rows
-
-
-def _objects(asked: pa.RecordBatch, parts: list[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
-    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
-    found = pa.concat_batches(parts)
-    found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
-    nearest = kind is QueryType.SKQ
-    order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
-    rank = pc.negate(found.column("t")) if nearest else found.column("t")
-    ranked = pa.Table.from_batches([found.append_column("rank", rank)])
-    table = ranked.take(pc.sort_indices(ranked, [(name, "ascending") for name in order])).combine_chunks()
-    owners = table.column("number").to_numpy()
-    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64) if nearest else None)
-    if not len(rows):
-        return offsets, pa.array([], pa.string())
-    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
-    t, x, y = (numbers(batch, name) for name in ("t", "x", "y"))
-    distance = numbers(batch, "distance") if nearest else None
-    return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
-
-
-def _summed(parts: pa.RecordBatch) -> pa.Table:
-    """The sum of the counts of each query and term; by codes, because Arrow's hash of texts has no key."""
-    codes, firsts = distinct(parts.column("term"))
-    coded = pa.table([parts.column("number"), pa.array(codes), parts.column("count")], ["number", "code", "count"])
-    summed = coded.group_by(["number", "code"]).aggregate([("count", "sum")])
-    terms = parts.column("term").take(pa.array(firsts))
-    return summed.append_column("term", terms.take(summed.column("code").combine_chunks()))
-
-
-def _top_terms(asked: pa.RecordBatch, parts: list[pa.RecordBatch]) -> _Lists:
-    """Counts of a term summed over slots, then the k first by (count descending, term)."""
-    summed = _summed(pa.concat_batches(parts))
-    order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
-    table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
-    owners = table.column("number").to_numpy()
-    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64))
-    if not len(rows):
-        return offsets, pa.array([], pa.string())
-    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
-    return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
+def _add_snapshots(lines: _Lines, rows: Iterable[Answers]) -> None:
+    for each in rows:
+        lines.add(each.kind, each.t, _SNAPSHOT, each.number, each.lines, each.row)
 
 
 def _merge_steps(partials: Spool, lines: _Lines, limits: RowLimits | None) -> None:

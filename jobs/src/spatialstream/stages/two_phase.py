@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.segments import SegmentStore
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
@@ -27,10 +26,10 @@ from spatialstream.stages import messages
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import Row
 from spatialstream.stages.routing import Routing
+from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, put_records
-from spatialstream.stages.work import found_columns, stack
 
-__all__ = ["FEW", "Second", "answer_second", "second_name", "second_phase"]
+__all__ = ["FEW", "Second", "answer_second", "asked_of", "requests", "second_name", "second_phase"]
 
 FEW = 128
 """Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
@@ -91,18 +90,33 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
         return None
     open_rows = np.unique(row)
     later = np.sort(number[open_rows])
-    lengths = np.bincount(row, minlength=len(number))[open_rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    requests = record.take(pa.array(open_rows)).append_column(
-        "slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(target))
-    )
+    asked_again = requests(record.take(pa.array(open_rows)), np.searchsorted(open_rows, row), target)
     heads = [content for _, kind, content in rows if kind == messages.SNAPSHOT_QUERIES]
     kept = [
-        (0, messages.ASKED, requests),
+        (0, messages.ASKED, asked_again),
         (0, messages.SNAPSHOT_QUERIES, _only(pa.concat_batches(heads), later)),
         (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
     ]
     return Second(later, tuple(kept), tuple(np.unique(target).tolist()), len(target))
+
+
+def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    """Queries with the slots that are to be asked: a list column ``slots``.
+
+    Args:
+        record: n queries.
+        row: int[m], ascending: which query,
+        slot: int32[m], which slot it is for.
+    """
+    offsets = np.searchsorted(row, np.arange(record.num_rows + 1)).astype(np.int32)
+    return record.append_column("slots", pa.ListArray.from_arrays(pa.array(offsets), pa.array(slot)))
+
+
+def asked_of(slot: int, record: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The rows of :func:`requests` that are to be sent to a slot, ascending."""
+    asked = record.column("slots")
+    owners = np.repeat(np.arange(record.num_rows), np.diff(asked.offsets.to_numpy()))
+    return np.unique(owners[asked.flatten().to_numpy() == slot])
 
 
 def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:
@@ -123,7 +137,7 @@ def _radius(
     return radius
 
 
-def answer_second(slot: int, rows: Sequence[Row], objects: SegmentStore) -> Iterator[Row]:
+def answer_second(slot: int, rows: Sequence[Row], objects: Objects) -> Iterator[Row]:
     """A slot's part in the second phase.
 
     Args:
@@ -135,9 +149,7 @@ def answer_second(slot: int, rows: Sequence[Row], objects: SegmentStore) -> Iter
     for _, kind, record in rows:
         if kind != messages.ASKED:
             continue
-        asked = record.column("slots")
-        owners = np.repeat(np.arange(record.num_rows), np.diff(asked.offsets.to_numpy()))
-        mine = np.unique(owners[asked.values.to_numpy() == slot])
+        mine = asked_of(slot, record)
         number, since = numbers(record, "number"), numbers(record, "since")
         queries = QueryBatch.from_arrow(record.drop_columns(["number", "since", "slots"]))
         for i in mine.tolist():

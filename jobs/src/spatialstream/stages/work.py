@@ -30,28 +30,29 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.rows import ObjectRows
 from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
-from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
+from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import read_key
-from spatialstream.stages import messages
+from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
 from spatialstream.stages.leaving import OBJECT, QUERY, Left
 from spatialstream.stages.messages import columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
-from spatialstream.stages.route import Row, queries_with_numbers
+from spatialstream.stages.route import Row
 from spatialstream.stages.rows import match_lines, object_texts
+from spatialstream.stages.snapshots import BLOCK_BYTES, answer, reach
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import ABORT, LOAD, PREPARE, Round
 from spatialstream.stages.versions import load_version
+from spatialstream.stages.views import View
 
 __all__ = [
     "Block",
@@ -59,17 +60,12 @@ __all__ = [
     "WorkSettings",
     "blocks_of_round",
     "forget",
-    "found_columns",
     "slot_objects",
-    "stack",
     "steps_from_arrow",
     "steps_to_arrow",
     "without",
     "work",
 ]
-
-_BLOCK_BYTES = 4 << 20
-"""Size of a block of partials, about."""
 
 _LINE_BYTES = 80
 """Of a line of a CRQ, besides the object's and the query's own."""
@@ -175,6 +171,7 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
     indexes.upto = turn.upto
     state.commit(indexes.checkpoint(state.write))
     _kept[storage.place, slot] = (turn.number, turn.take), indexes
+    views.keep(storage.place, slot, View.of(indexes.objects, turn, settings.retention))
     if turn.measured:
         record = _load_record(slot, indexes, turn, load, storage)
         record["seconds"] = time.perf_counter() - began
@@ -412,6 +409,7 @@ def forget(storage: Storage | None = None) -> None:
     """
     for key in [each for each in _kept if storage is None or each[0] == storage.place]:
         del _kept[key]
+    views.forget(None if storage is None else storage.place)
 
 
 def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Row]:
@@ -447,7 +445,9 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         load.objects = len(objects)
         yield from _match(slot, indexes, objects, seq, load)
     for queries, number in snapshots:
-        yield from load.each("queries", _answer(slot, indexes, queries, number, two_phase=turn.two_phase))
+        looked_at = reach(queries, indexes.settings.retention, indexes.upto)
+        found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
+        yield from load.each("queries", found)
     yield from _step(slot, indexes, turn.upto)
     _expire(indexes, turn.upto)
 
@@ -511,7 +511,7 @@ def _lines(
     """The rows of matches, block by block."""
     texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
     sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
-    for first, last in _cut(sizes, _BLOCK_BYTES):
+    for first, last in _cut(sizes, BLOCK_BYTES):
         block = matches.slice(first, last)
         lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
         yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines)
@@ -520,7 +520,7 @@ def _lines(
 def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
     """What may be in answers to CKQs, block by block."""
     sizes = np.diff(string_view(objects.ids)[0])[arrivals.position] + _LINE_BYTES
-    for first, last in _cut(sizes, _BLOCK_BYTES):
+    for first, last in _cut(sizes, BLOCK_BYTES):
         rows = arrivals.position[first:last]
         yield columns(
             number=arrivals.number[first:last],
@@ -540,91 +540,6 @@ def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
         last = max(first + 1, int(np.searchsorted(ends, given + most, "right")))
         yield first, last
         first, given = last, int(ends[last - 1])
-
-
-def _answer(
-    slot: int, indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64], *, two_phase: bool
-) -> Iterator[Row]:
-    """This slot's partials of snapshot queries; a slot without a match still says that it was asked."""
-    if not len(queries):
-        return
-    since, whole = _reach(indexes, queries)
-    heads = columns(
-        number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k, since=since, whole=whole
-    )
-    yield slot, messages.SNAPSHOT_QUERIES, heads
-    nearest, nearest_number = _of_types(queries, number, QueryType.SKQ)
-    if len(nearest) and two_phase:
-        content = queries_with_numbers(nearest, nearest_number)
-        asked_since = since[queries.code == _CODE[QueryType.SKQ]]
-        yield slot, messages.ASKED, content.append_column("since", pa.array(asked_since))
-    gathered: dict[str, list[dict[str, Any]]] = {}
-    sizes: dict[str, int] = {}
-    for i in range(len(queries)):
-        query = queries[i]
-        assert isinstance(query, Query)
-        first = int(since[i])
-        region, keywords = query.predicate.region, list(query.predicate.keywords)
-        match query.selection:
-            case TopTerms():
-                kind = messages.SNAPSHOT_TERMS
-                terms, counts = indexes.objects.term_counts(region, keywords, first, query.t)
-                part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
-            case Nearest(x, y, k):
-                kind = messages.SNAPSHOT_OBJECTS
-                part = found_columns(int(number[i]), indexes.objects.nearest(x, y, k, keywords, first, query.t))
-            case _:
-                kind = messages.SNAPSHOT_LISTS
-                found = indexes.objects.range_query(region, keywords, first, query.t)
-                part = found_columns(int(number[i]), found)
-        gathered.setdefault(kind, []).append(part)
-        sizes[kind] = sizes.get(kind, 0) + sum(column.nbytes for column in part.values())
-        if sizes[kind] >= _BLOCK_BYTES:
-            yield from ((slot, kind, piece) for piece in _pieces(stack(gathered.pop(kind))))
-            sizes[kind] = 0
-    for kind, parts in gathered.items():
-        yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
-
-
-def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A block cut into ones of about the size that blocks should have."""
-    rows = max(1, content.num_rows * _BLOCK_BYTES // max(1, content.nbytes))
-    for first in range(0, max(1, content.num_rows), rows):
-        yield content.slice(first, rows)
-
-
-def _reach(indexes: SlotIndexes, queries: QueryBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """From when on objects are looked at, (since, t], and whether that is all that the query asks for."""
-    asked: npt.NDArray[np.int64] = queries.t - queries.duration
-    retention = indexes.settings.retention
-    if retention is None:
-        return asked, np.ones(len(queries), np.bool_)
-    # a query that comes late finds what is kept now, not what was kept at its time
-    floor = queries.t if indexes.upto is None else np.maximum(queries.t, indexes.upto)
-    since = np.maximum(asked, floor - retention)
-    return since, since == asked
-
-
-def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
-    """Objects that a query has found, as the columns of a :data:`~spatialstream.stages.messages.SNAPSHOT_OBJECTS`."""
-    return {
-        "number": np.full(len(found), number),
-        "id": found.ids,
-        "t": found.t,
-        "x": found.x,
-        "y": found.y,
-        "distance": np.zeros(len(found)) if found.distance is None else found.distance,
-    }
-
-
-def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Parts with the same columns, one below the other."""
-    stacked = {}
-    for name in parts[0]:
-        pieces = [part[name] for part in parts]
-        is_arrow = isinstance(pieces[0], pa.Array)
-        stacked[name] = pa.concat_arrays(pieces) if is_arrow else np.concatenate(pieces)
-    return columns(**stacked)
 
 
 def _step(slot: int, indexes: SlotIndexes, upto: int) -> Iterator[Row]:

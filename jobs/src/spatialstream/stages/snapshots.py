@@ -1,0 +1,301 @@
+"""Snapshot queries (SRQ, SKQ, STQ): what one slot finds for them, and the rows that this makes with what others find.
+
+WORK and MERGE do both within a round; between rounds, so do views (:mod:`~spatialstream.stages.views`) and whoever asks
+them (:mod:`~spatialstream.stages.questions`). It is the same code, so a question has the same row on both ways.
+
+Cost: a slot's part is that of its searches (:mod:`spatialstream.local.views`); a row is a sort of what is found. Lists
+and counts may be many times the memory there is; they come and go in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.rows import ObjectRows
+from spatialstream.local.segments import SegmentStore
+from spatialstream.local.views import ObjectsView
+from spatialstream.model.hashing import distinct
+from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
+from spatialstream.model.space import Space
+from spatialstream.stages import messages
+from spatialstream.stages.messages import columns, numbers
+from spatialstream.stages.route import Row, queries_with_numbers
+from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
+
+__all__ = ["BLOCK_BYTES", "Answers", "Objects", "answer", "answers", "found_columns", "reach", "stack"]
+
+BLOCK_BYTES = 4 << 20
+"""Size of a block of partials, about."""
+
+_SKQ = TYPES.index(QueryType.SKQ)
+
+Objects = SegmentStore | ObjectsView
+"""A slot's objects: those that it has, or those that it had after a round."""
+
+Reach = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+"""From when on each query looks at objects, (since, t], and whether that is all that it asks for."""
+
+
+# ------------------------------------------------------------------------------------------------------------- one slot
+
+
+def reach(queries: QueryBatch, retention: int | None, upto: int | None) -> Reach:
+    """How far back snapshot queries look.
+
+    Args:
+        queries: the queries.
+        retention: ms that they can look back; None: for ever.
+        upto: the time up to which everything had come when they came; None: nothing had. A query that comes late
+            finds what is kept now, not what was kept at its time.
+    """
+    asked: npt.NDArray[np.int64] = queries.t - queries.duration
+    if retention is None:
+        return asked, np.ones(len(queries), np.bool_)
+    floor = queries.t if upto is None else np.maximum(queries.t, upto)
+    since = np.maximum(asked, floor - retention)
+    return since, since == asked
+
+
+def answer(
+    slot: int,
+    objects: Objects,
+    queries: QueryBatch,
+    number: npt.NDArray[np.int64],
+    looked_at: Reach,
+    *,
+    two_phase: bool,
+) -> Iterator[Row]:
+    """A slot's partials of snapshot queries; a slot without a match still says that it was asked.
+
+    Args:
+        slot: which one.
+        objects: its objects.
+        queries: n of them.
+        number: int64[n], distinct.
+        looked_at: see :func:`reach`.
+        two_phase: whether SKQs are told whole, for a second phase.
+    """
+    if not len(queries):
+        return
+    since, whole = looked_at
+    heads = columns(
+        number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k, since=since, whole=whole
+    )
+    yield slot, messages.SNAPSHOT_QUERIES, heads
+    nearest = np.flatnonzero(queries.code == _SKQ)
+    if len(nearest) and two_phase:
+        content = queries_with_numbers(queries.take(nearest), number[nearest])
+        yield slot, messages.ASKED, content.append_column("since", pa.array(since[nearest]))
+    gathered: dict[str, list[dict[str, Any]]] = {}
+    sizes: dict[str, int] = {}
+    for i in range(len(queries)):
+        query = queries[i]
+        assert isinstance(query, Query)
+        first = int(since[i])
+        region, keywords = query.predicate.region, list(query.predicate.keywords)
+        match query.selection:
+            case TopTerms():
+                kind = messages.SNAPSHOT_TERMS
+                terms, counts = objects.term_counts(region, keywords, first, query.t)
+                part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
+            case Nearest(x, y, k):
+                kind = messages.SNAPSHOT_OBJECTS
+                part = found_columns(int(number[i]), objects.nearest(x, y, k, keywords, first, query.t))
+            case _:
+                kind = messages.SNAPSHOT_LISTS
+                found = objects.range_query(region, keywords, first, query.t)
+                part = found_columns(int(number[i]), found)
+        gathered.setdefault(kind, []).append(part)
+        sizes[kind] = sizes.get(kind, 0) + sum(column.nbytes for column in part.values())
+        if sizes[kind] >= BLOCK_BYTES:
+            yield from ((slot, kind, piece) for piece in _pieces(stack(gathered.pop(kind))))
+            sizes[kind] = 0
+    for kind, parts in gathered.items():
+        yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
+
+
+def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A block cut into ones of about the size that blocks should have."""
+    rows = max(1, content.num_rows * BLOCK_BYTES // max(1, content.nbytes))
+    for first in range(0, max(1, content.num_rows), rows):
+        yield content.slice(first, rows)
+
+
+def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
+    """Objects that a query has found, as the columns of a :data:`~spatialstream.stages.messages.SNAPSHOT_OBJECTS`."""
+    return {
+        "number": np.full(len(found), number),
+        "id": found.ids,
+        "t": found.t,
+        "x": found.x,
+        "y": found.y,
+        "distance": np.zeros(len(found)) if found.distance is None else found.distance,
+    }
+
+
+def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Parts with the same columns, one below the other."""
+    stacked = {}
+    for name in parts[0]:
+        pieces = [part[name] for part in parts]
+        is_arrow = isinstance(pieces[0], pa.Array)
+        stacked[name] = pa.concat_arrays(pieces) if is_arrow else np.concatenate(pieces)
+    return columns(**stacked)
+
+
+# ----------------------------------------------------------------------------------------------------------- all slots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Rows of n snapshot queries of one type.
+
+    Attributes:
+        kind: the type.
+        number: int64[n], ascending.
+        t: int64[n], their times.
+        lines: m lines of JSON.
+        row: int64[m], the query that each belongs to: several lines are the parts of one row.
+    """
+
+    kind: QueryType
+    number: npt.NDArray[np.int64]
+    t: npt.NDArray[np.int64]
+    lines: pa.LargeStringArray
+    row: npt.NDArray[np.int64]
+
+
+def answers(
+    by_kind: Mapping[str, Sequence[pa.RecordBatch]],
+    lists: Iterable[pa.Table],
+    terms: Iterable[pa.Table],
+    space: Space,
+    later: npt.NDArray[np.int64] | None,
+    limits: RowLimits | None,
+) -> Iterator[Answers]:
+    """Rows of snapshot queries, by type and number, some at a time.
+
+    Args:
+        by_kind: heads, and nearest objects, of all slots.
+        lists: objects of SRQs, ascending by number; a number's are in one table.
+        terms: counts of STQs, likewise.
+        space: of the stream.
+        later: numbers of queries that are left out; None: of none.
+        limits: how long rows may be; None: any length.
+    """
+    heads = by_kind.get(messages.SNAPSHOT_QUERIES, ())
+    if not heads:
+        return
+    head = pa.concat_batches(heads)
+    _, first = np.unique(numbers(head, "number"), return_index=True)
+    head = head.take(pa.array(first))
+    if later is not None:
+        head = head.filter(pa.array(~np.isin(numbers(head, "number"), later)))
+    code = numbers(head, "code")
+    for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
+        asked = head.filter(pa.array(code == TYPES.index(kind)))
+        if not asked.num_rows:
+            continue
+        if kind is QueryType.SKQ:
+            groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, ()))])
+        else:
+            groups = _answered(asked, lists if kind is QueryType.SRQ else terms)
+        for some, parts in groups:
+            yield _rows(kind, some, parts, space, limits)
+
+
+def _answered(
+    asked: pa.RecordBatch, found: Iterable[pa.Table]
+) -> Iterator[tuple[pa.RecordBatch, Sequence[pa.RecordBatch]]]:
+    """Queries in the order of their numbers, some at a time, with what the slots have found for them."""
+    number, first = numbers(asked, "number"), 0
+    for table in found:
+        end = int(np.searchsorted(number, pc.max(table.column("number")).as_py(), "right"))
+        yield asked.slice(first, end - first), table.to_batches()
+        first = end
+    if first < len(number):
+        yield asked.slice(first), []
+
+
+def _rows(
+    kind: QueryType, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, limits: RowLimits | None
+) -> Answers:
+    """A row for each of some queries of one type, made of the slots' parts."""
+    is_terms = kind is QueryType.STQ
+    offsets, items = _no_lists(asked)
+    if parts:
+        offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
+    t = numbers(asked, "t")
+    after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
+    field = "terms" if is_terms else "objects"
+    lines, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
+    return Answers(kind, numbers(asked, "number"), t, lines, row)
+
+
+_Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
+"""The lists of n rows: (offsets int32[n + 1], items)."""
+
+
+def _no_lists(asked: pa.RecordBatch) -> _Lists:
+    return np.zeros(asked.num_rows + 1, np.int32), pa.array([], pa.string())
+
+
+def _first_of_each(
+    asked: pa.RecordBatch, owners: npt.NDArray[np.int64], limit: npt.NDArray[np.int64] | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The lists of queries in rows sorted by query: (offsets, rows), at most ``limit`` rows a query."""
+    number = numbers(asked, "number")
+    low, high = np.searchsorted(owners, number, "left"), np.searchsorted(owners, number, "right")
+    length = high - low if limit is None else np.minimum(high - low, limit)
+    offsets = np.zeros(len(number) + 1, np.int32)
+    np.cumsum(length, out=offsets[1:])
+    rows = np.repeat(low - offsets[:-1], length) + np.arange(offsets[-1])
+    return offsets, rows
+
+
+def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
+    """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
+    found = pa.concat_batches(parts)
+    found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
+    nearest = kind is QueryType.SKQ
+    order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
+    rank = pc.negate(found.column("t")) if nearest else found.column("t")
+    ranked = pa.Table.from_batches([found.append_column("rank", rank)])
+    table = ranked.take(pc.sort_indices(ranked, [(name, "ascending") for name in order])).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64) if nearest else None)
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    t, x, y = (numbers(batch, name) for name in ("t", "x", "y"))
+    distance = numbers(batch, "distance") if nearest else None
+    return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
+
+
+def _summed(parts: pa.RecordBatch) -> pa.Table:
+    """The sum of the counts of each query and term; by codes, because Arrow's hash of texts has no key."""
+    codes, firsts = distinct(parts.column("term"))
+    coded = pa.table([parts.column("number"), pa.array(codes), parts.column("count")], ["number", "code", "count"])
+    summed = coded.group_by(["number", "code"]).aggregate([("count", "sum")])
+    terms = parts.column("term").take(pa.array(firsts))
+    return summed.append_column("term", terms.take(summed.column("code").combine_chunks()))
+
+
+def _top_terms(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch]) -> _Lists:
+    """Counts of a term summed over slots, then the k first by (count descending, term)."""
+    summed = _summed(pa.concat_batches(parts))
+    order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
+    table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
+    owners = table.column("number").to_numpy()
+    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64))
+    if not len(rows):
+        return offsets, pa.array([], pa.string())
+    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+    return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))

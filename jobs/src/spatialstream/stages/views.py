@@ -1,0 +1,141 @@
+"""The views that this process keeps: what each of its slots held after its last rounds, for questions between rounds.
+
+WORK keeps a view at the end of each round. Whoever asks names a round that is done, so on all slots alike a question is
+answered as of that round, while WORK does the next one in another thread (multiversion concurrency control). A view
+goes when it is neither one of the last few nor young; who is reading it has it until the end.
+
+A question is answered right, or not at all: a view that is not here (it has gone, the slot is elsewhere, the process is
+new) is an error that says so, and whoever asks tries again with the newest round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spatialstream.local.segments import SegmentStore
+from spatialstream.local.views import ObjectsView
+from spatialstream.model.errors import Gone, Missing
+from spatialstream.model.queries import QueryBatch
+from spatialstream.stages import messages
+from spatialstream.stages.messages import numbers
+from spatialstream.stages.route import Row
+from spatialstream.stages.snapshots import answer, reach
+from spatialstream.stages.turns import Round
+from spatialstream.stages.two_phase import answer_second, asked_of
+
+__all__ = ["FEWEST", "YOUNG", "View", "answer_at", "forget", "keep", "respond", "view_of"]
+
+FEWEST = 4
+"""Views of a slot that are kept, however old they are: a stream in which nothing happens can still be asked."""
+
+YOUNG = 2.0
+"""Seconds for which a view is kept in any case. Within it a question gets from its first slot to its last."""
+
+RoundId = tuple[int, int]
+"""Number of a round, and the take of it by which it was done."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A slot after a round.
+
+    Attributes:
+        round: which one.
+        upto: the time up to which everything had come.
+        objects: of the slot.
+        retention: ms that snapshot queries can look back; None: for ever.
+        kept: when it was, by the monotonic clock.
+    """
+
+    round: RoundId
+    upto: int
+    objects: ObjectsView
+    retention: int | None
+    kept: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, objects: SegmentStore, turn: Round, retention: int | None) -> View:
+        """The view of a slot that has just done a round, or was restored as it was after it."""
+        return cls((turn.number, turn.take), turn.upto, objects.view(), retention)
+
+
+_lock = threading.Lock()
+_views: dict[tuple[str, int], tuple[View, ...]] = {}
+"""(place, slot) -> views, by round."""
+
+
+def keep(place: str, slot: int, view: View) -> None:
+    """Keep a view, in the place of one of the same round, and let go of those that have had their time.
+
+    Args:
+        place: of the storage that the slot's state is in.
+        slot: which one.
+        view: of it.
+    """
+    with _lock:
+        others = (each for each in _views.get((place, slot), ()) if each.round[0] != view.round[0])
+        known = sorted([*others, view], key=lambda each: each.round)
+        _views[place, slot] = tuple(
+            each for i, each in enumerate(known, FEWEST - len(known)) if i >= 0 or each.kept + YOUNG > view.kept
+        )
+
+
+def forget(place: str | None = None, slot: int | None = None) -> None:
+    """Let go of all views: of one place, or of one slot there, as when it moves to another process."""
+    with _lock:
+        for key in list(_views):
+            if place in (None, key[0]) and slot in (None, key[1]):
+                del _views[key]
+
+
+def view_of(place: str, slot: int, round_id: RoundId) -> View:
+    """A slot's view of a round.
+
+    Raises:
+        Gone: it is not kept here.
+    """
+    for view in _views.get((place, slot), ()):
+        if view.round == round_id:
+            return view
+    raise Gone(f"slot {slot} has no view of round {round_id[0]} here: ask again, for the newest round")
+
+
+def answer_at(place: str, slot: int, round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+    """A slot's partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
+
+    Args:
+        place: of the storage that the slot's state is in.
+        slot: which one.
+        round_id: of a round that is done.
+        questions: those of :func:`~spatialstream.stages.two_phase.requests`; the slot answers the ones that are to be
+            sent to it. With ``since``: they are in their second phase.
+
+    Raises:
+        Gone: the view is not kept here; by the first partial, or by any.
+    """
+    view = view_of(place, slot, round_id)
+    try:
+        if "since" in questions.schema.names:
+            yield from answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
+            return
+        mine = questions.take(pa.array(asked_of(slot, questions)))
+        queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
+        looked_at = reach(queries, view.retention, view.upto)
+        yield from answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True)
+    except Missing as error:  # it was never read, and its time has passed
+        raise Gone(f"{error}: ask again, for the newest round") from None
+
+
+def respond(place: str, slots: Iterable[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """What a process answers for several of its slots, as record batches of one schema, of some megabytes at most.
+
+    Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
+    """
+    for slot in slots:
+        for row in answer_at(place, slot, round_id, questions):
+            yield from messages.messages(*row)
