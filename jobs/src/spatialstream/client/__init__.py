@@ -2,6 +2,7 @@
 
 - :class:`Connection` says where the broker is;
 - :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
+- :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on;
 - :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
 - with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
+    from spatialstream.client.snapshots import SnapshotAsker
     from spatialstream.sources.delivery import Assembler, Deduplicator
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
@@ -38,6 +40,7 @@ __all__ = [
     "Latencies",
     "Results",
     "Sender",
+    "SnapshotAsker",
     "Watch",
     "check_queries",
     "mark",
@@ -50,6 +53,7 @@ _MODULES = {
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
     "client.sending": ("Sender", "with_own_ids"),
+    "client.snapshots": ("SnapshotAsker",),
     "sources.folder": ("Folder",),
     "sources.kafka": ("Connection",),
     "stages.archive": ("write_archive",),

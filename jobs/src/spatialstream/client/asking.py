@@ -25,7 +25,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.sources.kafka import Connection
 
-__all__ = ["Asker", "Awaited", "check_queries"]
+__all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes as they are."""
@@ -48,24 +48,32 @@ def check_queries(
     checked: list[dict[str, Any]] = []
     known: set[str] = set()
     for place, given in records:
-        if not isinstance(given, dict):
-            raise SettingError(place, "is not a JSON object")
-        record = {name: value for name, value in given.items() if name != "t" or value is not None}
-        if record.get("id") is None and record.get("type") != "CANCEL":
-            record["id"] = f"q-{uuid.uuid4().hex[:12]}"
-        try:
-            query = parse_query({"t": 0, **record}, space, rule)
-            query.id.encode()
-        except RecordError as error:
-            raise SettingError(place, str(error)) from None
-        except UnicodeEncodeError:
-            raise SettingError(place, "id: holds half of a surrogate pair; give Unicode text") from None
+        record, query = checked_query(place, given, space, rule)
         if isinstance(query, Query):
             if query.id in known:
                 raise SettingError(place, f"another query has the id {query.id!r} too")
             known.add(query.id)
         checked.append(record)
     return checked
+
+
+def checked_query(
+    place: str, given: object, space: Space, rule: TermRule
+) -> tuple[dict[str, Any], Query | Cancellation]:
+    """One record of :func:`check_queries`, and what it says; without a time its time is 0."""
+    if not isinstance(given, dict):
+        raise SettingError(place, "is not a JSON object")
+    record = {name: value for name, value in given.items() if name != "t" or value is not None}
+    if record.get("id") is None and record.get("type") != "CANCEL":
+        record["id"] = f"q-{uuid.uuid4().hex[:12]}"
+    try:
+        query = parse_query({"t": 0, **record}, space, rule)
+        query.id.encode()
+    except RecordError as error:
+        raise SettingError(place, str(error)) from None
+    except UnicodeEncodeError:
+        raise SettingError(place, "id: holds half of a surrogate pair; give Unicode text") from None
+    return record, query
 
 
 @dataclass(slots=True)

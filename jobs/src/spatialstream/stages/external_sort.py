@@ -106,6 +106,9 @@ class Spool:
         if not ((major[1:] > major[:-1]) | (same & (minor[1:] >= minor[:-1]))).all():
             content = content.take(pa.array(np.lexsort((minor, major))))
         pieces = -(-content.nbytes // self._block_bytes)
+        if pieces == 1:
+            self._keep(content)
+            return
         for piece in np.array_split(np.arange(content.num_rows), min(pieces, content.num_rows)):
             self._keep(content.slice(int(piece[0]), len(piece)))
 

@@ -25,8 +25,8 @@ from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.route import Row, queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.snapshots import Answers, answers
-from spatialstream.stages.turns import Round
-from spatialstream.stages.two_phase import requests, second_phase
+from spatialstream.stages.turns import NEVER, Round
+from spatialstream.stages.two_phase import requests, still_to_ask
 from spatialstream.stages.views import RoundId
 
 __all__ = ["Call", "Directory", "answers_of"]
@@ -49,6 +49,11 @@ class Directory:
     round: RoundId
     clock: int
     routing: Routing
+
+    @property
+    def begun(self) -> bool:
+        """Whether the clock has begun: before, nothing is known of any time."""
+        return self.clock > NEVER
 
     @staticmethod
     def record(turn: Round) -> dict[str, Any]:
@@ -91,10 +96,10 @@ def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Ca
             spools[found[1]].add(found[2])
         else:
             kept.append(found)
-    second = second_phase(kept, routing, space)
-    if second is not None:
-        again = next(content for _, kind, content in second.rows if kind == messages.ASKED)
-        kept += _answered(call, set(second.slots), directory.round, again)
+    again = still_to_ask(kept, routing, space)
+    if again is not None:
+        slots = set(again.column("slots").flatten().to_pylist())
+        kept += _answered(call, slots, directory.round, again)
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in kept:
         by_kind.setdefault(kind, []).append(content)

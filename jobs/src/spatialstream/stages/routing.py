@@ -68,24 +68,21 @@ class Routing:
 
     def route_queries(self, queries: QueryBatch) -> Pairs:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by both, each pair once."""
-        continuous = np.flatnonzero(queries.code >= _FIRST_CONTINUOUS)
-        nearest = np.flatnonzero(queries.code == _SKQ) if self.two_phase else np.empty(0, np.int64)
-        everywhere = np.flatnonzero(queries.code == _CKQ)
-        others = np.setdiff1d(np.arange(len(queries)), np.union1d(nearest, everywhere), assume_unique=True)
-        parts = [self._under(self.active, queries, others)]
-        if len(everywhere):
-            slots = np.arange(self.slots, dtype=np.int32)
-            parts.append((np.repeat(everywhere, self.slots), np.tile(slots, len(everywhere))))
-        if len(nearest):
+        continuous, everywhere = queries.code >= _FIRST_CONTINUOUS, queries.code == _CKQ
+        nearest = (queries.code == _SKQ) & self.two_phase
+        parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
+        if everywhere.any():
+            slots, row = np.arange(self.slots, dtype=np.int32), np.flatnonzero(everywhere)
+            parts.append((np.repeat(row, self.slots), np.tile(slots, len(row))))
+        if nearest.any():
             leaves = self.active.index.nearest_leaves(queries.at[nearest])
-            parts.append((nearest, self.active.mapping[leaves]))
+            parts.append((np.flatnonzero(nearest), self.active.mapping[leaves]))
         if self.pending is not None:
-            parts.append(self._under(self.pending, queries, np.setdiff1d(continuous, everywhere, assume_unique=True)))
+            parts.append(self._under(self.pending, queries, np.flatnonzero(continuous & ~everywhere)))
         for past in self.past:
             reaches = (queries.t >= past.first) & (queries.t - queries.duration < past.last)
-            reaches[continuous] = False
-            reaches[nearest] = False
-            parts.append(self._under(past.version, queries, np.flatnonzero(reaches)))
+            rows = np.flatnonzero(reaches & ~continuous & ~nearest)
+            parts.append(self._under(past.version, queries, rows))
         return self._distinct(parts)
 
     def slots_within(

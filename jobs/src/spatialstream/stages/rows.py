@@ -47,8 +47,12 @@ def _joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
     size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
     large = size > _ROOM or any(pa.types.is_large_string(each.type) for each in arrays)
     kind = pa.large_string() if large else pa.string()
-    typed = [part.cast(kind) if isinstance(part, pa.Array) else pa.scalar(part, kind) for part in parts]
+    typed = [_as(kind, part) if isinstance(part, pa.Array) else pa.scalar(part, kind) for part in parts]
     return pc.binary_join_element_wise(*typed, pa.scalar("", kind))
+
+
+def _as(kind: pa.DataType, strings: pa.Array) -> pa.Array:
+    return strings if strings.type == kind else strings.cast(kind)
 
 
 def quoted(strings: pa.StringArray | pa.LargeStringArray) -> pa.StringArray | pa.LargeStringArray:
@@ -141,7 +145,7 @@ def row_lines(
     if complete_after is not None and complete_after.null_count < len(complete_after):
         notes = pc.binary_join_element_wise(', "complete_after": ', pc.cast(complete_after, pa.string()), "")
         head.append(pc.fill_null(notes, ""))
-    heads, items = _joined(*head).cast(pa.large_string()), items.cast(pa.large_string())
+    heads, items = _as(pa.large_string(), _joined(*head)), _as(pa.large_string(), items)
     before, after = f', "{field}": [', "]}"
     row = np.arange(len(t))
     if limits is not None:

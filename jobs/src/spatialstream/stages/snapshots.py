@@ -194,15 +194,15 @@ def answers(
     if not heads:
         return
     head = pa.concat_batches(heads)
-    _, first = np.unique(numbers(head, "number"), return_index=True)
-    head = head.take(pa.array(first))
+    number, first = np.unique(numbers(head, "number"), return_index=True)
     if later is not None:
-        head = head.filter(pa.array(~np.isin(numbers(head, "number"), later)))
-    code = numbers(head, "code")
+        first = first[~np.isin(number, later)]
+    code = numbers(head, "code")[first]
     for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
-        asked = head.filter(pa.array(code == TYPES.index(kind)))
-        if not asked.num_rows:
+        rows = first[code == TYPES.index(kind)]
+        if not len(rows):
             continue
+        asked = head.take(pa.array(rows))
         if kind is QueryType.SKQ:
             groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, ()))])
         else:
@@ -263,39 +263,53 @@ def _first_of_each(
 def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
     """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
     found = pa.concat_batches(parts)
-    found = found.filter(pc.is_in(found.column("number"), asked.column("number")))
+    number, t = numbers(found, "number"), numbers(found, "t")
     nearest = kind is QueryType.SKQ
-    order = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
-    rank = pc.negate(found.column("t")) if nearest else found.column("t")
-    ranked = pa.Table.from_batches([found.append_column("rank", rank)])
-    table = ranked.take(pc.sort_indices(ranked, [(name, "ascending") for name in order])).combine_chunks()
-    owners = table.column("number").to_numpy()
-    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64) if nearest else None)
+    order = _sorted_by(number, numbers(found, "distance") if nearest else t)
+    if order is None:
+        rank = pa.array(-t if nearest else t)
+        names = ["number", "distance", "rank", "id", "x", "y"] if nearest else ["number", "rank", "id", "x", "y"]
+        keys = pa.table(found.append_column("rank", rank)).select(names)
+        order = pc.sort_indices(keys, [(name, "ascending") for name in names]).to_numpy()
+    offsets, rows = _first_of_each(asked, number[order], numbers(asked, "k").astype(np.int64) if nearest else None)
     if not len(rows):
         return offsets, pa.array([], pa.string())
-    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
-    t, x, y = (numbers(batch, name) for name in ("t", "x", "y"))
-    distance = numbers(batch, "distance") if nearest else None
-    return offsets, object_texts(space, batch.column("id"), t, x, y, distance)
+    rows = order[rows]
+    x, y = numbers(found, "x")[rows], numbers(found, "y")[rows]
+    distance = numbers(found, "distance")[rows] if nearest else None
+    return offsets, object_texts(space, found.column("id").take(pa.array(rows)), t[rows], x, y, distance)
 
 
-def _summed(parts: pa.RecordBatch) -> pa.Table:
-    """The sum of the counts of each query and term; by codes, because Arrow's hash of texts has no key."""
-    codes, firsts = distinct(parts.column("term"))
-    coded = pa.table([parts.column("number"), pa.array(codes), parts.column("count")], ["number", "code", "count"])
-    summed = coded.group_by(["number", "code"]).aggregate([("count", "sum")])
-    terms = parts.column("term").take(pa.array(firsts))
-    return summed.append_column("term", terms.take(summed.column("code").combine_chunks()))
+def _sorted_by(major: npt.NDArray[np.int64], minor: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
+    """The order by two keys; None where both are equal, and more are needed."""
+    order = np.lexsort((minor, major))
+    major, minor = major[order], minor[order]
+    return None if ((major[1:] == major[:-1]) & (minor[1:] == minor[:-1])).any() else order
 
 
 def _top_terms(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch]) -> _Lists:
     """Counts of a term summed over slots, then the k first by (count descending, term)."""
-    summed = _summed(pa.concat_batches(parts))
-    order = [("number", "ascending"), ("count_sum", "descending"), ("term", "ascending")]
-    table = summed.take(pc.sort_indices(summed, order)).combine_chunks()
-    owners = table.column("number").to_numpy()
-    offsets, rows = _first_of_each(asked, owners, numbers(asked, "k").astype(np.int64))
+    found = pa.concat_batches(parts)
+    # by codes, because Arrow's hash of texts has no key
+    codes, firsts = distinct(found.column("term"))
+    place = np.searchsorted(numbers(asked, "number"), numbers(found, "number"))
+    keys, inverse = np.unique(place * len(firsts) + codes, return_inverse=True)
+    counts = np.zeros(len(keys), np.int64)
+    np.add.at(counts, inverse, numbers(found, "count"))
+    place, codes = np.divmod(keys, len(firsts))
+    # what is not among the k first but for its term need not be put in the order of terms
+    order = np.lexsort((-counts, place))
+    place, codes, counts = place[order], codes[order], counts[order]
+    starts = np.searchsorted(place, np.arange(asked.num_rows))
+    k = numbers(asked, "k").astype(np.int64)
+    last = np.minimum(starts + k, np.append(starts[1:], len(place))) - 1
+    kept = np.flatnonzero(counts >= counts[last[place]])
+    place, counts = place[kept], counts[kept]
+    terms = found.column("term").take(pa.array(firsts[codes[kept]]))
+    ranked = pa.table([pa.array(place), pa.array(-counts), terms], ["place", "rank", "term"])
+    order = pc.sort_indices(ranked, [(name, "ascending") for name in ranked.column_names]).to_numpy()
+    offsets, rows = _first_of_each(asked, numbers(asked, "number")[place[order]], k)
     if not len(rows):
         return offsets, pa.array([], pa.string())
-    batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
-    return offsets, term_texts(batch.column("term"), numbers(batch, "count_sum"))
+    rows = order[rows]
+    return offsets, term_texts(terms.take(pa.array(rows)), counts[rows])

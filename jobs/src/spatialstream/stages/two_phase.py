@@ -29,7 +29,7 @@ from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, put_records
 
-__all__ = ["FEW", "Second", "answer_second", "asked_of", "requests", "second_name", "second_phase"]
+__all__ = ["FEW", "Second", "answer_second", "asked_of", "requests", "second_name", "second_phase", "still_to_ask"]
 
 FEW = 128
 """Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
@@ -73,6 +73,31 @@ def second_name(number: int) -> str:
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:
     """Which SKQs need a second phase, and what of the first one it needs; None if none does."""
+    again = still_to_ask(rows, routing, space)
+    if again is None:
+        return None
+    later = numbers(again, "number")
+    heads, found = (
+        pa.concat_batches([content for _, each, content in rows if each == kind])
+        for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS)
+    )
+    kept = [
+        (0, messages.ASKED, again),
+        (0, messages.SNAPSHOT_QUERIES, _only(heads, later)),
+        (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
+    ]
+    slots = again.column("slots").flatten().to_numpy()
+    return Second(later, tuple(kept), tuple(np.unique(slots).tolist()), len(slots))
+
+
+def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.RecordBatch | None:
+    """The SKQs that need a second phase, see :func:`requests`, by number and with ``since``; None if none does.
+
+    Args:
+        rows: partials of the first phase.
+        routing: where objects are.
+        space: of the stream.
+    """
     asked = [(slot, content) for slot, kind, content in rows if kind == messages.ASKED]
     if not asked:
         return None
@@ -80,7 +105,7 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
     record = pa.concat_batches([content for _, content in asked])
     number, since = numbers(record, "number"), numbers(record, "since")
     queries = QueryBatch.from_arrow(record.drop_columns(["number", "since"]))
-    found = pa.concat_batches([content for _, kind, content in rows if kind == messages.SNAPSHOT_OBJECTS])
+    found = [content for _, kind, content in rows if kind == messages.SNAPSHOT_OBJECTS]
     radius = _radius(number, queries.k, found)
     wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
     row, target = routing.slots_within(queries.at, wide, since, queries.t)
@@ -88,16 +113,12 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
     row, target = row[others], target[others]
     if not len(row):
         return None
-    open_rows = np.unique(row)
-    later = np.sort(number[open_rows])
-    asked_again = requests(record.take(pa.array(open_rows)), np.searchsorted(open_rows, row), target)
-    heads = [content for _, kind, content in rows if kind == messages.SNAPSHOT_QUERIES]
-    kept = [
-        (0, messages.ASKED, asked_again),
-        (0, messages.SNAPSHOT_QUERIES, _only(pa.concat_batches(heads), later)),
-        (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
-    ]
-    return Second(later, tuple(kept), tuple(np.unique(target).tolist()), len(target))
+    again = np.unique(row)
+    again = again[np.argsort(number[again])]
+    place = np.full(len(number), -1)
+    place[again] = np.arange(len(again))
+    order = np.argsort(place[row], kind="stable")
+    return requests(record.take(pa.array(again)), place[row][order], target[order])
 
 
 def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:
@@ -116,7 +137,8 @@ def asked_of(slot: int, record: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """The rows of :func:`requests` that are to be sent to a slot, ascending."""
     asked = record.column("slots")
     owners = np.repeat(np.arange(record.num_rows), np.diff(asked.offsets.to_numpy()))
-    return np.unique(owners[asked.flatten().to_numpy() == slot])
+    rows: npt.NDArray[np.int64] = owners[asked.flatten().to_numpy() == slot]
+    return rows
 
 
 def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBatch:
@@ -124,10 +146,10 @@ def _only(record: pa.RecordBatch, number: npt.NDArray[np.int64]) -> pa.RecordBat
 
 
 def _radius(
-    number: npt.NDArray[np.int64], k: npt.NDArray[np.integer], found: pa.RecordBatch
+    number: npt.NDArray[np.int64], k: npt.NDArray[np.integer], found: Sequence[pa.RecordBatch]
 ) -> npt.NDArray[np.float64]:
     """The distance of the k-th of the objects found for each query; infinite where there are fewer."""
-    owner, distance = numbers(found, "number"), numbers(found, "distance")
+    owner, distance = (np.concatenate([numbers(part, name) for part in found]) for name in ("number", "distance"))
     order = np.lexsort((distance, owner))
     owner, distance = owner[order], distance[order]
     first, last = np.searchsorted(owner, number, "left"), np.searchsorted(owner, number, "right")

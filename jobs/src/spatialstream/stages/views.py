@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ __all__ = ["FEWEST", "YOUNG", "View", "answer_at", "forget", "keep", "respond", 
 FEWEST = 4
 """Views of a slot that are kept, however old they are: a stream in which nothing happens can still be asked."""
 
-YOUNG = 2.0
+YOUNG = 5.0
 """Seconds for which a view is kept in any case. Within it a question gets from its first slot to its last."""
 
 RoundId = tuple[int, int]
@@ -105,37 +105,40 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
     raise Gone(f"slot {slot} has no view of round {round_id[0]} here: ask again, for the newest round")
 
 
-def answer_at(place: str, slot: int, round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
-    """A slot's partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
-
-    Args:
-        place: of the storage that the slot's state is in.
-        slot: which one.
-        round_id: of a round that is done.
-        questions: those of :func:`~spatialstream.stages.two_phase.requests`; the slot answers the ones that are to be
-            sent to it. With ``since``: they are in their second phase.
-
-    Raises:
-        Gone: the view is not kept here; by the first partial, or by any.
-    """
-    view = view_of(place, slot, round_id)
-    try:
-        if "since" in questions.schema.names:
-            yield from answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
-            return
-        mine = questions.take(pa.array(asked_of(slot, questions)))
-        queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
-        looked_at = reach(queries, view.retention, view.upto)
-        yield from answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True)
-    except Missing as error:  # it was never read, and its time has passed
-        raise Gone(f"{error}: ask again, for the newest round") from None
-
-
-def respond(place: str, slots: Iterable[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def respond(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """What a process answers for several of its slots, as record batches of one schema, of some megabytes at most.
 
     Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
     """
-    for slot in slots:
-        for row in answer_at(place, slot, round_id, questions):
-            yield from messages.messages(*row)
+    for row in answer_at(place, slots, round_id, questions):
+        yield from messages.messages(*row)
+
+
+def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+    """The partials of questions as of a round, see :func:`~spatialstream.stages.snapshots.answer`.
+
+    Args:
+        place: of the storage that the slots' state is in.
+        slots: some that this process has.
+        round_id: of a round that is done.
+        questions: those of :func:`~spatialstream.stages.two_phase.requests`; a slot answers the ones that are to be
+            sent to it. With ``since``: they are in their second phase.
+
+    Raises:
+        Gone: a view is not kept here; before the first partial, or at any.
+    """
+    for slot, view in [(slot, view_of(place, slot, round_id)) for slot in slots]:
+        try:
+            yield from _answers(slot, view, questions)
+        except Missing as error:  # a segment that was never read, and has been dropped since
+            raise Gone(f"{error}: ask again, for the newest round") from None
+
+
+def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Row]:
+    if "since" in questions.schema.names:
+        return answer_second(slot, [(slot, messages.ASKED, questions)], view.objects)
+    rows = asked_of(slot, questions)
+    mine = questions if len(rows) == questions.num_rows else questions.take(pa.array(rows))
+    queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
+    looked_at = reach(queries, view.retention, view.upto)
+    return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True)

@@ -1,0 +1,156 @@
+"""Snapshot queries to a running stream, answered between its rounds, as of the newest one.
+
+What is asked does not go through the stream: it goes to the slots that it concerns, which answer from views of their
+objects (:mod:`spatialstream.stages.views`). All answers of a call are as of one round, and say so. How the stream's
+driver and its slots are reached is given.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, overload
+
+from spatialstream.client.asking import checked_query
+from spatialstream.model.errors import RecordError, SettingError, Unavailable
+from spatialstream.model.queries import Query, QueryBatch
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE, TermRule
+from spatialstream.model.times import parse_time
+from spatialstream.stages.questions import Call, Directory, answers_of
+
+__all__ = ["SnapshotAsker"]
+
+MOST = 1_000
+"""Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
+
+_PAUSES = (0.002, 0.1)
+"""Seconds between two looks at what is newest: the first, and the longest."""
+
+
+class SnapshotAsker:
+    """Asks SRQs, SKQs and STQs. Several threads may, at the same time, if what is given allows it.
+
+    Args:
+        newest: the stream's newest round; None: it has done none yet. Errors of its own are Unavailable.
+        call: asks slots. Errors of its own are Unavailable; Gone if a slot does not have that round.
+        space: of the stream.
+        rule: of the stream's terms.
+        pause: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        newest: Callable[[], Directory | None],
+        call: Call,
+        space: Space = WGS84,
+        rule: TermRule = DEFAULT_RULE,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._newest, self._call = newest, call
+        self._space, self._rule, self._pause = space, rule, pause
+
+    @overload
+    def ask(
+        self, question: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def ask(
+        self, question: Iterable[Mapping[str, Any]], *, at_least: int | str | None = None, timeout: float = 10.0
+    ) -> list[dict[str, Any]]: ...
+
+    def ask(
+        self,
+        question: Mapping[str, Any] | Iterable[Mapping[str, Any]],
+        *,
+        at_least: int | str | None = None,
+        timeout: float = 10.0,
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        """The answer to a question, or the answers to several, in their order.
+
+        An answer is the row that the stream gives for the query, and ``as_of``: ``{"round": 17, "clock": 1000}``, all
+        objects up to the time ``clock`` have been looked at.
+
+        Args:
+            question: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
+                about the objects up to then. Without ``id`` it gets one.
+            at_least: ms or ISO 8601: the answer is not given before the clock has come this far.
+            timeout: seconds to wait for that, and to try again if the stream cannot be reached, or has gone on while
+                it was asked.
+
+        Raises:
+            SettingError: a question is no snapshot query of this stream, or about a time that the clock has not come
+                to; names it, and says what would be right.
+            Unavailable: there is no answer in time; later there may be.
+        """
+        if isinstance(question, Mapping):
+            (line,) = self.lines([("query", question)], at_least, timeout)
+            row: dict[str, Any] = json.loads(line)
+            return row
+        places = ((f"query {number}", each) for number, each in enumerate(question))
+        return [json.loads(line) for line in self.lines(places, at_least, timeout)]
+
+    def lines(
+        self, records: Iterable[tuple[str, object]], at_least: int | str | None = None, timeout: float = 10.0
+    ) -> Iterator[str]:
+        """The answers as lines of JSON, in the order of the questions; each may be of any length.
+
+        Args:
+            records: how to call the place that each question comes from, and the question.
+            at_least: see :meth:`ask`.
+            timeout: see :meth:`ask`. Its errors are raised before the first line, but for Unavailable where there are
+                more than a thousand questions.
+        """
+        asked = [self._checked(place, record) for place, record in records]
+        try:
+            earliest = None if at_least is None else parse_time(at_least)
+        except RecordError as error:
+            raise SettingError("at_least", error.problem) from None
+        for first in range(0, len(asked), MOST):
+            yield from self._answers(asked[first : first + MOST], earliest, timeout)
+
+    def _checked(self, place: str, given: object) -> _Asked:
+        record, query = checked_query(place, given, self._space, self._rule)
+        if not isinstance(query, Query) or query.lifetime.continuous:
+            raise SettingError(
+                place, f"type: {record['type']} is no snapshot query, which SRQ, SKQ and STQ are; send it to the stream"
+            )
+        return place, query, "t" in record
+
+    def _answers(self, asked: list[_Asked], earliest: int | None, timeout: float) -> list[str]:
+        """The answers of some questions as of one round, the newest; if it has gone meanwhile, of the next newest."""
+        until, pause = time.monotonic() + timeout, _PAUSES[0]
+        while True:
+            try:
+                directory = self._newest()
+                if directory is None or not directory.begun:
+                    raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
+                if earliest is not None and directory.clock < earliest:
+                    raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
+                return self._answered(asked, directory)
+            except Unavailable as error:
+                if time.monotonic() + pause > until:
+                    raise Unavailable(f"{error}; waited {timeout:g} s") from None
+            self._pause(pause)
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _answered(self, asked: list[_Asked], directory: Directory) -> list[str]:
+        clock, queries = directory.clock, list[Query]()
+        for place, query, timed in asked:
+            if timed and query.t > clock:
+                right = f"leave t out, or wait with at_least={query.t}"
+                raise SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
+            queries.append(query if timed else replace(query, t=clock))
+        lines = [""] * len(queries)
+        as_of = f', "as_of": {{"round": {directory.round[0]}, "clock": {clock}}}}}'
+        for answers in answers_of(QueryBatch.of(queries), directory, self._space, self._call):
+            for number, line in zip(answers.number.tolist(), answers.lines.to_pylist(), strict=True):
+                lines[number] = line[:-1] + as_of
+        return lines
+
+
+_Asked = tuple[str, Query, bool]
+"""A question: the place that it comes from, itself, and whether it says its time."""

@@ -1,0 +1,120 @@
+"""Questions between the rounds of a stream: whatever the router and the worker do, a row is right, or there is none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.client import SnapshotAsker
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.objects import SpatialObject
+from spatialstream.model.queries import Lifetime, Query, QueryType
+from spatialstream.model.space import WGS84, Space
+from spatialstream.oracle import answers, check
+from spatialstream.stages import views
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.turns import NEVER, Round
+from spatialstream.stages.versions import load_version
+from spatialstream.stream.settings import StreamSettings
+from tests.simulation import IDLE, Simulation
+from tests.streams import PLANE, query_record, random_stream
+
+SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+
+
+class Asked(Simulation):
+    """A simulation that is asked after each try of a round."""
+
+    def __init__(
+        self, folder: Path, space: Space, objects: list[SpatialObject], questions: list[Query], *rest: Any, **more: Any
+    ) -> None:
+        super().__init__(folder, space, objects, [], *rest, **more)
+        self.objects, self.questions = objects, questions
+        self.answered, self.refused_at, self.under_way = 0, 0, 0
+        self.versions: set[int] = set()
+        self.wrong: list[str] = []
+
+    def run_worker(self) -> None:
+        super().run_worker()
+        if self.rounds:
+            done = [record.round for record, _ in self.rounds]
+            for turn in {done[-1].number: done[-1], done[max(0, len(done) - 3)].number: done[max(0, len(done) - 3)]}:
+                self.ask(next(each for each in reversed(done) if each.number == turn))
+
+    def ask(self, turn: Round) -> None:
+        """Some questions as of a round that is done."""
+        chance = random.Random(self.random.random())
+        now = max(turn.upto, 0)
+        asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
+        directory = Directory.of(Directory.record(turn), lambda number: load_version(self.storage, number))
+
+        def call(slots: Sequence[int], *rest: Any) -> Any:
+            return views.answer_at(self.storage.place, slots, *rest)
+
+        asker = SnapshotAsker(lambda: directory, call, self.work_settings.space, pause=lambda seconds: None)
+        try:
+            rows = asker.ask([query_record(query) for query in asked], timeout=0.0)
+        except Unavailable as error:
+            known = "has only begun" in str(error) if turn.upto == NEVER else "ask again" in str(error)
+            self.wrong += [] if known else [str(error)]
+            self.refused_at += 1
+            return
+        assert [row.pop("as_of") for row in rows] == [{"round": turn.number, "clock": turn.upto}] * len(asked)
+        self.wrong += differences(rows, asked, self.objects, self.work_settings.space, self.settings.retention, turn)
+        self.answered += len(rows)
+        self.under_way += bool(turn.past)
+        self.versions.add(turn.version)
+
+    @staticmethod
+    def timed(query: Query, clock: int, chance: random.Random) -> Query:
+        """At the clock, or some time before it."""
+        return replace(query, t=clock if chance.random() < 0.5 or query.t > clock else query.t)
+
+
+def differences(
+    rows: list[dict[str, Any]],
+    asked: list[Query],
+    objects: list[SpatialObject],
+    space: Space,
+    retention: int | None,
+    turn: Round,
+) -> list[str]:
+    """Where rows are not the oracle's, which looks at all objects up to the clock, as far back as retention lets."""
+    seen = [each for each in objects if each.t <= turn.upto]
+    found = []
+    for row, query in zip(rows, asked, strict=True):
+        floor = -(2**62) if retention is None else turn.upto - retention
+        since = max(query.t - query.lifetime.duration, floor)
+        noted = row.pop("complete_after", None)
+        if noted != (since if since > query.t - query.lifetime.duration else None):
+            found.append(f"{query}: complete after {noted}, not {since}")
+        near = replace(query, lifetime=Lifetime(max(0, query.t - since)))
+        expected, _ = answers(seen, [near], space)
+        found += [f"{query}: {each}" for each in check([row], expected, 5)]
+    return found
+
+
+@pytest.mark.parametrize("retention", [None, 600_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_answer_is_the_oracles_as_of_its_round_while_versions_change_and_processes_die(
+    tmp_path: Path, seed: int, retention: int | None
+) -> None:
+    space = WGS84 if seed % 2 else PLANE
+    drawn = random_stream(seed, 800, 40, space, types=SNAPSHOTS)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    questions = [query for query in drawn.queries if isinstance(query, Query)]
+    setup = StreamSettings(
+        "s", slots=3, space=space, idle=IDLE, retention=retention, interval=60_000, epoch_records=100
+    )
+    simulation = Asked(tmp_path, space, objects, questions, setup, seed, chaos=0.002)
+    simulation.run(rebalances=0.4)
+    assert simulation.wrong == []
+    assert simulation.answered > 100
+    assert simulation.refused_at > 0
+    assert simulation.under_way > 10
+    assert len(simulation.versions) > 2
