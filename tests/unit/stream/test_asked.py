@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -118,3 +119,24 @@ def test_an_answer_is_the_oracles_as_of_its_round_while_versions_change_and_proc
     assert simulation.refused_at > 0
     assert simulation.under_way > 10
     assert len(simulation.versions) > 2
+
+
+def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
+    drawn = random_stream(9, 400, 40, WGS84, types=SNAPSHOTS)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted((each for each in drawn.queries if isinstance(each, Query)), key=lambda each: each.t)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=100)
+    simulation = Simulation(tmp_path, WGS84, objects, queries, setup, 1)
+    simulation.run(rebalances=0.3)
+    by_stream = {row["query"]: row for row in simulation.rows()}
+    turn = simulation.rounds[-1][0].round
+    directory = Directory.of(Directory.record(turn), lambda number: load_version(simulation.storage, number))
+
+    def call(slots: Sequence[int], *rest: Any) -> Any:
+        return views.answer_at(simulation.storage.place, slots, *rest)
+
+    records = [("", query_record(query)) for query in queries]
+    for query, line in zip(queries, SnapshotAsker(lambda: directory, call).lines(records), strict=True):
+        as_of = {"round": turn.number, "clock": turn.upto}
+        assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
+    assert len(by_stream) == 120

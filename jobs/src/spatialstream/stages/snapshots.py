@@ -233,7 +233,9 @@ def _rows(
     if parts:
         offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
     t = numbers(asked, "t")
-    after = pc.if_else(asked.column("whole"), pa.scalar(None, pa.int64()), asked.column("since"))
+    whole, after = asked.column("whole"), None
+    if whole.false_count:
+        after = pc.if_else(whole, pa.scalar(None, pa.int64()), asked.column("since"))
     field = "terms" if is_terms else "objects"
     lines, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
     return Answers(kind, numbers(asked, "number"), t, lines, row)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
@@ -103,12 +104,12 @@ def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.Reco
         return None
     slot = np.concatenate([np.full(content.num_rows, each) for each, content in asked])
     record = pa.concat_batches([content for _, content in asked])
-    number, since = numbers(record, "number"), numbers(record, "since")
-    queries = QueryBatch.from_arrow(record.drop_columns(["number", "since"]))
+    number, since, t, k = (numbers(record, name) for name in ("number", "since", "t", "k"))
+    at = numpy_view(record.column("at").flatten()).reshape(-1, 2)
     found = [content for _, kind, content in rows if kind == messages.SNAPSHOT_OBJECTS]
-    radius = _radius(number, queries.k, found)
+    radius = _radius(number, k, found)
     wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
-    row, target = routing.slots_within(queries.at, wide, since, queries.t)
+    row, target = routing.slots_within(at, wide, since, t)
     others = target != slot[row]
     row, target = row[others], target[others]
     if not len(row):
