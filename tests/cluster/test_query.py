@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from spatialstream.cli import main
-from spatialstream.client import CLOCK
+from spatialstream.client import CLOCK, connect
+from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
@@ -57,9 +58,15 @@ def stream(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def ask(stream: Asked, *words: str) -> int:
+    """Ask through the stream."""
     where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, f"--space={PLANE}"]
     patient = [] if "--timeout" in words else ["--timeout", "4m"]  # a first round takes long on a busy machine
-    return main(["query", *where, *words, *patient])
+    return main(["query", "--through-stream", *where, *words, *patient])
+
+
+def ask_at_once(stream: Asked, *words: str) -> int:
+    where = ["--stream", stream.name, "--zookeeper", stream.servers.zookeeper.hosts]
+    return main(["query", *where, *words, "--timeout", "10s"])
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -80,6 +87,44 @@ def test_snapshot_queries_are_answered(stream: Asked, tmp_path: Path, capsys: py
     found = {row["query"]: row for row in rows(capsys)}
     assert [each["id"] for each in found["near"]["objects"]] == ["o30", "o20"]
     assert found["terms"]["terms"] == [{"term": "flood", "count": 2}]
+
+
+@pytest.mark.timeout(600)
+def test_snapshot_queries_are_answered_at_once_as_of_the_newest_round(
+    stream: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latest = stream.put(31.0, "flood again")["t"]
+    words = ["--type", "SRQ", *EVERYWHERE, "--keywords", "flood", "--duration", "1h", "--id", "now"]
+    assert ask_at_once(stream, *words, "--at-least", str(latest)) == 0
+    (row,) = rows(capsys)
+    assert [each["id"] for each in row["objects"]] == ["o10", "o20", "o31"]
+    assert row["as_of"]["clock"] >= latest
+
+    with connect(stream.name, stream.servers.zookeeper.hosts) as opened:
+        near = {"id": "near", "type": "SKQ", "at": [29, 50], "k": 2, "duration": "1h"}
+        terms = {"id": "terms", "type": "STQ", "region": {"box": [0, 0, 100, 100]}, "k": 1, "duration": "1h"}
+        nearest, top = opened.ask([near, terms])
+        assert nearest["as_of"] == top["as_of"]
+        assert [each["id"] for each in nearest["objects"]] == ["o30", "o31"]
+        assert top["terms"] == [{"term": "flood", "count": 3}]
+        with pytest.raises(SettingError, match="is after the stream's clock"):
+            opened.ask(near | {"t": latest + 10**9})
+    assert not [each for each in stream.queries() if each["id"] == "now"]
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_that_was_started_again_answers_before_anything_comes(
+    stream: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--type", "SRQ", *EVERYWHERE, "--keywords", "flood", "--duration", "1h", "--id", "again"]
+    assert ask_at_once(stream, *words) == 0
+    stream.worker.kill()
+    assert ask_at_once(stream, *words) == 2
+    stream.worker.start(timeout=240.0)
+    assert ask_at_once(stream, *words) == 0
+
+    before, after = rows(capsys)
+    assert before == after
 
 
 @pytest.mark.timeout(600)
@@ -160,7 +205,7 @@ def test_the_same_load_can_be_sent_again(stream: Asked, capsys: pytest.CaptureFi
 def test_a_stream_that_is_not_there_is_told(servers: Servers, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--stream", "nowhere", "--bootstrap", servers.kafka.bootstrap, "--type", "SRQ", "--box=0,0,1,1"]
 
-    assert main(["query", *words, "--duration", "1h"]) == 2
+    assert main(["query", *words, "--duration", "1h", "--through-stream"]) == 2
 
     assert "no topic nowhere.results" in capsys.readouterr().err
 

@@ -1,7 +1,9 @@
 """``spatialstream query``: asks a live stream, and prints the answers.
 
-What is asked is read from JSON or from options, and checked before anything is sent. Asking and waiting is done by
-:mod:`spatialstream.client.asking`. Continuous queries are cancelled at the end, unless they are to be kept.
+What is asked is read from JSON or from options, and checked before anything is sent. Snapshot queries are answered as
+of the stream's newest round (:mod:`spatialstream.client.snapshots`), unless they are to go through the stream; what
+goes through it is sent and awaited by :mod:`spatialstream.client.asking`. Continuous queries are cancelled at the end,
+unless they are to be kept.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,11 +34,14 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "query",
         help="ask a live stream, and print the answers",
-        description="Sends queries to a live stream and prints their result rows as JSON Lines: of a snapshot query "
-        "its one row, of a continuous one each row as it comes, until interrupted or as told; then it is cancelled.",
+        description="Asks a live stream and prints the answers as JSON Lines. A snapshot query is answered at once, as "
+        "of the newest that the stream has worked in (as_of). With --through-stream, or where a continuous query is "
+        "among them, queries go through the stream: each has its place in it, and a continuous one gives each row as "
+        "it comes, until interrupted or as told; then it is cancelled.",
     )
     parser.add_argument("query", nargs="?", metavar="JSON", help='such as {"type": "SRQ", "region": {...}, ...}')
     live.add_broker(parser)
+    live.add_store(parser)
     shared.add_space(parser)
     parser.set_defaults(space=None)  # on Kubernetes it is the SpatialStream's
     kubernetes.add_cluster(parser)
@@ -43,6 +49,8 @@ def add_parser(commands: Any) -> None:
     _add_fields(parser)
     add = parser.add_argument
     add("--timeout", type=shared.duration, default=60_000, metavar="TIME", help="for a snapshot's answer (1m)")
+    add("--at-least", metavar="TIME", help="wait until the stream has come this far: milliseconds, ISO 8601, or now")
+    add("--through-stream", action="store_true", help="send snapshot queries through the stream, to their place in it")
     add("--count", type=shared.count, metavar="N", help="end after so many rows")
     add("--patience", type=shared.duration, metavar="TIME", help="end when no row has come for so long")
     add("--keep", action="store_true", help="do not cancel continuous queries at the end")
@@ -68,17 +76,27 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
 def _query(options: argparse.Namespace) -> int:
     from spatialstream.client import check_queries
 
+    given = read(options)
+    at_once = not options.through_stream and all(_is_snapshot(record) for _, record in given)
+    if not at_once and options.at_least is not None:
+        raise SettingError("at-least", "is for snapshot queries that do not go through the stream")
     remote = kubernetes.asked(options)
+    if at_once and not remote:
+        return _ask_at_once(options, given)
     space, rule = options.space or WGS84, DEFAULT_RULE
     if remote:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = _stream_of(found["spec"], options.space)
-    records = check_queries(read(options), space, rule)
+    records = check_queries(given, space, rule)
     if not remote:
         return _ask(options, records, space)
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    more = kubernetes.again(options, "timeout", "count", "patience", "keep")
+    more = kubernetes.again(options, "timeout", "count", "patience", "keep", "at_least", "through_stream")
     return kubernetes.run_in_pod(options, ["--file", "-", f"--space={space}", *more], lines.encode())
+
+
+def _is_snapshot(record: Any) -> bool:
+    return isinstance(record, dict) and record.get("type") in ("SRQ", "SKQ", "STQ")
 
 
 def _stream_of(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
@@ -161,6 +179,21 @@ def _number_or_text(text: str | None) -> int | str | None:
 
 
 # ------------------------------------------------------------------------------------------------ what is answered
+
+
+def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
+    """Ask as of the newest round, and print the answers."""
+    from spatialstream.client import Stream
+
+    at_least = _number_or_text(options.at_least)
+    if at_least == "now":
+        at_least = time.time_ns() // 1_000_000
+    with live.store(options) as store, Stream.of(store) as stream:
+        for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
+            print(line, flush=True)
+            if number == options.count:
+                break
+    return 0
 
 
 def _ask(options: argparse.Namespace, records: Sequence[dict[str, Any]], space: Space) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.stages.rows import RowLimits
@@ -49,8 +49,10 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.kernels import compile_kernels
+    from spatialstream.seats.door import Door
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
+    from spatialstream.stages.questions import Directory
     from spatialstream.stream.beginning import check_life, claim
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
@@ -75,6 +77,7 @@ def _run(options: argparse.Namespace) -> int:
             limits=limits,
         )
         with live.seats(options, world) as (session, engine):
+            _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
             job = WorkerJob(
                 engine=engine,
                 store=store,
@@ -85,6 +88,7 @@ def _run(options: argparse.Namespace) -> int:
                 running=metrics.running.set,
                 lease=lease,
                 most_epochs=options.epochs_per_round,
+                publish=lambda turn: engine.publish(Directory.record(turn)),
                 follow=_executors(options, session, engine, store, metrics),
                 foreign=metrics.foreign,
                 observe=metrics.observe,
@@ -94,6 +98,14 @@ def _run(options: argparse.Namespace) -> int:
                 live.say(options, f"{options.command} of {options.stream}: starting")
                 job.run()
     return 0
+
+
+def _open_door(options: argparse.Namespace, door: Any, store: Any) -> None:
+    """Let the stream be asked between its rounds; no start fails for it."""
+    try:
+        door.save(store)
+    except Unavailable as error:
+        live.say(options, f"nobody can ask the stream between its rounds until it is started again: {error}")
 
 
 def _limits(longest: int) -> RowLimits:

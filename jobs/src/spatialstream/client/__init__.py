@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
     from spatialstream.client.snapshots import SnapshotAsker
+    from spatialstream.client.stream import Stream, connect
     from spatialstream.sources.delivery import Assembler, Deduplicator
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
@@ -41,8 +42,10 @@ __all__ = [
     "Results",
     "Sender",
     "SnapshotAsker",
+    "Stream",
     "Watch",
     "check_queries",
+    "connect",
     "mark",
     "with_own_ids",
     "write_archive",
@@ -52,6 +55,7 @@ _MODULES = {
     "client.asking": ("Asker", "Awaited", "check_queries"),
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
+    "client.stream": ("Stream", "connect"),
     "client.sending": ("Sender", "with_own_ids"),
     "client.snapshots": ("SnapshotAsker",),
     "sources.folder": ("Folder",),

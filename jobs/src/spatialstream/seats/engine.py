@@ -87,6 +87,7 @@ class SeatEngine:
         self._generation = 1
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()
+        self._moves = 0
         self._merger = ""
         self._begun = self._all_came = False
         self._worked: dict[int, float] = {}
@@ -125,6 +126,11 @@ class SeatEngine:
     def width(self) -> int:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         return self._seating.count
+
+    @property
+    def moves(self) -> int:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        return self._moves
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -170,7 +176,7 @@ class SeatEngine:
             seats = [seat for seat in self._desk.seats() if seat.executor not in self._retired]
             if seats:
                 names = [seat.name for seat in seats]
-                self._placement = placed(self._items, names, self._placement, self._work(seats), even=True)
+                self._place(names, self._work(seats), even=True)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -242,11 +248,16 @@ class SeatEngine:
         self._items |= set(items)
         names = {seat.name: seat for seat in seats}
         if any(self._placement.get(item) not in names for item in items):
-            self._placement = placed(self._items, list(names), self._placement, self._work(seats), even=False)
+            self._place(list(names), self._work(seats), even=False)
         groups: dict[str, list[int]] = {}
         for item in items:
             groups.setdefault(self._placement[item], []).append(item)
         return [(names[name], mine) for name, mine in groups.items()]
+
+    def _place(self, names: Sequence[str], work: Mapping[int, float], *, even: bool) -> None:
+        now = placed(self._items, names, self._placement, work, even=even)
+        self._moves += now != self._placement
+        self._placement = now
 
     def _work(self, seats: Iterable[Seated]) -> dict[int, float]:
         """Seconds of work of each item since the last look, as far as they are known."""

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +41,10 @@ from spatialstream.seats.wire import (
     told,
     write_rows,
 )
+from spatialstream.stages import messages
 from spatialstream.stages.route import Row
 from spatialstream.stages.tasks import World
+from spatialstream.stages.views import respond
 
 __all__ = ["Invitation", "Seat", "sit"]
 
@@ -125,7 +127,10 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         yield flight.Result(json.dumps(lines).encode())
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """The rows of a task over items."""
+        """The rows of a task over items; or what slots answer to questions, as of a round."""
+        head, line, questions = ticket.ticket.partition(b"\n")
+        if line:
+            return flight.GeneratorStream(ROWS, self._answers(json.loads(head), questions))
         Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
 
@@ -136,6 +141,16 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
                 raise told(error) from None
 
         return flight.GeneratorStream(ROWS, batches())
+
+    def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
+        """What slots answer, beside the turns."""
+        try:
+            number, take = asked["round"]
+            content = messages.unpack(questions)
+            for batch in respond(self._invitation.world.storage.place, asked["slots"], (number, take), content):
+                yield batch.cast(ROWS)
+        except Exception as error:  # noqa: BLE001 - it is told
+            raise told(error) from None
 
     @contextmanager
     def _alone(self, generation: int) -> Iterator[None]:

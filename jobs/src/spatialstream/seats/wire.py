@@ -144,7 +144,8 @@ def raised(error: BaseException, seat: str) -> BaseException:
     found = _TOLD.search(str(error))
     if found is None:
         first = str(error).partition(". gRPC client debug context")[0].partition("\n")[0]
-        return SeatLost(f"{seat} does not answer: {first[:200]}")
+        why = "nobody is there" if "failed to connect" in first else first[:200]
+        return SeatLost(f"{seat} does not answer: {why}")
     given = json.loads(base64.b64decode(found[1]))
     name, words, text = given["name"], given["args"], given["text"]
     if given["kind"] == "stage":

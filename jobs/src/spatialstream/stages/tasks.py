@@ -24,7 +24,8 @@ from spatialstream.stages.route import Row, dead_letters, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import FEW, Second
-from spatialstream.stages.work import Block, WorkSettings, work
+from spatialstream.stages.views import View, keep
+from spatialstream.stages.work import Block, WorkSettings, slot_objects, work
 
 __all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Summary", "World"]
 
@@ -169,6 +170,12 @@ class RoundTasks:
         known = Second.load(world.storage, self.turn.number)
         lines = merge_second([*known, *rows], world.settings.space, world.limits)
         yield str(world.sink.rows(self.turn.number, 1, lines))
+
+    def recall(self, world: World, slot: int) -> Iterator[str]:
+        """Have a slot's view as of this round, which is done, to be asked."""
+        objects = slot_objects(slot, self.turn, world.settings, world.storage)
+        keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
+        return iter(())
 
     def narrow_work(self, world: World, slot: int) -> Iterator[str]:
         """What WORK fails on."""

@@ -21,6 +21,7 @@ from spatialstream.sources.contracts import Ranges
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Summary
+from spatialstream.stages.turns import Round
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
@@ -167,6 +168,14 @@ class WorkerTurns:
         self.step("confirm")
         self.worker.confirm()
         return summary
+
+    def recall(self) -> Round | None:
+        """Have what the slots were after the last round, which is done, ready to be asked; that round."""
+        record = self.worker.last
+        if record is None or self.worker.unfinished:
+            return None
+        self.engine.map(_tasks(record).recall, range(self.slots))
+        return record.round
 
     def forget(self) -> None:
         """What has been announced and is in no round's record has to be heard again."""

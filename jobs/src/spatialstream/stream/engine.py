@@ -58,6 +58,10 @@ class Engine(Protocol):
         The rows of an item come in their order; those of several items in any.
         """
 
+    @property
+    def moves(self) -> int:
+        """How often items have got another process than they had."""
+
     def settled(self) -> None:
         """Is told between turns when nothing is remembered that could not be read anew: now items may move."""
 
@@ -83,6 +87,7 @@ class Inline:
     world: World
 
     width = 1
+    moves = 0
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`Engine`."""

@@ -21,6 +21,7 @@ from spatialstream.sources.contracts import Source
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import AMBIENT, Left
 from spatialstream.stages.tasks import IdleTasks, Summary, World
+from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.lease import Lease
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
@@ -386,6 +387,7 @@ class WorkerJob(_Job):
 
     Attributes:
         most_epochs: epochs a round, at most.
+        publish: is told the newest round that can be asked about.
         follow: is called now and then, beside the turns.
         foreign: is told how many messages of the internal logs are not the router's.
         observe: is told what each round has been, and how long it took, in s.
@@ -393,12 +395,14 @@ class WorkerJob(_Job):
     """
 
     most_epochs: int = 64
+    publish: Callable[[Round], object] = lambda turn: None
     follow: Callable[[], object] = lambda: None
     foreign: Callable[[int], object] = lambda messages: None
     observe: Callable[[RoundRecord, Summary, float], object] = lambda record, summary, seconds: None
     loads: LoadObserver = field(default_factory=LoadObserver)
     _reporter: LoadReporter | None = None
     _turns: WorkerTurns | None = None
+    _recalled: int = -1
     _passed_over: int = 0
     _tell_at: float = 0.0
 
@@ -424,9 +428,16 @@ class WorkerJob(_Job):
         if record is not None:
             began = time.monotonic()
             summary = turns.do(record)
+            self.publish(record.round)
             self.observe(record, summary, time.monotonic() - began)
             self._reporter.observe(record, summary)
             foreign += summary.foreign
+            self._recalled = self.engine.moves
+        elif self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
+            moves, turn = self.engine.moves, turns.recall()
+            if turn is not None:
+                self.publish(turn)
+            self._recalled = moves
         self._tell_foreign(foreign)
         return record is not None
 

@@ -1,0 +1,188 @@
+"""Where one asks a running stream, between its rounds: the door, and how slots are called through it.
+
+The worker's driver leaves the *door* in the routing store: its address, the secret of those who may ask, the
+certificate of its job, and what a question is checked by. Who can read the routing store can ask. The driver tells the
+newest round, and which seat has which slot; the seats answer.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import flight
+
+from spatialstream.model.errors import Gone, Unavailable
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
+from spatialstream.seats.wire import act, client_of, options, raised, rows_of
+from spatialstream.stages import messages
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.route import Row
+from spatialstream.stages.views import RoundId
+from spatialstream.store.base import RoutingStore
+
+__all__ = ["DOOR", "Door", "Doorway"]
+
+DOOR = "door"
+"""The name under which it is kept."""
+
+_SECONDS = 60.0
+"""Within which a call has to be done."""
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What one has to know to ask.
+
+    Attributes:
+        address: of the worker's driver.
+        secret: of those who may ask; it is not shown.
+        certificate: of the job; None: what is said is not encrypted.
+        space: of the stream, as text.
+        stop_words, minimum_length: its rule for terms.
+    """
+
+    address: str
+    secret: str
+    certificate: str | None
+    space: str
+    stop_words: tuple[str, ...]
+    minimum_length: int
+
+    @classmethod
+    def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> Door:
+        """To what :attr:`~spatialstream.seats.engine.SeatEngine.door` says, of a stream."""
+        return cls(
+            **endpoint, space=str(space), stop_words=tuple(sorted(rule.stop_words)), minimum_length=rule.minimum_length
+        )
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"Door(address={self.address!r}, space={self.space!r})"
+
+    @property
+    def rule(self) -> TermRule:
+        """Which terms count."""
+        return TermRule(frozenset(self.stop_words), self.minimum_length)
+
+    def save(self, store: RoutingStore) -> None:
+        """Leave it in the routing store.
+
+        Raises:
+            Unavailable: the store cannot be reached.
+        """
+        store.save_statistics(DOOR, {}, asdict(self))
+
+    @classmethod
+    def read(cls, store: RoutingStore) -> Door:
+        """The one in the routing store.
+
+        Raises:
+            Unavailable: there is none, or the store cannot be reached.
+        """
+        kept = store.load_statistics(DOOR)
+        if kept is None:
+            raise Unavailable("nobody can be asked: no worker of the stream has run yet")
+        return cls(**{**kept[1], "stop_words": tuple(kept[1]["stop_words"])})
+
+
+class Doorway:
+    """Calls a stream's driver and slots; any number of threads may.
+
+    Args:
+        store: the routing store.
+    """
+
+    def __init__(self, store: RoutingStore) -> None:
+        self._store, self._lock = store, threading.Lock()
+        self._door: Door | None = None
+        self._clients: dict[str, flight.FlightClient] = {}
+        self._seats: dict[int, str] = {}
+        self._versions: dict[int, Any] = {}
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "ask")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for client in self._clients.values():
+            client.close()
+
+    @property
+    def door(self) -> Door:
+        """The door, as it was found last."""
+        if self._door is None:
+            self._door = Door.read(self._store)
+        return self._door
+
+    def newest(self) -> Directory | None:
+        """The newest round that is done; None if none is.
+
+        Raises:
+            Unavailable: the driver does not answer.
+        """
+        door = self.door
+        try:
+            known = act(self._client(door, door.address), "directory", b"", options(door.secret, _SECONDS))
+        except (pa.ArrowException, flight.FlightError) as error:
+            self._forget(door.address)
+            self._door = None  # the next driver has another
+            raise Unavailable(f"the stream's worker cannot be asked: {raised(error, 'it')}") from None
+        if known is None:
+            return None
+        self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
+        return Directory.of(known, self._version)
+
+    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+        """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""
+        groups: dict[str, list[int]] = {}
+        for slot in slots:
+            if slot not in self._seats:
+                raise Gone(f"slot {slot} is moving: ask again")
+            groups.setdefault(self._seats[slot], []).append(slot)
+        content = messages.pack(questions)
+        if len(groups) == 1:
+            ((address, mine),) = groups.items()
+            yield from self._answer(address, mine, round_id, content)
+        else:
+            asked = [
+                self._threads.submit(lambda *given: list(self._answer(*given)), address, mine, round_id, content)
+                for address, mine in groups.items()
+            ]
+            for answer in asked:
+                yield from answer.result()
+
+    def _answer(self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer) -> Iterator[Row]:
+        door = self.door
+        head = json.dumps({"slots": slots, "round": round_id}).encode()
+        try:
+            ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
+            for chunk in self._client(door, address).do_get(ticket, options(door.secret, _SECONDS)):
+                yield from rows_of(chunk.data)
+        except (pa.ArrowException, flight.FlightError) as error:
+            self._forget(address)
+            raise raised(error, f"the seat at {address}") from None
+
+    def _client(self, door: Door, address: str) -> flight.FlightClient:
+        with self._lock:
+            if address not in self._clients:
+                root = None if door.certificate is None else door.certificate.encode()
+                self._clients[address] = client_of(address, root)
+            return self._clients[address]
+
+    def _forget(self, address: str) -> None:
+        with self._lock:
+            self._clients.pop(address, None)
+
+    def _version(self, number: int) -> Any:
+        if number not in self._versions:
+            self._versions[number] = self._store.load(number)
+        return self._versions[number]
