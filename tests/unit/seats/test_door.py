@@ -1,0 +1,108 @@
+"""Who may ask may do nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from spatialstream.index.version import build
+from spatialstream.model.errors import Gone, Unavailable
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermRule
+from spatialstream.seats.desk import Desk
+from spatialstream.seats.door import Door, Doorway
+from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.seats.wire import Command, act, client_of, options
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.tasks import IdleTasks, World
+from spatialstream.stages.turns import Round
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.settings import StreamSettings
+
+OWN, ASKING = "own", "asking"
+SETTINGS = StreamSettings("s", slots=2)
+
+
+@pytest.fixture
+def world() -> World:
+    channel = MemoryChannel([MemoryLog() for _ in range(SETTINGS.slots)], MemoryLog())
+    return SETTINGS.world(MemoryStorage(), channel, MemorySink(MemoryLog(), MemoryLog()))
+
+
+@pytest.fixture
+def seat(world: World) -> Iterator[Seat]:
+    made = Seat(Invitation("127.0.0.1:1", OWN, world, ASKING), "127.0.0.1")
+    yield made
+    made.shutdown()
+
+
+def desk_of(directory: dict[str, object] | None) -> Desk:
+    return Desk("127.0.0.1", OWN, 10.0, None, ASKING, lambda: json.dumps(directory).encode())
+
+
+def test_who_may_ask_commands_nothing(seat: Seat) -> None:
+    client, how = client_of(seat.address), options(ASKING, 10.0)
+    command = Command.of(IdleTasks().publish, (), 1).to_json()
+    for name in ("map", "gather", "end"):
+        with pytest.raises(flight.FlightUnauthorizedError):
+            act(client, name, command, how)
+    with pytest.raises(flight.FlightUnauthorizedError):
+        list(client.do_get(flight.Ticket(command), how))
+    assert not seat.ended.is_set()
+
+
+@pytest.mark.parametrize("secret", ["", "another", OWN.upper()])
+def test_who_knows_no_secret_is_told_nothing(seat: Seat, secret: str) -> None:
+    desk = desk_of({"round": [0, 0]})
+    try:
+        for client, name in ((client_of(seat.address), "map"), (client_of(f"127.0.0.1:{desk.port}"), "directory")):
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                act(client, name, b"{}", options(secret, 10.0))
+    finally:
+        desk.shutdown()
+
+
+def test_a_stranger_says_no_hello() -> None:
+    desk = desk_of(None)
+    try:
+        with pytest.raises(flight.FlightUnauthorizedError):
+            act(client_of(f"127.0.0.1:{desk.port}"), "hello", b"{}", options(ASKING, 10.0))
+        assert desk.seats() == []
+    finally:
+        desk.shutdown()
+
+
+def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -> None:
+    store = MemoryStore()
+    with pytest.raises(Unavailable, match="no worker"), Doorway(store) as nowhere:
+        nowhere.newest()
+    store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
+    known = Directory.record(Round(7, (3,), (0,), 1_000, 0))
+    desk = desk_of({**known, "seats": {"0": seat.address, "1": None}})
+    endpoint = {"address": f"127.0.0.1:{desk.port}", "secret": ASKING, "certificate": None}
+    Door.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2)).save(store)
+    try:
+        with Doorway(store) as doorway:
+            assert (doorway.door.rule, doorway.door.space) == (TermRule(frozenset({"the"}), 2), "wgs84")
+            assert ASKING not in repr(doorway.door)
+            directory = doorway.newest()
+            assert directory is not None
+            assert (directory.round, directory.clock) == ((7, 0), 1_000)
+            nothing = pa.RecordBatch.from_arrays([pa.array(np.empty(0, np.int64))], ["number"])
+            for slots in ([0], [1], [0, 1]):
+                with pytest.raises(Gone):
+                    list(doorway.call(slots, directory.round, nothing))
+            desk.shutdown()
+            with pytest.raises(Unavailable, match="worker cannot be asked"):
+                doorway.newest()
+    finally:
+        desk.shutdown()
