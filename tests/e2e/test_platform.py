@@ -22,11 +22,11 @@ PLANE: Bounds = (0.0, 0.0, 100.0, 100.0)
 
 RATE = 150.0
 
-# Results take about a second here: all load makes them later than the least that may be asked for, whatever the
+# Results take tenths of a second here: all load makes them later than the least that may be asked for, whatever the
 # machine, and none makes them later than a minute. So two workers are wanted seconds after load has come, and one when
 # a minute is early enough. tests/unit/operator plays this through with figures as Prometheus makes them.
 QUICK: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scaleDownStabilisation": "5s"}
-STRICT, LENIENT = QUICK | {"targetDelay": "100ms"}, QUICK | {"targetDelay": "1m", "targetUtilisation": 95}
+STRICT, LENIENT = QUICK | {"targetDelay": "10ms"}, QUICK | {"targetDelay": "1m", "targetUtilisation": 95}
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,7 @@ def test_any_query_can_be_asked_with_options(drawn: Stream) -> None:
 def test_a_query_that_would_be_rejected_is_told_before_anything_is_sent(
     given: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refused([given], capsys)
+    assert said in refused([given, "--space=wgs84"], capsys)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,28 @@ from spatialstream.stream.worker import RoundRecord
 
 __all__ = ["RouterMetrics", "WorkerMetrics", "serve"]
 
-_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+_SECONDS = (
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.5,
+    0.75,
+    1.0,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
 
 
 class _Quiet(WSGIRequestHandler):

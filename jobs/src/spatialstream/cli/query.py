@@ -26,6 +26,9 @@ from spatialstream.model.terms import DEFAULT_RULE, TermRule, extract_terms
 
 __all__ = ["add_parser", "from_options", "read"]
 
+_WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
+"""A space in which all coordinates are."""
+
 _FIELDS = ("type", "box", "circle", "point", "keywords", "k", "duration", "window", "step", "time", "id")
 
 
@@ -82,6 +85,7 @@ def _query(options: argparse.Namespace) -> int:
         raise SettingError("at-least", "is for snapshot queries that do not go through the stream")
     remote = kubernetes.asked(options)
     if at_once and not remote:
+        _check_anywhere(given, options.space)
         return _ask_at_once(options, given)
     space, rule = options.space or WGS84, DEFAULT_RULE
     if remote:
@@ -93,6 +97,21 @@ def _query(options: argparse.Namespace) -> int:
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     more = kubernetes.again(options, "timeout", "count", "patience", "keep", "at_least", "through_stream")
     return kubernetes.run_in_pod(options, ["--file", "-", f"--space={space}", *more], lines.encode())
+
+
+def _check_anywhere(given: Sequence[Place], space: Space | None) -> None:
+    """Refuse what is wrong in any space, before the stream is asked, which knows its own."""
+    from spatialstream.client import check_queries
+
+    try:
+        check_queries(given, space or WGS84)
+    except SettingError:
+        if space is not None:
+            raise
+        try:
+            check_queries(given, _WIDE)
+        except SettingError:
+            check_queries(given, WGS84)  # whose words are those for most people
 
 
 def _is_snapshot(record: Any) -> bool:
