@@ -132,6 +132,10 @@ class StreamSettings:
         known = get_json(storage, STREAM.marker, way_out)
         if not isinstance(known, dict):
             raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
+        if known.get("format") != FORMAT:
+            raise StateError(
+                f"{storage.place} is of another version of this program, and cannot be gone on with; {way_out}"
+            )
         for name, value in identity.items():
             if known.get(name) != value:
                 raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
