@@ -30,6 +30,8 @@ __all__ = [
     "load",
     "repeat",
     "signed",
+    "spelling",
+    "spells",
     "store",
 ]
 
@@ -143,3 +145,15 @@ def in_range(word: np.uint64, low: int, high: int) -> np.uint64:
     """Flags of the bytes whose lower seven bits are between ``low`` and ``high`` (inclusive, below 128)."""
     lows = word & _LOWS
     return ((lows + repeat(0x80 - low)) ^ (lows + repeat(0x7F - high))) & TOPS
+
+
+def spelling(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """(the bytes of a word that count, the word) of a text of at most eight bytes."""
+    return np.uint64((1 << 8 * len(text)) - 1), np.uint64(int.from_bytes(text, "little"))
+
+
+@lean_kernel
+def spells(word: np.uint64, text: tuple[np.uint64, np.uint64]) -> bool:
+    """Whether a word begins with the text of a :func:`spelling`."""
+    same: bool = word & text[0] == text[1]
+    return same

@@ -17,6 +17,7 @@ import pyarrow as pa
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
+from spatialstream.model.schema import OPTIONAL_FIELDS, QUERIES, QUERY_FIELDS, REQUIRED_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_duration, parse_time
@@ -163,19 +164,6 @@ class Cancellation:
         return {"id": self.id, "type": "CANCEL", "t": self.t}
 
 
-_COMMON = {"id", "type", "t", "keywords", "duration"}
-_FIELDS = {
-    QueryType.SRQ: _COMMON | {"region"},
-    QueryType.SKQ: _COMMON | {"at", "k"},
-    QueryType.STQ: _COMMON | {"region", "k"},
-    QueryType.CRQ: _COMMON | {"region"},
-    QueryType.CKQ: _COMMON | {"at", "k", "window"},
-    QueryType.CTQ: _COMMON | {"region", "k", "window", "step"},
-}
-_ALL_FIELDS = frozenset().union(*_FIELDS.values())
-_OPTIONAL = {"keywords"}
-
-
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """A query or cancellation from its JSON form, strictly.
 
@@ -202,11 +190,11 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         kind = QueryType(record["type"])
     except ValueError:
         raise RecordError("type", f"{record['type']!r} is not one of SRQ, SKQ, STQ, CRQ, CKQ, CTQ, CANCEL") from None
-    given = {field for field in _ALL_FIELDS if record.get(field) is not None}
-    for field in sorted(given - _FIELDS[kind]):
+    given = {field for field in QUERY_FIELDS if record.get(field) is not None}
+    required = {"id", "type", "t", *REQUIRED_FIELDS[kind]}
+    for field in sorted(given - required - {*OPTIONAL_FIELDS[kind]}):
         raise RecordError(field, f"{kind} takes no {field}; leave it out")
-    optional = _OPTIONAL | ({"window"} if kind is QueryType.CKQ else set())
-    for field in sorted(_FIELDS[kind] - given - optional):
+    for field in sorted(required - given):
         raise RecordError(field, f"{kind} requires {field}")
 
     region = parse_region(record["region"], space) if "region" in given else None
@@ -383,8 +371,6 @@ class QueryBatch:
 
     def to_arrow(self) -> pa.RecordBatch:
         """The wire form, see :data:`spatialstream.model.schema.QUERIES`."""
-        from spatialstream.model.schema import QUERIES
-
         coded = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
         return pa.RecordBatch.from_arrays(
             [

@@ -6,7 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["OBJECTS", "OBJECT_JSON", "QUERIES", "QUERY_JSON", "REJECTED_JSON", "RESULT_JSON"]
+__all__ = [
+    "OBJECTS",
+    "OBJECT_JSON",
+    "OPTIONAL_FIELDS",
+    "QUERIES",
+    "QUERY_FIELDS",
+    "QUERY_JSON",
+    "REJECTED_JSON",
+    "REQUIRED_FIELDS",
+    "RESULT_JSON",
+]
 
 _TERMS = pa.list_(pa.field("item", pa.dictionary(pa.int32(), pa.string())))
 
@@ -88,14 +98,22 @@ _REGION = {
         },
     ]
 }
-_REQUIRED = {
-    "SRQ": ["region", "duration"],
-    "SKQ": ["at", "k", "duration"],
-    "STQ": ["region", "k", "duration"],
-    "CRQ": ["region", "duration"],
-    "CKQ": ["at", "k", "duration"],
-    "CTQ": ["region", "k", "duration", "window", "step"],
+REQUIRED_FIELDS = {
+    "SRQ": ("region", "duration"),
+    "SKQ": ("at", "k", "duration"),
+    "STQ": ("region", "k", "duration"),
+    "CRQ": ("region", "duration"),
+    "CKQ": ("at", "k", "duration"),
+    "CTQ": ("region", "k", "duration", "window", "step"),
+    "CANCEL": (),
 }
+"""What a query of each type must have, besides id, type and t."""
+
+OPTIONAL_FIELDS: dict[str, tuple[str, ...]] = dict.fromkeys(REQUIRED_FIELDS, ("keywords",)) | {
+    "CKQ": ("keywords", "window"),
+    "CANCEL": (),
+}
+"""What it may have besides those."""
 
 QUERY_JSON: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -103,7 +121,7 @@ QUERY_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "type": {"enum": [*_REQUIRED, "CANCEL"]},
+        "type": {"enum": list(REQUIRED_FIELDS)},
         "t": _TIME,
         "region": _REGION,
         "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
@@ -115,11 +133,15 @@ QUERY_JSON: dict[str, Any] = {
     },
     "required": ["id", "type", "t"],
     "allOf": [
-        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": required}}
-        for name, required in _REQUIRED.items()
+        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": list(required)}}
+        for name, required in REQUIRED_FIELDS.items()
+        if required
     ],
 }
 """JSON Schema of one input query (a line of JSON Lines)."""
+
+QUERY_FIELDS = tuple(QUERY_JSON["properties"])
+"""The fields of queries: id, type and t, then those that some types have."""
 
 _PLACED = {
     "type": "object",
@@ -142,7 +164,7 @@ RESULT_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "type": {"enum": list(_REQUIRED)},
+        "type": {"enum": [name for name in REQUIRED_FIELDS if name != "CANCEL"]},
         "t": {"type": "integer", "description": "ms"},
         "objects": {"type": "array", "items": _PLACED},
         "object": _PLACED,
