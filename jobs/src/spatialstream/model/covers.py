@@ -1,4 +1,4 @@
-"""Covering boxes of regions in kernels, two boxes a region; the formulas of :func:`spatialstream.model.regions.cover`.
+"""Covering boxes of regions, two boxes a region: where to look for what a region holds.
 
 Cost: O(1) a region.
 """
@@ -12,13 +12,16 @@ import numpy.typing as npt
 
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
 from spatialstream.model.kernels import kernel
-from spatialstream.model.regions import UNDERFLOW, Regions
+from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
 __all__ = ["NOWHERE", "cover_boxes", "region_parts"]
 
 NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 """The second box of a region that one box covers: nothing meets it."""
+
+_UNDERFLOW = 1e-150
+"""Planar differences below this have a square of 0, and with it a distance of 0."""
 
 _SLACK = 1e-9
 """Degrees by which a cap's cover is widened, so that rounding never makes it too small."""
@@ -68,7 +71,7 @@ def cover_boxes(
                 elif east > 180.0:
                     east -= 360.0
     elif kind == CIRCLE:
-        reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + UNDERFLOW
+        reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + _UNDERFLOW
         west, south, east, north = a - reach, b - reach, a + reach, b + reach
     elif kind != BOX:
         west, south, east, north = bounds[0], bounds[1], bounds[2], bounds[3]
