@@ -35,6 +35,7 @@ from spatialstream.local.grid import ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers
+from spatialstream.model.batches import Batch
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -56,7 +57,7 @@ _CHANGING = {"end": np.int64, "offset": np.int64, "capacity": np.int64, "size": 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class Candidates(Batch):
     """Arrivals that may be in answers, ordered by (position, number).
 
     Attributes:
@@ -68,10 +69,6 @@ class Candidates:
     number: Ints
     position: Codes
     distance: Floats
-
-    def __len__(self) -> int:
-        """Number of candidates."""
-        return len(self.number)
 
 
 class _Queries(NamedTuple):
@@ -274,8 +271,7 @@ class ContinuousNearestIndex(StandingIndex):
             chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
             first = last
             number, at, d = (np.concatenate(column) for column in zip(*found, strict=True))
-            order = np.lexsort((number, at))
-            yield Candidates(number[order], at[order], d[order])
+            yield Candidates(number, at, d).take(np.lexsort((number, at)))
 
     def _offer(self, batch: ProbeBatch, position: int) -> tuple[int, Ints, Codes, Floats]:
         """Offer objects to one tier: how many pairs matched; query's number, object, distance of the accepted ones."""

@@ -13,7 +13,7 @@ a full tier at once apart). Matching visits n / 524,288 full tiers and about fiv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view
+from spatialstream.model.batches import Batch
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
@@ -98,25 +99,12 @@ class Matches:
         )
 
 
-@dataclass(slots=True, eq=False)
-class _Rows:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows(Batch):
     """Numbered queries: what a tier is built from, and what it can be turned back into."""
 
     numbers: Ints
     queries: QueryBatch
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def take(self, indices: Ints) -> _Rows:
-        return _Rows(self.numbers[indices], self.queries.take(indices))
-
-    @staticmethod
-    def concat(parts: Sequence[_Rows]) -> _Rows:
-        if len(parts) == 1:
-            return parts[0]
-        queries = QueryBatch.concat([part.queries for part in parts])
-        return _Rows(np.concatenate([part.numbers for part in parts]), queries)
 
 
 def _dead(life: Ints, horizon: int) -> npt.NDArray[np.bool_]:

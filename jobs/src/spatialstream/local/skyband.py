@@ -41,6 +41,7 @@ from spatialstream.local.columns import Strings, Table, earliest, join, rank_str
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import compare_words
+from spatialstream.model.batches import Batch, joined
 from spatialstream.model.kernels import kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -48,6 +49,7 @@ from spatialstream.model.space import WGS84, Space
 __all__ = ["Arrivals", "Changes", "NearestMerger", "prepare"]
 
 _NEVER = np.iinfo(np.int64).max
+_NO_INTS = np.empty(0, np.int64)
 _LEAST_SWEEP = 1 << 16
 _LEAST_BAND = 4
 _SHOWN = 1 << 20
@@ -61,7 +63,7 @@ _DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
+class Arrivals(Batch):
     """What the slots pass on: m pairs of a query and an object, in any order.
 
     Attributes:
@@ -79,28 +81,12 @@ class Arrivals:
     y: Floats
     distance: Floats
 
-    def __len__(self) -> int:
-        """Number of pairs."""
-        return len(self.number)
-
-    def take(self, rows: Ints) -> Arrivals:
-        """The pairs at ``rows``."""
-        numbers = (getattr(self, column)[rows] for column in ("t", "x", "y", "distance"))
-        return Arrivals(self.number[rows], self.ids.take(pa.array(rows)), *numbers)
-
-    @staticmethod
-    def concat(parts: Sequence[Arrivals]) -> Arrivals:
-        """All pairs of ``parts`` (of the slots, say)."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = ("number", "t", "x", "y", "distance")
-        dtypes = (np.int64, np.int64, np.float64, np.float64, np.float64)
-        number, t, x, y, distance = (
-            np.concatenate([np.empty(0, dtype), *(getattr(part, column) for part in parts)])
-            for column, dtype in zip(columns, dtypes, strict=True)
+    @classmethod
+    def concat(cls, parts: Sequence[Arrivals]) -> Arrivals:
+        """All pairs of ``parts`` (of the slots, say); none of no parts."""
+        return joined(
+            parts or [cls(_NO_INTS, pa.array([], pa.string()), _NO_INTS, np.empty(0), np.empty(0), np.empty(0))]
         )
-        ids = pa.concat_arrays([pa.array([], pa.string()), *(part.ids for part in parts)])
-        return Arrivals(number, ids, t, x, y, distance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,10 +28,12 @@ _SLACK = 1e-9
 
 _DEGREES = 180.0 / math.pi
 
+Bounds = npt.NDArray[np.float64] | tuple[float, float, float, float]
+
 
 @kernel
 def cover_boxes(
-    bounds: npt.NDArray[np.float64],
+    bounds: Bounds,
     geographic: bool,
     kind: int,
     a: float,
@@ -85,15 +87,14 @@ def cover_boxes(
 
 @kernel
 def _parts(
-    bounds: npt.NDArray[np.float64],
-    geographic: bool,
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    parts: npt.NDArray[np.float64],
-) -> None:
+    bounds: Bounds, geographic: bool, kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    parts = np.empty((len(kind), 2, 4))
     for i in range(len(kind)):
         a, b, c, d = shape[i]
+        parts[i, 1, 0], parts[i, 1, 1], parts[i, 1, 2], parts[i, 1, 3] = NOWHERE
         cover_boxes(bounds, geographic, kind[i], a, b, c, d, parts[i])
+    return parts
 
 
 def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
@@ -102,7 +103,7 @@ def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
     The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
     the space.
     """
-    parts = np.empty((len(regions), 2, 4))
-    parts[:, 1] = NOWHERE
-    _parts(np.array(space.bounds), space.geographic, regions.kind, regions.shape, parts)
+    # floats, or the kernel would be compiled anew for a plane with bounds that are integers
+    bounds = float(space.west), float(space.south), float(space.east), float(space.north)
+    parts: npt.NDArray[np.float64] = _parts(bounds, space.geographic, regions.kind, regions.shape)
     return parts

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view
+from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import OPTIONAL_FIELDS, QUERIES, QUERY_FIELDS, REQUIRED_FIELDS
@@ -250,7 +251,7 @@ def _keywords(value: object, rule: TermRule) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryBatch:
+class QueryBatch(Batch):
     """n queries and cancellations as columns.
 
     Attributes:
@@ -275,10 +276,6 @@ class QueryBatch:
     at: npt.NDArray[np.float64]
     regions: Regions
     keywords: TermLists
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.t)
 
     def __getitem__(self, index: int) -> Query | Cancellation:
         """One row as a query or a cancellation."""
@@ -327,46 +324,6 @@ class QueryBatch:
             at,
             Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
             TermLists.of([query.predicate.keywords if isinstance(query, Query) else () for query in queries]),
-        )
-
-    def take(self, indices: npt.NDArray[Any]) -> QueryBatch:
-        """The rows at ``indices``."""
-        return QueryBatch(
-            self.ids.take(pa.array(indices)),
-            self.code[indices],
-            self.t[indices],
-            self.duration[indices],
-            self.window[indices],
-            self.step[indices],
-            self.k[indices],
-            self.at[indices],
-            self.regions.take(indices),
-            self.keywords.take(indices),
-        )
-
-    @staticmethod
-    def concat(parts: Sequence[QueryBatch]) -> QueryBatch:
-        """All rows of ``parts`` (at least one) in order."""
-        if len(parts) == 1:
-            return parts[0]
-
-        def column(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        return QueryBatch(
-            pa.concat_arrays([part.ids for part in parts]),
-            column("code"),
-            column("t"),
-            column("duration"),
-            column("window"),
-            column("step"),
-            column("k"),
-            column("at"),
-            Regions(
-                np.concatenate([part.regions.kind for part in parts]),
-                np.concatenate([part.regions.shape for part in parts]),
-            ),
-            TermLists.concat([part.keywords for part in parts]),
         )
 
     def to_arrow(self) -> pa.RecordBatch:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE, contains
 from spatialstream.model.space import Space, check_number
@@ -70,7 +70,7 @@ def parse_region(value: object, space: Space, field: str = "region") -> Region:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Regions:
+class Regions(Batch):
     """n regions as columns.
 
     Attributes:
@@ -80,10 +80,6 @@ class Regions:
 
     kind: npt.NDArray[np.uint8]
     shape: npt.NDArray[np.float64]
-
-    def __len__(self) -> int:
-        """Number of regions."""
-        return len(self.kind)
 
     def __getitem__(self, index: int) -> Region | None:
         """The region at ``index``; None is everywhere."""
@@ -106,10 +102,6 @@ class Regions:
             elif isinstance(region, Circle):
                 kind[i], shape[i] = CIRCLE, (region.x, region.y, region.radius, 0.0)
         return cls(kind, shape)
-
-    def take(self, indices: npt.NDArray[Any]) -> Regions:
-        """The regions at ``indices`` (or under a boolean mask)."""
-        return Regions(self.kind[indices], self.shape[indices])
 
     def contain(self, space: Space, index: int, x: float, y: float) -> bool:
         """Whether the region at ``index`` contains the point (x, y)."""
