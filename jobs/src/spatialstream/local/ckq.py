@@ -31,7 +31,7 @@ import numpy.typing as npt
 from spatialstream.local.arrays import Codes, Floats, Ints, grown
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.columns import Table, earliest, join
-from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers
@@ -156,7 +156,7 @@ def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
 
 @kernel
 def _offer(
-    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, queries: _Queries, heaps: _Heaps
+    geographic: bool, objects: Codes, rows: Codes, batch: Objects, queries: _Queries, heaps: _Heaps
 ) -> tuple[_Heaps, Ints, Floats]:
     """Offer objects to queries, pair by pair in object order.
 
@@ -165,10 +165,10 @@ def _offer(
     pairs, distances, found = np.empty(len(objects), np.int64), np.empty(len(objects), np.float64), 0
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        t, window = times[o], queries.window[r]
+        t, window = batch.t[o], queries.window[r]
         if t < queries.start[r] or t >= queries.end[r] or window == 0:
             continue
-        d = distance(geographic, queries.x[r], queries.y[r], x[o], y[o])
+        d = distance(geographic, queries.x[r], queries.y[r], batch.x[o], batch.y[o])
         if window < 0:
             size, base = queries.size[r], queries.offset[r]
             if size == queries.k[r]:
@@ -279,7 +279,7 @@ class ContinuousNearestIndex(StandingIndex):
         matches = tier.grid.probe(batch)
         objects, rows = matches.objects, tier.rows[matches.queries]
         self._heaps, pairs, distances = _offer(
-            self.space.geographic, objects, rows, batch.x, batch.y, batch.t, self._queries.view(_Queries), self._heaps
+            self.space.geographic, objects, rows, batch.objects, self._queries.view(_Queries), self._heaps
         )
         tier.wasted += len(rows) - len(pairs)
         if tier.wasted > _WASTE * len(tier.rows):

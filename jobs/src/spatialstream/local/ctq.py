@@ -40,7 +40,7 @@ from spatialstream.local import groups, termlogs
 from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
-from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.steps import StepPartials, merge_steps
@@ -131,15 +131,14 @@ def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
 
 
 @kernel
-def _signs(
-    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, areas: _Areas
-) -> npt.NDArray[np.int8]:
+def _signs(geographic: bool, objects: Codes, rows: Codes, batch: Objects, areas: _Areas) -> npt.NDArray[np.int8]:
     """For each pair of an object and an area that it is in: 1 if it counts there, -1 if it counts against, else 0."""
     signs = np.zeros(len(objects), np.int8)
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        g, t = areas.common[r], times[o]
-        if g >= 0 and contains(geographic, areas.kind[g], areas.a[g], areas.b[g], areas.c[g], areas.d[g], x[o], y[o]):
+        g, t = areas.common[r], batch.t[o]
+        x, y, a, b, c, d = batch.x[o], batch.y[o], areas.a[g], areas.b[g], areas.c[g], areas.d[g]
+        if g >= 0 and contains(geographic, areas.kind[g], a, b, c, d, x, y):
             if t < areas.start[r] and _sees(areas, g, g, t) and _sees(areas, r, g, t):
                 signs[i] = -1
         elif _sees(areas, r, r, t):
@@ -357,7 +356,7 @@ class ContinuousTermsIndex(MovableIndex):
         for tier in self._tiers.tiers:
             matches = tier.grid.probe(batch)
             matched, rows = matches.objects, tier.rows[matches.queries]
-            signs = _signs(self.space.geographic, matched, rows, batch.x, batch.y, batch.t, areas)
+            signs = _signs(self.space.geographic, matched, rows, batch.objects, areas)
             counted = np.flatnonzero(signs)
             pairs.append((matched[counted], rows[counted], signs[counted]))
         matched, rows, signs = (np.concatenate(column) for column in zip(*pairs, strict=True))
