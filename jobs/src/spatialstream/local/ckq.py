@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local.arrays import Codes, Floats, Ints, grown
+from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.columns import Table, earliest, join
 from spatialstream.local.grid import Objects, ProbeBatch
@@ -83,7 +83,7 @@ class _Queries(NamedTuple):
     offset: Ints
     capacity: Ints
     size: Ints
-    touched: npt.NDArray[np.bool_]
+    touched: Flags
 
 
 class _Heaps(NamedTuple):
@@ -293,7 +293,7 @@ class ContinuousNearestIndex(StandingIndex):
         if 2 * int(kept.sum()) < len(kept):
             self._compact(kept)
 
-    def _compact(self, kept: npt.NDArray[np.bool_]) -> None:
+    def _compact(self, kept: Flags) -> None:
         rows = np.flatnonzero(kept)
         position = np.full(len(kept), -1, np.int32)
         position[rows] = np.arange(len(rows))
@@ -324,8 +324,8 @@ class ContinuousNearestIndex(StandingIndex):
         shape[bounded, 2] = self._heaps.distances[queries["offset"][inside]]
         return Regions(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
 
-    def _alive(self, rows: Codes) -> npt.NDArray[np.bool_]:
-        alive: npt.NDArray[np.bool_] = self._queries["end"][rows] > self._now
+    def _alive(self, rows: Codes) -> Flags:
+        alive: Flags = self._queries["end"][rows] > self._now
         return alive
 
     def checkpoint(self, write: WriteFile) -> Manifest:

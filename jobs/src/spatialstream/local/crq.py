@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
@@ -107,8 +106,8 @@ class _Rows(Batch):
     queries: QueryBatch
 
 
-def _dead(life: Ints, horizon: int) -> npt.NDArray[np.bool_]:
-    dead: npt.NDArray[np.bool_] = life[:, 1] <= np.maximum(life[:, 0], horizon)
+def _dead(life: Ints, horizon: int) -> Flags:
+    dead: Flags = life[:, 1] <= np.maximum(life[:, 0], horizon)
     return dead
 
 
@@ -166,10 +165,10 @@ class _Tier:
         rows = _Rows(self.numbers, queries)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 
-    def find(self, numbers: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def find(self, numbers: Ints) -> tuple[Ints, Flags]:
         """Position of each number, and whether it is here; dropped ones are not."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
-        here: npt.NDArray[np.bool_] = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
+        here: Flags = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
         return positions, here
 
     def end_at(self, numbers: Ints, ends: Ints) -> None:
@@ -294,7 +293,7 @@ class ContinuousRangeIndex(MovableIndex):
         for tier in self._tiers:
             tier.end_at(numbers, np.full(len(numbers), _NEVER))
 
-    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+    def known(self, numbers: Ints) -> Flags:
         """See :class:`MovableIndex`."""
         self._flush()
         known = np.zeros(len(numbers), np.bool_)

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local import groups, termlogs
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
 from spatialstream.local.grid import Objects, ProbeBatch
@@ -318,7 +318,7 @@ class ContinuousTermsIndex(MovableIndex):
         """See :class:`MovableIndex`."""
         self.end_at(numbers, np.full(len(numbers), _DROPPED))
 
-    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+    def known(self, numbers: Ints) -> Flags:
         """See :class:`MovableIndex`."""
         return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
 
@@ -341,10 +341,10 @@ class ContinuousTermsIndex(MovableIndex):
             groups.split_keywords(self._keys.arrow(common.astype(np.int64))),
         )
 
-    def _unfinished(self, now: int) -> npt.NDArray[np.bool_]:
+    def _unfinished(self, now: int) -> Flags:
         """Which rows have a step after ``now``."""
         queries = self._queries
-        unfinished: npt.NDArray[np.bool_] = _next_step(queries["first"], queries["step"], now) <= self._bound()
+        unfinished: Flags = _next_step(queries["first"], queries["step"], now) <= self._bound()
         return unfinished
 
     def match(self, objects: ObjectBatch) -> Iterable[StepPartials]:
@@ -469,8 +469,8 @@ class ContinuousTermsIndex(MovableIndex):
         shape = np.column_stack([self._areas[side][areas] for side in _SIDES])
         return Regions(self._areas["kind"][areas], shape)
 
-    def _alive(self, areas: Codes) -> npt.NDArray[np.bool_]:
-        alive: npt.NDArray[np.bool_] = self._areas["last"][areas] > self._upto
+    def _alive(self, areas: Codes) -> Flags:
+        alive: Flags = self._areas["last"][areas] > self._upto
         return alive
 
     def checkpoint(self, write: WriteFile) -> Manifest:

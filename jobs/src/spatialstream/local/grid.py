@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown
+from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints, grown
 from spatialstream.local.cachelines import peek, prefetch
 from spatialstream.local.columns import writable
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
@@ -643,13 +643,7 @@ def _find_lists(count: Int, slots: Ints, postings: Ints, block: _Block) -> Int:
 
 @lean_kernel
 def _list_candidates(
-    count: Int,
-    at: Int,
-    skipped: Int,
-    visits: npt.NDArray[np.uint32],
-    postings: Ints,
-    block: _Block,
-    checked: Codes,
+    count: Int, at: Int, skipped: Int, visits: npt.NDArray[np.uint32], postings: Ints, block: _Block, checked: Codes
 ) -> tuple[Int, Int, Int]:
     """Stage 5: as many postings of the lists as there is room for, into ``candidates``.
 
@@ -1032,13 +1026,13 @@ class KeywordGrid:
         found.sort()
         return GridMatches(*_unpack(found, batch.objects.order, visited))
 
-    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
         arrays = {"words": self.words, "tags": self.tags, **self.index._asdict(), **self.table.to_arrays()}
         return arrays, {"unconditional": self.unconditional}
 
     @classmethod
-    def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> KeywordGrid:
+    def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> KeywordGrid:
         """From :meth:`to_arrays`; nothing is rebuilt or copied, so the arrays may be memory-mapped."""
         index = _Index(*(arrays[name] for name in _Index._fields))
         table, unconditional = KeywordTable.from_arrays(arrays), int(meta["unconditional"])

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown, wide
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
 from spatialstream.local.base import LocalIndex
 from spatialstream.local.columns import Strings, Table, earliest, join, rank_strings
 from spatialstream.local.journal import Arrays, Journal
@@ -133,7 +133,7 @@ class _Queries(NamedTuple):
     capacity: Ints
     size: Ints
     leaving: Ints
-    touched: npt.NDArray[np.bool_]
+    touched: Flags
 
 
 class _Objects(NamedTuple):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from spatialstream.model.arrays import Array
 
 __all__ = ["Batch", "joined"]
 
@@ -20,7 +21,7 @@ class Batch:
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
-    def take(self, rows: npt.NDArray[Any]) -> Self:
+    def take(self, rows: Array) -> Self:
         """The rows at these positions."""
         return type(self)(*(_taken(getattr(self, field.name), rows) for field in fields(self)))
 
@@ -41,7 +42,7 @@ def joined(parts: Sequence[_Batch]) -> _Batch:
     return type(parts[0])(*map(_joined, columns))
 
 
-def _taken(column: Any, rows: npt.NDArray[Any]) -> Any:
+def _taken(column: Any, rows: Array) -> Any:
     if isinstance(column, np.ndarray):
         return column[rows]
     return column.take(pa.array(rows) if isinstance(column, pa.Array) else rows)

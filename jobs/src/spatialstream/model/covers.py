@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
 from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
@@ -28,19 +28,12 @@ _SLACK = 1e-9
 
 _DEGREES = 180.0 / math.pi
 
-Bounds = npt.NDArray[np.float64] | tuple[float, float, float, float]
+Bounds = Floats | tuple[float, float, float, float]
 
 
 @kernel
 def cover_boxes(
-    bounds: Bounds,
-    geographic: bool,
-    kind: int,
-    a: float,
-    b: float,
-    c: float,
-    d: float,
-    boxes: npt.NDArray[np.float64],
+    bounds: Bounds, geographic: bool, kind: int, a: float, b: float, c: float, d: float, boxes: Floats
 ) -> int:
     """Write the boxes (west <= east) that together contain a region into the first rows of ``boxes``.
 
@@ -86,9 +79,7 @@ def cover_boxes(
 
 
 @kernel
-def _parts(
-    bounds: Bounds, geographic: bool, kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _parts(bounds: Bounds, geographic: bool, kind: Bytes, shape: Floats) -> Floats:
     parts = np.empty((len(kind), 2, 4))
     for i in range(len(kind)):
         a, b, c, d = shape[i]
@@ -97,7 +88,7 @@ def _parts(
     return parts
 
 
-def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
+def region_parts(space: Space, regions: Regions) -> Floats:
     """Two boxes for each region, float64[n, 2, 4] (west, south, east, north), that together contain it.
 
     The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
@@ -105,5 +96,5 @@ def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
     """
     # floats, or the kernel would be compiled anew for a plane with bounds that are integers
     bounds = float(space.west), float(space.south), float(space.east), float(space.north)
-    parts: npt.NDArray[np.float64] = _parts(bounds, space.geographic, regions.kind, regions.shape)
+    parts: Floats = _parts(bounds, space.geographic, regions.kind, regions.shape)
     return parts

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from spatialstream.model.arrays import Bytes
 from spatialstream.model.kernels import one_for_all_values
 
 __all__ = [
@@ -107,13 +107,13 @@ def _folded(_: Any, left: Any, right: Any) -> tuple[Any, _Codegen]:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-byte: Callable[[npt.NDArray[np.uint8], int], int] = _intrinsic(_byte)
+byte: Callable[[Bytes, int], int] = _intrinsic(_byte)
 """``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, which saves looking whether i is negative."""
 
-load: Callable[[npt.NDArray[np.uint8], int], np.uint64] = _intrinsic(_load)
+load: Callable[[Bytes, int], np.uint64] = _intrinsic(_load)
 """``load(array, i)``: bytes i to i + 7 of a uint8 array as a uint64; all of them must lie in its memory."""
 
-store: Callable[[npt.NDArray[np.uint8], int, np.uint64], None] = _intrinsic(_store)
+store: Callable[[Bytes, int, np.uint64], None] = _intrinsic(_store)
 """``store(array, i, word)``: write bytes i to i + 7 of a uint8 array; all of them must lie in its memory."""
 
 folded: Callable[[np.uint64, np.uint64], np.uint64] = _intrinsic(_folded)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch, joined
 from spatialstream.model.errors import RecordError
 from spatialstream.model.space import Space
@@ -76,9 +75,9 @@ class ObjectBatch(Batch):
     """
 
     ids: pa.StringArray
-    t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
+    t: Ints
+    x: Floats
+    y: Floats
     terms: TermLists
 
     def __getitem__(self, index: int) -> SpatialObject:

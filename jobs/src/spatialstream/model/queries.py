@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
@@ -268,12 +268,12 @@ class QueryBatch(Batch):
 
     ids: pa.StringArray
     code: npt.NDArray[np.int8]
-    t: npt.NDArray[np.int64]
-    duration: npt.NDArray[np.int64]
-    window: npt.NDArray[np.int64]
-    step: npt.NDArray[np.int64]
-    k: npt.NDArray[np.int32]
-    at: npt.NDArray[np.float64]
+    t: Ints
+    duration: Ints
+    window: Ints
+    step: Ints
+    k: Codes
+    at: Floats
     regions: Regions
     keywords: TermLists
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE, contains
@@ -78,8 +78,8 @@ class Regions(Batch):
         shape: float64[n, 4]: (west, south, east, north) of a box, (x, y, radius, 0) of a circle.
     """
 
-    kind: npt.NDArray[np.uint8]
-    shape: npt.NDArray[np.float64]
+    kind: Bytes
+    shape: Floats
 
     def __getitem__(self, index: int) -> Region | None:
         """The region at ``index``; None is everywhere."""

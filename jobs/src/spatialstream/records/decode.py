@@ -20,11 +20,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
@@ -91,7 +90,7 @@ class Decoded(Generic[_Batch]):
     """
 
     batch: _Batch
-    line: npt.NDArray[np.int64]
+    line: Ints
     rejected: pa.RecordBatch
 
 
@@ -285,13 +284,7 @@ class _Reference(Generic[_Batch]):
         batch = read({field: cells.field(distinct.index(name)) for field, name in names.items()}, self.space, self.rule)
         return self.finish(batch, line, cells.good, lambda row: value_of(bytes(block[start[row] : end[row]])))
 
-    def finish(
-        self,
-        batch: _Batch,
-        line: npt.NDArray[np.int64],
-        good: npt.NDArray[np.bool_],
-        row_value: Callable[[int], _Row],
-    ) -> Decoded[_Batch]:
+    def finish(self, batch: _Batch, line: Ints, good: Flags, row_value: Callable[[int], _Row]) -> Decoded[_Batch]:
         """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``."""
         accepted: list[Any] = []
         rows: list[int] = []
@@ -324,7 +317,7 @@ def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
 # ------------------------------------------------------------------------------------------------------------ objects
 
 
-def _within(numbers: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.bool_]:
+def _within(numbers: Floats, low: float, high: float) -> Flags:
     return (numbers >= low) & (numbers <= high)
 
 
@@ -461,11 +454,11 @@ def _text_cells(column: pa.StringArray) -> Cells:
     return Cells(np.append(data, np.zeros(8, np.uint8)), np.ones(n, np.bool_), kind, ends[:-1], ends[1:])
 
 
-def _valid(column: pa.Array, n: int) -> npt.NDArray[np.bool_]:
+def _valid(column: pa.Array, n: int) -> Flags:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) if column is not None else np.zeros(n, np.bool_)
 
 
-def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _table_times(column: pa.Array, good: Flags) -> Ints:
     if column.type == pa.int64():
         t = numpy_view(pc.fill_null(column, 0))
         good &= (t >= -TIME_LIMIT) & (t <= TIME_LIMIT)
@@ -479,8 +472,8 @@ def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[n
     return np.zeros(len(column), np.int64)
 
 
-def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    numbers: npt.NDArray[np.float64] = np.full(len(column), np.nan)
+def _table_numbers(column: pa.Array, low: float, high: float, good: Flags) -> Floats:
+    numbers: Floats = np.full(len(column), np.nan)
     if column.type == pa.int64():
         numbers = numpy_view(pc.fill_null(column, 0)).astype(np.float64)
     elif column.type == pa.float64():
@@ -489,9 +482,7 @@ def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[
     return numbers
 
 
-def _table_texts(
-    text: pa.Array | None, terms: pa.Array | None, good: npt.NDArray[np.bool_]
-) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+def _table_texts(text: pa.Array | None, terms: pa.Array | None, good: Flags) -> tuple[pa.StringArray, Ints]:
     """(texts, groups) of the rows. Of a table that has both columns, rows that use the less used one become odd."""
     n = len(good)
     with_text, with_terms = _valid(text, n), _valid(terms, n)
@@ -513,9 +504,7 @@ def _table_texts(
     return pa.array([], pa.string()), np.zeros(n + 1, np.int64)
 
 
-def _read_table(
-    found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: npt.NDArray[np.bool_]
-) -> ObjectBatch:
+def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: Flags) -> ObjectBatch:
     """The good rows as objects; marks more of them as odd."""
     fields = ("id", "t", *space.axes)
     if not found.keys() >= set(fields) or found["id"].type != pa.string() or not all(map(_is_utf8, found.values())):
@@ -598,7 +587,7 @@ def decode_object_table(
 _GIVEN = QUERY_FIELDS[3:]
 
 
-def _bits(fields: Mapping[str, Sequence[str]]) -> npt.NDArray[np.uint8]:
+def _bits(fields: Mapping[str, Sequence[str]]) -> Bytes:
     """For each type in the order of its code: its fields, as bits in the order of ``_GIVEN``."""
     return np.array([sum(1 << _GIVEN.index(field) for field in each) for each in fields.values()], np.uint8)
 
@@ -606,7 +595,7 @@ def _bits(fields: Mapping[str, Sequence[str]]) -> npt.NDArray[np.uint8]:
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(REQUIRED_FIELDS), _bits(OPTIONAL_FIELDS)
 
 
-def _check_regions(kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64], space: Space) -> npt.NDArray[np.bool_]:
+def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
     """Which regions are valid, as :func:`~.regions.parse_region` says."""
     a, b, c, d = shape.T
     point = _within(a, space.west, space.east) & _within(b, space.south, space.north)

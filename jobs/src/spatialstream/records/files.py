@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import BinaryIO, Literal, overload
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -284,7 +284,7 @@ def _blocks(
         yield block, first_line
 
 
-def _borders(piece: bytes, kind: str, progress: npt.NDArray[np.int64], block_bytes: int) -> list[int]:
+def _borders(piece: bytes, kind: str, progress: Ints, block_bytes: int) -> list[int]:
     """Where between two records to cut a piece of a file, which follows those before it."""
     if kind == "jsonl":
         border = piece.rfind(b"\n") + 1

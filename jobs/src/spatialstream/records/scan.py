@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Bytes, Flags, Ints
 from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat, spelling, spells
 
 __all__ = ["Cells", "Records", "csv_borders", "prepare", "scan_csv", "scan_json"]
@@ -31,10 +31,6 @@ _DEEPEST = 60
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2B, 0x2E
 NEWLINE, RETURN, TAB, SPACE = 0x0A, 0x0D, 0x09, 0x20
 OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
-
-Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 class Cells(NamedTuple):
@@ -50,8 +46,8 @@ class Cells(NamedTuple):
     data: Bytes
     good: Flags
     kind: Bytes
-    first: Places
-    last: Places
+    first: Ints
+    last: Ints
 
     def field(self, number: int) -> Cells:
         """The cells of one field of several: views."""
@@ -73,9 +69,9 @@ class Records(NamedTuple):
         cells: their cells, of several fields.
     """
 
-    line: Places
-    start: Places
-    end: Places
+    line: Ints
+    start: Ints
+    end: Ints
     cells: Cells
 
 
@@ -289,7 +285,7 @@ def _container(data: Bytes, i: int) -> int:
 
 
 @lean_kernel
-def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Places) -> int:
+def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Ints) -> int:
     """Which of the names the slice is; -1 for none."""
     size = end - start
     for f in range(len(bounds) - 1):
@@ -313,7 +309,7 @@ def note(cells: Cells, field: int, row: int, kind: int, begin: int, end: int) ->
 
 
 @lean_kernel
-def _json_record(cells: Cells, i: int, names: Bytes, bounds: Places, row: int) -> int:
+def _json_record(cells: Cells, i: int, names: Bytes, bounds: Ints, row: int) -> int:
     """Note the cells of the JSON object at ``i``; returns the position of the newline behind it, -1 where it is odd."""
     data = cells.data
     if byte(data, i) != OPEN_OBJECT:
@@ -354,7 +350,7 @@ def _json_record(cells: Cells, i: int, names: Bytes, bounds: Places, row: int) -
 
 
 @lean_kernel
-def _scan_json(records: Records, names: Bytes, bounds: Places) -> int:
+def _scan_json(records: Records, names: Bytes, bounds: Ints) -> int:
     line, start, end, cells = records
     data = cells.data
     i = 0
@@ -398,7 +394,7 @@ def _room(data: bytes | memoryview, fields: int) -> Records:
     return Records(line, start, end, Cells(block, np.empty(most, np.bool_), block, line, line).room(fields))
 
 
-def coded_names(names: Sequence[str]) -> tuple[Bytes, Places]:
+def coded_names(names: Sequence[str]) -> tuple[Bytes, Ints]:
     coded = [name.encode() for name in names]
     bounds = np.cumsum([0, *map(len, coded)], dtype=np.int64)
     return np.frombuffer(bytearray(b"".join(coded)), np.uint8), bounds
@@ -464,7 +460,7 @@ def _csv_cell(data: Bytes, i: int, end: int) -> tuple[int, int, bool]:
 
 
 @lean_kernel
-def _scan_csv(records: Records, fields: Places) -> int:
+def _scan_csv(records: Records, fields: Ints) -> int:
     line, start, end, cells = records
     data = cells.data
     size = len(data)
@@ -522,7 +518,7 @@ def scan_csv(data: bytes | memoryview, header: Sequence[str], names: Sequence[st
 
 
 @lean_kernel
-def _csv_borders(data: Bytes, progress: Places, least: int, borders: Places, lines: Places) -> int:
+def _csv_borders(data: Bytes, progress: Ints, least: int, borders: Ints, lines: Ints) -> int:
     state = progress[0]
     since = progress[1]
     count = 0
@@ -555,7 +551,7 @@ def _csv_borders(data: Bytes, progress: Places, least: int, borders: Places, lin
     return count
 
 
-def csv_borders(data: bytes, progress: Places, least: int) -> tuple[Places, Places]:
+def csv_borders(data: bytes, progress: Ints, least: int) -> tuple[Ints, Ints]:
     """Borders between CSV records, each at least ``least`` bytes behind the one before.
 
     Args:

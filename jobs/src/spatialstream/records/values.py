@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints, numpy_view
 from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed, spelling, spells
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records.scan import (
@@ -37,10 +37,7 @@ from spatialstream.records.scan import (
     QUOTE,
     SPACE,
     STRING,
-    Bytes,
     Cells,
-    Flags,
-    Places,
     coded_names,
     digits_end,
     hexadecimal,
@@ -154,7 +151,7 @@ def read_strings(cells: Cells, csv: bool = False) -> None:
 
 
 @lean_kernel
-def _numbers(cells: Cells, powers: npt.NDArray[np.float64], values: npt.NDArray[np.float64], later: Flags) -> None:
+def _numbers(cells: Cells, powers: Floats, values: Floats, later: Flags) -> None:
     data, good, kind, first, last = cells
     for r in range(len(kind)):
         found = signed(kind[r])
@@ -212,7 +209,7 @@ def _numbers(cells: Cells, powers: npt.NDArray[np.float64], values: npt.NDArray[
 _POWERS = np.power(10.0, np.arange(23), dtype=np.float64)
 
 
-def read_numbers(cells: Cells) -> npt.NDArray[np.float64]:
+def read_numbers(cells: Cells) -> Floats:
     """A field's numbers, rounded correctly; 0 where absent. Rows with something else, or an extreme one, become odd.
 
     A string counts as the number that it spells, which JSON has no use for: refuse strings before, where they are none.
@@ -344,7 +341,7 @@ def _duration(data: Bytes, i: int, end: int) -> tuple[int, bool]:
 
 
 @lean_kernel
-def _integers(cells: Cells, what: int, text: bool, values: Places) -> None:
+def _integers(cells: Cells, what: int, text: bool, values: Ints) -> None:
     data, good, kind, first, last = cells
     low = -TIME_LIMIT if what == _TIMES else 0
     for r in range(len(kind)):
@@ -366,13 +363,13 @@ def _integers(cells: Cells, what: int, text: bool, values: Places) -> None:
             good[r] = False
 
 
-def _read_integers(cells: Cells, what: int, text: bool, absent: int) -> npt.NDArray[np.int64]:
+def _read_integers(cells: Cells, what: int, text: bool, absent: int) -> Ints:
     values = np.full(len(cells.good), absent, np.int64)
     _integers(cells, what, text, values)
     return values
 
 
-def read_times(cells: Cells, text: bool = False) -> npt.NDArray[np.int64]:
+def read_times(cells: Cells, text: bool = False) -> Ints:
     """A field's timestamps in ms; 0 where absent. Rows with another value or an unusual form become odd.
 
     Args:
@@ -382,12 +379,12 @@ def read_times(cells: Cells, text: bool = False) -> npt.NDArray[np.int64]:
     return _read_integers(cells, _TIMES, text, 0)
 
 
-def read_durations(cells: Cells, absent: int) -> npt.NDArray[np.int64]:
+def read_durations(cells: Cells, absent: int) -> Ints:
     """A field's durations in ms, or ``absent``. Rows with another value or an unusual form become odd."""
     return _read_integers(cells, _DURATIONS, False, absent)
 
 
-def read_counts(cells: Cells) -> npt.NDArray[np.int64]:
+def read_counts(cells: Cells) -> Ints:
     """A field's non-negative integers; 0 where absent. Rows with another value become odd."""
     return _read_integers(cells, _COUNTS, False, 0)
 
@@ -407,7 +404,7 @@ def _list_length(data: Bytes, i: int, end: int) -> int:
 
 
 @lean_kernel
-def _count_items(lists: Cells, text: Bytes, groups: Places) -> None:
+def _count_items(lists: Cells, text: Bytes, groups: Ints) -> None:
     data, good, listed, first, last = lists
     total = 0
     for r in range(len(text)):
@@ -424,7 +421,7 @@ def _count_items(lists: Cells, text: Bytes, groups: Places) -> None:
 
 
 @lean_kernel
-def _fill_items(lists: Cells, texts: Cells, groups: Places, starts: Places, ends: Places) -> None:
+def _fill_items(lists: Cells, texts: Cells, groups: Ints, starts: Ints, ends: Ints) -> None:
     data, good, _, first, _ = lists
     for r in range(len(good)):
         if groups[r + 1] == groups[r]:
@@ -447,7 +444,7 @@ def _fill_items(lists: Cells, texts: Cells, groups: Places, starts: Places, ends
             i = skip_space(data, end + 1) + 1
 
 
-def read_lists(lists: Cells, texts: Cells | None = None) -> tuple[Places, Places, Places]:
+def read_lists(lists: Cells, texts: Cells | None = None) -> tuple[Ints, Ints, Ints]:
     """Strings of each record: those of an array, or one of a field of texts that has been read, or none.
 
     Returns:
@@ -512,7 +509,7 @@ def _regions(regions: Cells, shapes: Bytes, numbers: Cells) -> None:
             shapes[r] = shape
 
 
-def read_regions(cells: Cells) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+def read_regions(cells: Cells) -> tuple[Bytes, Floats]:
     """A field of regions as (kind uint8[n], shape float64[n, 4]), not checked; rows with another value become odd."""
     shapes, numbers = np.zeros(len(cells.good), np.uint8), cells.room(4)
     _regions(cells, shapes, numbers)
@@ -527,7 +524,7 @@ def _points(points: Cells, numbers: Cells) -> None:
             good[r] = given[r] == ARRAY and _number_list(numbers, begin[r] - 1, 2, r) >= 0
 
 
-def read_points(cells: Cells) -> npt.NDArray[np.float64]:
+def read_points(cells: Cells) -> Floats:
     """A field of points as float64[n, 2]; 0 where absent. Rows with another value become odd."""
     numbers = cells.room(2)
     _points(cells, numbers)
@@ -535,7 +532,7 @@ def read_points(cells: Cells) -> npt.NDArray[np.float64]:
 
 
 @lean_kernel
-def _choices(cells: Cells, names: Bytes, bounds: Places, chosen: npt.NDArray[np.int8]) -> None:
+def _choices(cells: Cells, names: Bytes, bounds: Ints, chosen: npt.NDArray[np.int8]) -> None:
     data, good, kind, first, last = cells
     for r in range(len(kind)):
         if good[r]:
@@ -552,7 +549,7 @@ def read_choices(cells: Cells, names: Sequence[str]) -> npt.NDArray[np.int8]:
 
 
 @lean_kernel
-def _sizes(starts: Places, ends: Places, offsets: npt.NDArray[np.int32]) -> int:
+def _sizes(starts: Ints, ends: Ints, offsets: Codes) -> int:
     total = 0
     for s in range(len(starts)):
         total += ends[s] - starts[s]
@@ -561,14 +558,14 @@ def _sizes(starts: Places, ends: Places, offsets: npt.NDArray[np.int32]) -> int:
 
 
 @lean_kernel
-def _gather(data: Bytes, starts: Places, offsets: npt.NDArray[np.int32], out: Bytes) -> None:
+def _gather(data: Bytes, starts: Ints, offsets: Codes, out: Bytes) -> None:
     for s in range(len(starts)):
         shift = starts[s] - offsets[s]
         for i in range(offsets[s], offsets[s + 1]):
             out[i] = byte(data, shift + i)
 
 
-def gather(data: Bytes, starts: Places, ends: Places) -> pa.StringArray:
+def gather(data: Bytes, starts: Ints, ends: Ints) -> pa.StringArray:
     """The slices of ``data`` as an Arrow utf8 column."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     out = np.empty(_sizes(starts, ends, offsets), np.uint8)

@@ -24,17 +24,15 @@ from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.model.arrays import Ints
 from spatialstream.stages.messages import numbers, pack, unpack
 
 __all__ = ["Spool"]
 
 _BLOCK_BYTES = 1 << 20
 _BYTES_IN_MEMORY = 32 << 20
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
