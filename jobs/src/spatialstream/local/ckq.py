@@ -35,6 +35,7 @@ from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers
+from spatialstream.model.arrays import runs
 from spatialstream.model.batches import Batch
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance
 from spatialstream.model.kernels import kernel
@@ -187,22 +188,6 @@ def _offer(
     return heaps, pairs[:found], distances[:found]
 
 
-@kernel
-def _pack(rows: Ints, offset: Ints, count: Ints, heaps: _Heaps) -> _Heaps:
-    """The heaps of rows, one after the other."""
-    total = 0
-    for r in rows:
-        total += count[r]
-    distances, times = np.empty(total, np.float64), np.empty(total, np.int64)
-    at = 0
-    for r in rows:
-        for j in range(offset[r], offset[r] + count[r]):
-            distances[at] = heaps.distances[j]
-            times[at] = heaps.times[j]
-            at += 1
-    return _Heaps(distances, times, np.full(1, total))
-
-
 class ContinuousNearestIndex(StandingIndex):
     """The CKQs of one slot.
 
@@ -304,8 +289,9 @@ class ContinuousNearestIndex(StandingIndex):
         self._moved = True
 
     def _packed(self, rows: Ints) -> _Heaps:
-        packed: _Heaps = _pack(rows, self._queries["offset"], self._queries["size"], self._heaps)
-        return packed
+        """The heaps of rows, one after the other."""
+        at = runs(self._queries["offset"][rows], self._queries["size"][rows])
+        return _Heaps(self._heaps.distances[at], self._heaps.times[at], np.full(1, len(at)))
 
     def _place(self) -> None:
         """The heaps are packed: note where that of each row is."""
@@ -387,4 +373,3 @@ def prepare() -> None:
     one = np.zeros(1, np.int64)
     index.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True))]))
     list(index.match(ObjectBatch.of([SpatialObject(name, 0, 0.0, 0.0, ("a",)) for name in ("a", "b")])))
-    index._compact(np.ones(1, np.bool_))

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import groups, termlogs
+from spatialstream.local import groups
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
@@ -549,7 +549,6 @@ class ContinuousTermsIndex(MovableIndex):
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    termlogs.prepare()
     regions = (Box(0.0, 0.0, 1.0, 1.0), Box(0.0, 0.0, 0.9, 1.0))
     queries = [Query("q", 0, Predicate(region), TopTerms(1), Lifetime(30, True, 5, 10)) for region in regions]
     index = ContinuousTermsIndex(WGS84)

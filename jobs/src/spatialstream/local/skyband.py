@@ -41,6 +41,7 @@ from spatialstream.local.columns import Strings, Table, earliest, join, rank_str
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import compare_words
+from spatialstream.model.arrays import runs
 from spatialstream.model.batches import Batch, joined
 from spatialstream.model.kernels import kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
@@ -393,49 +394,6 @@ def _replay(
     return bands, answers
 
 
-@kernel
-def _arrange(order: Ints, answers: _Answers, objects: _Objects) -> tuple[Codes, Ints, Ints, Floats, Floats, Floats]:
-    """Answers in another order: offsets, and object, t, x, y and distance of each entry."""
-    offsets = np.zeros(len(order) + 1, np.int32)
-    size = answers.size[1]
-    shown, t = np.empty(size, np.int64), np.empty(size, np.int64)
-    x, y, distances = np.empty(size, np.float64), np.empty(size, np.float64), np.empty(size, np.float64)
-    ends, entries, entry_distances = answers.ends, answers.objects, answers.distances
-    object_t, object_x, object_y = objects.t, objects.x, objects.y
-    at = 0
-    for i in range(len(order)):
-        first = ends[order[i] - 1] if order[i] > 0 else 0
-        for j in range(first, ends[order[i]]):
-            o = wide(entries[j])
-            shown[at] = o
-            t[at] = object_t[o]
-            x[at] = object_x[o]
-            y[at] = object_y[o]
-            distances[at] = entry_distances[j]
-            at += 1
-        offsets[i + 1] = at
-    return offsets, shown, t, x, y, distances
-
-
-@kernel
-def _pack(rows: Ints, offset: Ints, count: Ints, bands: _Bands) -> _Bands:
-    """The skybands of rows, one after the other."""
-    total = 0
-    for r in rows:
-        total += count[r]
-    packed = _Bands(
-        np.empty(total, np.int32), np.empty(total, np.float64), np.empty(total, np.int32), np.full(1, total)
-    )
-    at = 0
-    for r in rows:
-        for j in range(offset[r], offset[r] + count[r]):
-            packed.objects[at] = bands.objects[j]
-            packed.distances[at] = bands.distances[j]
-            packed.beaten[at] = bands.beaten[j]
-            at += 1
-    return packed
-
-
 class NearestMerger(LocalIndex):
     """The answers of all CKQs.
 
@@ -540,9 +498,8 @@ class NearestMerger(LocalIndex):
         row, come = row[known], arrivals.t[known]
         due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
         size = queries["size"][due]
-        entries = np.repeat(queries["offset"][due] - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
         there = np.repeat(due, size)
-        held = self._objects["t"][self._bands.objects[entries]]
+        held = self._objects["t"][self._bands.objects[runs(queries["offset"][due], size)]]
         windowed = queries["window"][row] >= 0
         owner = np.concatenate([there, row[windowed]])
         leaves = np.concatenate([held, come[windowed]]) + queries["window"][owner]
@@ -598,12 +555,23 @@ class NearestMerger(LocalIndex):
     def _changes(self, answers: _Answers, objects: _Objects) -> Changes:
         """Put changed answers in order, and the objects' columns in place of their positions."""
         found = int(answers.size[0])
-        row, t = answers.rows[:found], answers.t[:found]
-        names = self._names.arrow(row)
+        row, t, ends = answers.rows[:found], answers.t[:found], answers.ends[:found]
+        names, sizes = self._names.arrow(row), np.diff(ends, prepend=0)
         order = np.lexsort((rank_strings(names), answers.ranks[:found], t))
-        offsets, shown, object_t, x, y, distance = _arrange(order, answers, objects)
-        number, ids = self._queries["number"][row[order]], self._ids.arrow(shown)
-        return Changes(number, names.take(pa.array(order)), t[order], offsets, ids, object_t, x, y, distance)
+        offsets = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int32)
+        entries = runs((ends - sizes)[order], sizes[order])
+        shown = answers.objects[entries].astype(np.int64)
+        return Changes(
+            self._queries["number"][row[order]],
+            names.take(pa.array(order)),
+            t[order],
+            offsets,
+            self._ids.arrow(shown),
+            objects.t[shown],
+            objects.x[shown],
+            objects.y[shown],
+            answers.distances[entries],
+        )
 
     def _drop(self, horizon: int) -> None:
         """Drop finished queries and objects in no skyband, once there are many."""
@@ -628,8 +596,9 @@ class NearestMerger(LocalIndex):
         self._swept = len(self._objects)
 
     def _packed(self, rows: Ints) -> _Bands:
-        packed: _Bands = _pack(rows, self._queries["offset"], self._queries["size"], self._bands)
-        return packed
+        """The skybands of rows, one after the other."""
+        at, bands = runs(self._queries["offset"][rows], self._queries["size"][rows]), self._bands
+        return _Bands(bands.objects[at], bands.distances[at], bands.beaten[at], np.full(1, len(at)))
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -703,4 +672,3 @@ def prepare() -> None:
     one, origin = np.zeros(1, np.int64), np.zeros(1)
     merger.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True, 5))]))
     list(merger.changes(Arrivals(one, pa.array(["a"], pa.string()), one, origin, origin, origin), 0))
-    merger._compact(one)

@@ -27,6 +27,7 @@ __all__ = [
     "Words",
     "numpy_view",
     "pack_arrays",
+    "runs",
     "string_view",
     "unpack_arrays",
 ]
@@ -78,6 +79,13 @@ def string_view(column: pa.Array) -> tuple[Codes, Bytes]:
     view = _from_address(offsets, offsets.address + 4 * column.offset, len(column) + 1, np.int32)
     size = 0 if data is None else data.size
     return view, _from_address(data, data.address if size else 0, size, np.uint8)
+
+
+def runs(starts: Ints | Codes, sizes: Ints | Codes) -> Ints:
+    """The positions of runs, one run after the other: of the i-th, ``sizes[i]`` from ``starts[i]`` on."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    positions: Ints = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    return positions
 
 
 def pack_arrays(arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Iterator[bytes | memoryview]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Array, Codes
+from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
 
 __all__ = ["TermLists", "TermRule", "extract_terms"]
@@ -95,8 +95,7 @@ class TermLists:
         lengths = np.diff(self.offsets)[indices]
         offsets = np.zeros(len(indices) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        starts = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths)
-        return TermLists(offsets, self.codes[starts + np.arange(offsets[-1])], self.vocabulary)
+        return TermLists(offsets, self.codes[runs(self.offsets[:-1][indices], lengths)], self.vocabulary)
 
     @staticmethod
     def concat(parts: Sequence[TermLists]) -> TermLists:
