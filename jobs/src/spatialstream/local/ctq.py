@@ -69,29 +69,16 @@ _DROPPED = _EARLIEST + 1
 _CTQ = TYPES.index(QueryType.CTQ)
 
 _QUERY = {
-    "number": np.int64,
-    "t": np.int64,
-    "k": np.int32,
-    "first": np.int64,
-    "step": np.int64,
-    "last_step": np.int64,
-    "common": np.int32,
-    "own": np.int32,
-}
-_AREA = {
-    "kind": np.uint8,
-    "a": np.float64,
-    "b": np.float64,
-    "c": np.float64,
-    "d": np.float64,
-    "window": np.int64,
-    "step": np.int64,
-    "start": np.int64,
-    "first": np.int64,
-    "common": np.int32,
-    "cell": np.int64,
+    **dict.fromkeys(("number", "t", "first", "step", "last_step"), np.int64),
+    **dict.fromkeys(("k", "common", "own"), np.int32),
 }
 _SIDES = ("a", "b", "c", "d")
+_AREA = {
+    "kind": np.uint8,
+    **dict.fromkeys(_SIDES, np.float64),
+    **dict.fromkeys(("window", "step", "start", "first", "cell"), np.int64),
+    "common": np.int32,
+}
 
 
 class _Areas(NamedTuple):
@@ -209,9 +196,8 @@ class ContinuousTermsIndex(MovableIndex):
 
     def _group(self, queries: QueryBatch, start: Ints, first: Ints) -> Codes:
         """The common area of each query's group; new groups get one."""
-        keys = Strings()
-        keys.append(groups.join_keywords(queries.keywords))
-        members = groups.Members(queries.window, queries.step, queries.t % queries.step, keys, queries.regions)
+        keys, phase = groups.join_keywords(queries.keywords), queries.t % queries.step
+        members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions)
         cells = groups.cells(members)
         areas = self._areas
         known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._upto)
@@ -251,11 +237,9 @@ class ContinuousTermsIndex(MovableIndex):
         return own
 
     def _members(self, areas: Ints) -> groups.Members:
-        keys = Strings()
-        keys.append(self._keys.arrow(areas))
-        step = self._areas["step"][areas]
-        phase = self._areas["first"][areas] % step
-        return groups.Members(self._areas["window"][areas], step, phase, keys, self._regions(areas.astype(np.int32)))
+        window, step, first = (self._areas[name][areas] for name in ("window", "step", "first"))
+        regions = self._regions(areas.astype(np.int32))
+        return groups.Members.of(window, step, first % step, self._keys.arrow(areas), regions)
 
     def _add_areas(
         self, regions: Regions, queries: QueryBatch, start: Ints, first: Ints, common: Ints | Codes, cells: Ints

@@ -20,31 +20,27 @@ __all__ = [
 
 _TERMS = pa.list_(pa.field("item", pa.dictionary(pa.int32(), pa.string())))
 
-OBJECTS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("t", pa.int64(), nullable=False),
-        pa.field("x", pa.float64(), nullable=False),
-        pa.field("y", pa.float64(), nullable=False),
-        pa.field("terms", _TERMS, nullable=False),
-    ]
-)
+
+def _columns(**kinds: pa.DataType) -> pa.Schema:
+    """Columns without nulls."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
+OBJECTS = _columns(id=pa.string(), t=pa.int64(), x=pa.float64(), y=pa.float64(), terms=_TERMS)
 """A batch of objects inside the pipeline: ``t`` in ms; ``x``, ``y`` are longitude and latitude in WGS84."""
 
-QUERIES = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("code", pa.int8(), nullable=False),
-        pa.field("t", pa.int64(), nullable=False),
-        pa.field("duration", pa.int64(), nullable=False),
-        pa.field("window", pa.int64(), nullable=False),
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("k", pa.int32(), nullable=False),
-        pa.field("at", pa.list_(pa.field("item", pa.float64()), 2), nullable=False),
-        pa.field("region_kind", pa.uint8(), nullable=False),
-        pa.field("region_shape", pa.list_(pa.field("item", pa.float64()), 4), nullable=False),
-        pa.field("keywords", _TERMS, nullable=False),
-    ]
+QUERIES = _columns(
+    id=pa.string(),
+    code=pa.int8(),
+    t=pa.int64(),
+    duration=pa.int64(),
+    window=pa.int64(),
+    step=pa.int64(),
+    k=pa.int32(),
+    at=pa.list_(pa.float64(), 2),
+    region_kind=pa.uint8(),
+    region_shape=pa.list_(pa.float64(), 4),
+    keywords=_TERMS,
 )
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
 
@@ -86,18 +82,14 @@ _REGION = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}},
-            "required": ["box"],
+            "properties": {shape: _NUMBERS | {"minItems": numbers, "maxItems": numbers}},
+            "required": [shape],
             "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}},
-            "required": ["circle"],
-            "additionalProperties": False,
-        },
+        }
+        for shape, numbers in (("box", 4), ("circle", 3))
     ]
 }
+
 REQUIRED_FIELDS = {
     "SRQ": ("region", "duration"),
     "SKQ": ("at", "k", "duration"),
