@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
 from spatialstream.local.base import StandingIndex
@@ -228,9 +227,8 @@ class ContinuousNearestIndex(StandingIndex):
                 "window": queries.window,
                 "x": queries.at[:, 0],
                 "y": queries.at[:, 1],
-                **_unset(n),
                 "end": queries.t + queries.duration,
-                "touched": np.ones(n, np.bool_),
+                "touched": True,
             }
         )
         self._tiers.add(np.arange(first, first + n, dtype=np.int32), queries.keywords)
@@ -356,15 +354,11 @@ class ContinuousNearestIndex(StandingIndex):
     def _apply(self, saved: Arrays) -> None:
         """Take rows of a base or delta, whose heaps come after those before."""
         rows, count = saved["rows"], saved["size"]
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(len(saved["number"]))})
+        self._queries.append({name: saved[name] for name in _FIXED})
         queries, top = self._queries, self._heaps.top
         queries["end"][rows], queries["size"][rows], queries["capacity"][rows] = saved["end"], count, count
         queries["offset"][rows] = top[0] + np.cumsum(count) - count
         top[0] += int(count.sum())
-
-
-def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
-    return {name: np.zeros(n, dtype) for name, dtype in _CHANGING.items()}
 
 
 def prepare() -> None:

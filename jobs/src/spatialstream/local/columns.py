@@ -57,7 +57,6 @@ class Table:
         self._columns = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self._rows
 
     @property
@@ -73,12 +72,17 @@ class Table:
         """The columns that a named tuple names, as kernels take them; valid like a column."""
         return kind._make(self[name] for name in kind._fields)
 
-    def append(self, columns: Mapping[str, Array]) -> int:
-        """Append rows, given by all their columns; returns the position of the first."""
-        first, more = self._rows, len(next(iter(columns.values())))
+    def append(self, columns: Mapping[str, Array | int]) -> int:
+        """Append rows; returns the position of the first.
+
+        Args:
+            columns: the rows' columns, of which the first is an array; a number stands for itself in every row, and in
+                columns that are left out there is 0.
+        """
+        first, more = self._rows, np.size(next(iter(columns.values())))
         for name, buffer in self._columns.items():
             roomy = _room(buffer, first, more)
-            roomy[first : first + more] = columns[name]
+            roomy[first : first + more] = columns.get(name, 0)
             self._columns[name] = roomy
         self._rows += more
         return first
@@ -99,7 +103,6 @@ class Strings:
         self._data = np.empty(0, np.uint8)
 
     def __len__(self) -> int:
-        """Number of strings."""
         return len(self._ends) - 1
 
     @property

@@ -87,7 +87,6 @@ class Matches:
     checked: Codes
 
     def __len__(self) -> int:
-        """Number of pairs."""
         return len(self.number)
 
     def slice(self, first: int, last: int) -> Matches:

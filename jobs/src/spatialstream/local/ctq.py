@@ -168,8 +168,8 @@ class ContinuousTermsIndex(MovableIndex):
 
         Steps are at t + δ, t + 2δ, ..., and not later than t + τ; those up to the last :meth:`steps` are left out.
         """
-        n, start = len(numbers), queries.t
-        if n == 0:
+        start = queries.t
+        if len(numbers) == 0:
             return
         areas = len(self._areas)
         first = _next_step(start + queries.step, queries.step, self._upto)
@@ -186,8 +186,7 @@ class ContinuousTermsIndex(MovableIndex):
                 "last_step": start + queries.duration,
                 "common": common,
                 "own": own,
-                "cancelled": np.full(n, _LATEST),
-                "touched": np.zeros(n, np.bool_),
+                "cancelled": _LATEST,
             }
         )
         self._set_last()
@@ -256,7 +255,7 @@ class ContinuousTermsIndex(MovableIndex):
                 "first": first,
                 "common": common,
                 "cell": cells,
-                "last": np.full(n, _LATEST),
+                "last": _LATEST,
             }
         )
         self._keys.append(groups.join_keywords(queries.keywords))
@@ -519,15 +518,12 @@ class ContinuousTermsIndex(MovableIndex):
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        queries, areas = len(saved["query_number"]), len(saved["area_kind"])
-        unset = {"cancelled": np.full(queries, _LATEST), "touched": np.zeros(queries, np.bool_)}
-        self._queries.append({**{name: saved[f"query_{name}"] for name in _QUERY}, **unset})
+        self._queries.append({**{name: saved[f"query_{name}"] for name in _QUERY}, "cancelled": _LATEST})
         self._names.extend(saved["name_offsets"], saved["names"])
-        last = np.full(areas, _LATEST)
-        self._areas.append({**{name: saved[f"area_{name}"] for name in _AREA}, "last": last})
+        self._areas.append({**{name: saved[f"area_{name}"] for name in _AREA}, "last": _LATEST})
         self._keys.extend(saved["key_offsets"], saved["keys"])
         self._queries["cancelled"][saved["touched"]] = saved["cancelled"]
-        self._logs.add(areas)
+        self._logs.add(len(saved["area_kind"]))
         self._logs.extend(saved)
 
 

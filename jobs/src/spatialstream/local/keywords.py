@@ -188,7 +188,6 @@ class KeywordTable:
     data: Bytes
 
     def __len__(self) -> int:
-        """Number of words."""
         return len(self.offsets) - 1
 
     @classmethod

@@ -37,7 +37,6 @@ class ObjectRows:
     distance: Floats | None = None
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.t)
 
 

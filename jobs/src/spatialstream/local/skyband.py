@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
@@ -116,7 +115,6 @@ class Changes:
     distance: Floats
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.number)
 
 
@@ -430,7 +428,6 @@ class NearestMerger(LocalIndex):
             numbers: int64[n], distinct, none of them registered before.
             queries: n CKQs: objects with ``t <= o.t < t + τ`` count.
         """
-        n = len(numbers)
         self._names.append(queries.ids)
         self._queries.append(
             {
@@ -438,10 +435,9 @@ class NearestMerger(LocalIndex):
                 "k": queries.k,
                 "window": queries.window,
                 "start": queries.t,
-                **_unset(n),
                 "end": queries.t + queries.duration,
-                "leaving": np.full(n, _NEVER),
-                "touched": np.ones(n, np.bool_),
+                "leaving": _NEVER,
+                "touched": True,
             }
         )
 
@@ -649,8 +645,7 @@ class NearestMerger(LocalIndex):
     def _apply(self, saved: Arrays) -> None:
         """Take rows of a base or delta, whose skybands come after those before."""
         rows, count = saved["rows"], saved["size"]
-        new = len(saved["number"])
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(new)})
+        self._queries.append({name: saved[name] for name in _FIXED})
         self._names.extend(saved["name_offsets"], saved["names"])
         self._objects.append({name: saved[f"object_{name}"] for name in _PLACES})
         self._ids.extend(saved["id_offsets"], saved["ids"])
@@ -660,10 +655,6 @@ class NearestMerger(LocalIndex):
         queries["capacity"][rows] = count
         queries["offset"][rows] = top[0] + np.cumsum(count) - count
         top[0] += int(count.sum())
-
-
-def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
-    return {name: np.zeros(n, dtype) for name, dtype in {**_CHANGING, **_DERIVED}.items()}
 
 
 def prepare() -> None:

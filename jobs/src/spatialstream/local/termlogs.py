@@ -321,8 +321,7 @@ class TermLogs:
 
     def add(self, areas: int) -> None:
         """Add areas with empty logs."""
-        empty = np.zeros(areas, np.int64)
-        self._areas.append({**dict.fromkeys(_Areas._fields, empty), "current": np.full(areas, NEVER)})
+        self._areas.append({"current": np.full(areas, NEVER)})
 
     def take(self, areas: Ints) -> None:
         """Keep only the given areas, in the given order."""

@@ -64,7 +64,6 @@ class TermLists:
     vocabulary: pa.StringArray
 
     def __len__(self) -> int:
-        """Number of sets."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> list[str]:

@@ -258,15 +258,13 @@ class Ingest:
         name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
         size = name + _bytes_of_terms(batch)
         long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
-        for row in np.flatnonzero(long).tolist():
-            reason = (
-                f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
-                if name[row] > LARGEST_ID
-                else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
-            )
-            letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
-        kept = np.flatnonzero(~long)
-        return (batch, places) if len(kept) == len(batch) else (batch.take(kept), places[kept])
+        reasons = {
+            row: f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
+            if name[row] > LARGEST_ID
+            else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            for row in np.flatnonzero(long).tolist()
+        }
+        return self._without(batch, places, reasons, letters)
 
     def _in_time(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
         """Without the records that are too old or from the future."""
@@ -274,18 +272,23 @@ class Ingest:
         if self.floor is not None and isinstance(batch, ObjectBatch):
             late = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
-        refused = np.flatnonzero(late | future)
-        if not len(refused):
+        reasons = {
+            row: f"t: {batch.t[row]} is too old; retention has passed everything up to {self.floor}"
+            if late[row]
+            else f"t: {_in_the_future(int(batch.t[row]), self.ceiling)}"
+            for row in np.flatnonzero(late | future).tolist()
+        }
+        return self._without(batch, places, reasons, letters)
+
+    def _without(
+        self, batch: _Batch, places: Ints, reasons: Mapping[int, str], letters: _Letters
+    ) -> tuple[_Batch, Ints]:
+        """Without the rows that are refused, of which each becomes a letter."""
+        if not reasons:
             return batch, places
-        for row in refused.tolist():
-            t = int(batch.t[row])
-            reason = (
-                f"t: {t} is too old; retention has passed everything up to {self.floor}"
-                if late[row]
-                else f"t: {_in_the_future(t, self.ceiling)}"
-            )
+        for row, reason in reasons.items():
             letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
-        kept = np.flatnonzero(~(late | future))
+        kept = np.setdiff1d(np.arange(len(batch)), list(reasons))
         return batch.take(kept), places[kept]
 
     def _echo(self, record: SpatialObject | Query | Cancellation) -> str:
