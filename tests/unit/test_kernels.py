@@ -1,11 +1,13 @@
 """Compiling before the first epoch: one process at a time, each function whole."""
 
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
 from spatialstream import kernels
+from spatialstream.model import kernels as model_kernels
 
 
 def cache(folder: Path, **functions: str) -> Path:
@@ -81,3 +83,29 @@ def test_names_are_said_when_their_modules_are_done(
 
     assert done == ["c", "a", "a", "b", "c"]
     assert capsys.readouterr().out == "c\na\n    a: 1 of 3, 0 s\n    b: 2 of 3, 0 s\n    c: 3 of 3, 0 s\n"
+
+
+def test_an_edit_of_kernels_in_any_folder_gives_another_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "spatialstream"
+    shutil.copytree(Path(model_kernels.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(model_kernels, "__file__", str(package / "model" / "kernels.py"))
+    modules = [path for path in package.glob("**/*.py") if "kernel\ndef " in path.read_text()]
+    seen = {model_kernels.cache_folder()}
+    for path in {path.parent: path for path in modules}.values():
+        path.write_text(f"{path.read_text()}\nEDITED = 1\n")
+        assert model_kernels.cache_folder() not in seen, path
+        seen.add(model_kernels.cache_folder())
+
+
+def test_machine_code_depends_on_kernels_and_what_they_are_given() -> None:
+    source = b"""
+class A(NamedTuple):
+    a: int
+def of_python(a):
+    return f(a)
+@kernel
+def f(a):
+    return a.a
+"""
+    wanted = [b"class A(NamedTuple):", b"    a: int", b"def f(a):", b"    return a.a"]
+    assert list(model_kernels._compiled_lines(source)) == wanted

@@ -9,7 +9,6 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from spatialstream.local import ctq, groups, steps, termlogs, wordtable
-from spatialstream.local.columns import Strings
 from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.steps import StepPartials, merge_steps
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -218,11 +217,10 @@ def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
     regions = Regions.of(
         [Box(0.0, 0.0, 2.0, 2.0), Box(0.2, 0.1, 2.2, 2.1), Box(0.1, 0.0, 2.1, 2.2), Box(3.0, 3.0, 3.5, 3.5)]
     )
-    keys = Strings()
-    keys.append(groups.join_keywords(TermLists.of([["b", "a"], ["a", "b"], ["a", "b"], ["a", "b"]])))
+    keys = groups.join_keywords(TermLists.of([["b", "a"], ["a", "b"], ["a", "b"], ["a", "b"]]))
     same = np.ones(4, np.int64)
-    members = groups.Members(same, same, same, keys, regions)
-    none = groups.Members(same[:0], same[:0], same[:0], Strings(), regions.take(same[:0]))
+    members = groups.Members.of(same, same, same, keys, regions)
+    none = groups.Members.of(same[:0], same[:0], same[:0], keys[:0], regions.take(same[:0]))
     founder, common = groups.assign(none, members, same[:0], np.zeros(4, np.int64))
 
     assert founder[:3].tolist() == [founder[0]] * 3
@@ -232,11 +230,10 @@ def test_a_group_is_the_intersection_of_its_members_as_in_figure_6():
 
 def test_more_keywords_or_other_steps_make_another_group():
     box = Regions.of([Box(0.0, 0.0, 2.0, 2.0)] * 4)
-    keys = Strings()
-    keys.append(groups.join_keywords(TermLists.of([["a"], ["a", "b"], ["a"], ["a"]])))
+    keys = groups.join_keywords(TermLists.of([["a"], ["a", "b"], ["a"], ["a"]]))
     window, step, phase = np.array([[5, 5, 6, 5], [2, 2, 2, 2], [0, 0, 0, 1]])
-    members = groups.Members(window, step, phase, keys, box)
-    none = groups.Members(window[:0], window[:0], window[:0], Strings(), box.take(window[:0]))
+    members = groups.Members.of(window, step, phase, keys, box)
+    none = groups.Members.of(window[:0], window[:0], window[:0], keys[:0], box.take(window[:0]))
     founder, _ = groups.assign(none, members, window[:0], np.zeros(4, np.int64))
 
     assert sorted(founder.tolist()) == [0, 1, 2, 3]

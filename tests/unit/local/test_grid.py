@@ -219,8 +219,8 @@ def test_no_choice_of_places_fills_one_part_of_the_directory():
     chosen = (key ^ key >> np.uint64(29)) * GOLDEN >> np.uint64(55) == 0
     x, y = ((each[chosen][:4000] + 0.5) / 2.0**20 for each in (column, row))
     index = build(space, [(Box(*place, *place), ["a"]) for place in zip(x.tolist(), y.tolist(), strict=True)])
-    assert len(np.flatnonzero(index.directory[:, 0])) == 4000
-    assert longest_run(index.directory[:, 0] != 0) < 200
+    assert len(np.flatnonzero(index.index.directory[:, 0])) == 4000
+    assert longest_run(index.index.directory[:, 0] != 0) < 200
 
 
 def test_no_choice_of_keywords_fills_one_part_of_a_cell():
@@ -229,10 +229,10 @@ def test_no_choice_of_keywords_fills_one_part_of_a_cell():
     boxes = [Box(0.0, 2.0, 0.0, 2.0), Box(1.0, 3.0, 1.0, 3.0)]
     queries = [(boxes[int(each)], [f"w{i}"]) for i, each in enumerate(together)]
     index = build(PLANE, queries)
-    cell = KeywordGrid.build(PLANE, Regions.of([boxes[1]]), TermLists.of([["w"]])).directory[:, 0].max()
-    entry = int(index.directory[index.directory[:, 0] == cell, 1][0])
+    cell = KeywordGrid.build(PLANE, Regions.of([boxes[1]]), TermLists.of([["w"]])).index.directory[:, 0].max()
+    entry = int(index.index.directory[index.index.directory[:, 0] == cell, 1][0])
     size, base = 1 << (entry & 63), (entry >> 12) + (1 << (entry & 63) >> 3)
-    used = index.slots[base : base + size] != 0
+    used = index.index.slots[base : base + size] != 0
     assert used.sum() == together.sum() > 500
     assert longest_run(used) < 100
     assert pairs(index, [(1.0, 3.0, ["w0", "w1", f"w{int(np.flatnonzero(together)[-1])}"])]) == [

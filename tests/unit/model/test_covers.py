@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.covers import region_parts
-from spatialstream.model.regions import Box, Circle, Regions, cover
+from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84
 from tests.unit.index.samples import PLANE, points, regions, spaces
 
@@ -22,20 +22,6 @@ def test_a_point_of_the_region_lies_in_its_parts(data, space):
 
     if columns.contain(space, 0, x, y):
         assert any(in_parts(region_parts(space, columns)[0], x, y))
-
-
-@given(st.data(), spaces)
-def test_parts_are_the_covers_of_the_model(data, space):
-    region = data.draw(regions(space))
-
-    parts = [part for part in region_parts(space, Regions.of([region]))[0].tolist() if part[0] <= part[2]]
-
-    tolerance = 0.01 if isinstance(region, Circle) else 0.0  # near a pole the cover may be the whole circle of latitude
-    expected = cover(space, region)
-    if len(parts) == len(expected):
-        np.testing.assert_allclose(sorted(parts), sorted(map(list, expected)), atol=tolerance)
-    else:
-        assert parts[0][::2] == [-180.0, 180.0]
 
 
 def test_edges():

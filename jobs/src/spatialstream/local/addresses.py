@@ -18,6 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints
 from spatialstream.model.kernels import kernel
 
 __all__ = ["ARRAYS", "Columns", "columns_at", "place_of", "row_of"]
@@ -50,24 +51,24 @@ class Columns(NamedTuple):
         t_max: greatest t; less than ``t_min`` if there are no objects.
     """
 
-    t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    id_offsets: npt.NDArray[np.int32]
-    ids: npt.NDArray[np.uint8]
-    unit_offsets: npt.NDArray[np.int32]
+    t: Ints
+    x: Floats
+    y: Floats
+    id_offsets: Codes
+    ids: Bytes
+    unit_offsets: Codes
     units: npt.NDArray[np.uint16]
-    word_offsets: npt.NDArray[np.int32]
-    words: npt.NDArray[np.uint8]
-    slots: npt.NDArray[np.int32]
-    posting_offsets: npt.NDArray[np.int32]
-    postings: npt.NDArray[np.int32]
-    grid: npt.NDArray[np.float64]
-    directory: npt.NDArray[np.int32]
-    table_keys: npt.NDArray[np.int64]
-    table_offsets: npt.NDArray[np.int64]
+    word_offsets: Codes
+    words: Bytes
+    slots: Codes
+    posting_offsets: Codes
+    postings: Codes
+    grid: Floats
+    directory: Codes
+    table_keys: Ints
+    table_offsets: Ints
     tables: npt.NDArray[np.uint16]
-    numbers: npt.NDArray[np.int32]
+    numbers: Codes
     depth: int
     t_min: int
     t_max: int
@@ -120,12 +121,12 @@ _pointer: Any = intrinsic(_convert)
 
 
 @kernel
-def _array(place: npt.NDArray[Any], dtype: Any) -> Any:
+def _array(place: Array, dtype: Any) -> Any:
     return carray(_pointer(place[0]), place[1], dtype)
 
 
 @kernel
-def columns_at(rows: npt.NDArray[Any], i: int) -> Columns:
+def columns_at(rows: Array, i: int) -> Columns:
     """The columns of one row of a table; costs nothing but for what is used of them."""
     row = rows[i]
     return Columns(

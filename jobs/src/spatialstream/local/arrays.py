@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Array, Bytes, Codes, Flags, Floats, Ints, Words
 from spatialstream.model.kernels import kernel
 
-__all__ = ["Bytes", "Codes", "Floats", "Ints", "grown", "wide"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
+__all__ = ["Array", "Bytes", "Codes", "Flags", "Floats", "Ints", "Words", "grown", "wide"]
 
 
 @kernel
@@ -28,7 +23,7 @@ def wide(number: Any) -> int:
 
 
 @kernel
-def grown(values: npt.NDArray[Any], used: Any, length: Any) -> npt.NDArray[Any]:
+def grown(values: Array, used: Any, length: Any) -> Array:
     """An array of another length along its first axis that begins with ``used`` elements of ``values``.
 
     The rest is undefined.

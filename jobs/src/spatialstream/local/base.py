@@ -10,10 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from spatialstream.local.arrays import Ints
+from spatialstream.local.arrays import Flags, Ints
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -93,7 +90,7 @@ class MovableIndex(StandingIndex):
         """
 
     @abstractmethod
-    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+    def known(self, numbers: Ints) -> Flags:
         """Which queries are here and have not finished: those that :meth:`standing` gives.
 
         Args:

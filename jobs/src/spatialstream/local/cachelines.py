@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
 import spatialstream.model.kernels  # noqa: F401 - sets where the machine code is kept
+from spatialstream.local.arrays import Array
 
 __all__ = ["peek", "prefetch"]
 
@@ -56,11 +56,11 @@ def _peek(_: Any, array: Any, index: Any) -> tuple[Any, _Codegen]:
     return array.dtype(array, types.int64), generate
 
 
-prefetch: Callable[[npt.NDArray[Any], Any], None] = _intrinsic(_prefetch)
+prefetch: Callable[[Array, Any], None] = _intrinsic(_prefetch)
 """``prefetch(array, i)``: fetch the cache line of element i of a C-contiguous array, counted over all dimensions.
 
 A hint: any place may be given, also one outside the array.
 """
 
-peek: Callable[[npt.NDArray[Any], Any], Any] = _intrinsic(_peek)
+peek: Callable[[Array, Any], Any] = _intrinsic(_peek)
 """``peek(array, i)``: element i of a C-contiguous array, counted over all dimensions; it must exist."""

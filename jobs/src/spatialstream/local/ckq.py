@@ -26,15 +26,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from spatialstream.local.arrays import Codes, Floats, Ints, grown
+from spatialstream.local.arrays import Codes, Flags, Floats, Ints, grown
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.columns import Table, earliest, join
-from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.tiers import Tiers
+from spatialstream.model.arrays import runs
+from spatialstream.model.batches import Batch
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -56,7 +57,7 @@ _CHANGING = {"end": np.int64, "offset": np.int64, "capacity": np.int64, "size": 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class Candidates(Batch):
     """Arrivals that may be in answers, ordered by (position, number).
 
     Attributes:
@@ -68,10 +69,6 @@ class Candidates:
     number: Ints
     position: Codes
     distance: Floats
-
-    def __len__(self) -> int:
-        """Number of candidates."""
-        return len(self.number)
 
 
 class _Queries(NamedTuple):
@@ -86,7 +83,7 @@ class _Queries(NamedTuple):
     offset: Ints
     capacity: Ints
     size: Ints
-    touched: npt.NDArray[np.bool_]
+    touched: Flags
 
 
 class _Heaps(NamedTuple):
@@ -159,7 +156,7 @@ def _enlarge(queries: _Queries, heaps: _Heaps, r: int) -> _Heaps:
 
 @kernel
 def _offer(
-    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, queries: _Queries, heaps: _Heaps
+    geographic: bool, objects: Codes, rows: Codes, batch: Objects, queries: _Queries, heaps: _Heaps
 ) -> tuple[_Heaps, Ints, Floats]:
     """Offer objects to queries, pair by pair in object order.
 
@@ -168,10 +165,10 @@ def _offer(
     pairs, distances, found = np.empty(len(objects), np.int64), np.empty(len(objects), np.float64), 0
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        t, window = times[o], queries.window[r]
+        t, window = batch.t[o], queries.window[r]
         if t < queries.start[r] or t >= queries.end[r] or window == 0:
             continue
-        d = distance(geographic, queries.x[r], queries.y[r], x[o], y[o])
+        d = distance(geographic, queries.x[r], queries.y[r], batch.x[o], batch.y[o])
         if window < 0:
             size, base = queries.size[r], queries.offset[r]
             if size == queries.k[r]:
@@ -188,22 +185,6 @@ def _offer(
         distances[found] = d
         found += 1
     return heaps, pairs[:found], distances[:found]
-
-
-@kernel
-def _pack(rows: Ints, offset: Ints, count: Ints, heaps: _Heaps) -> _Heaps:
-    """The heaps of rows, one after the other."""
-    total = 0
-    for r in rows:
-        total += count[r]
-    distances, times = np.empty(total, np.float64), np.empty(total, np.int64)
-    at = 0
-    for r in rows:
-        for j in range(offset[r], offset[r] + count[r]):
-            distances[at] = heaps.distances[j]
-            times[at] = heaps.times[j]
-            at += 1
-    return _Heaps(distances, times, np.full(1, total))
 
 
 class ContinuousNearestIndex(StandingIndex):
@@ -246,9 +227,8 @@ class ContinuousNearestIndex(StandingIndex):
                 "window": queries.window,
                 "x": queries.at[:, 0],
                 "y": queries.at[:, 1],
-                **_unset(n),
                 "end": queries.t + queries.duration,
-                "touched": np.ones(n, np.bool_),
+                "touched": True,
             }
         )
         self._tiers.add(np.arange(first, first + n, dtype=np.int32), queries.keywords)
@@ -274,8 +254,7 @@ class ContinuousNearestIndex(StandingIndex):
             chunk = max(_LEAST_CHUNK, min(8 * chunk, _PAIRS * (last - first) // max(1, matches)))
             first = last
             number, at, d = (np.concatenate(column) for column in zip(*found, strict=True))
-            order = np.lexsort((number, at))
-            yield Candidates(number[order], at[order], d[order])
+            yield Candidates(number, at, d).take(np.lexsort((number, at)))
 
     def _offer(self, batch: ProbeBatch, position: int) -> tuple[int, Ints, Codes, Floats]:
         """Offer objects to one tier: how many pairs matched; query's number, object, distance of the accepted ones."""
@@ -283,7 +262,7 @@ class ContinuousNearestIndex(StandingIndex):
         matches = tier.grid.probe(batch)
         objects, rows = matches.objects, tier.rows[matches.queries]
         self._heaps, pairs, distances = _offer(
-            self.space.geographic, objects, rows, batch.x, batch.y, batch.t, self._queries.view(_Queries), self._heaps
+            self.space.geographic, objects, rows, batch.objects, self._queries.view(_Queries), self._heaps
         )
         tier.wasted += len(rows) - len(pairs)
         if tier.wasted > _WASTE * len(tier.rows):
@@ -297,7 +276,7 @@ class ContinuousNearestIndex(StandingIndex):
         if 2 * int(kept.sum()) < len(kept):
             self._compact(kept)
 
-    def _compact(self, kept: npt.NDArray[np.bool_]) -> None:
+    def _compact(self, kept: Flags) -> None:
         rows = np.flatnonzero(kept)
         position = np.full(len(kept), -1, np.int32)
         position[rows] = np.arange(len(rows))
@@ -308,8 +287,9 @@ class ContinuousNearestIndex(StandingIndex):
         self._moved = True
 
     def _packed(self, rows: Ints) -> _Heaps:
-        packed: _Heaps = _pack(rows, self._queries["offset"], self._queries["size"], self._heaps)
-        return packed
+        """The heaps of rows, one after the other."""
+        at = runs(self._queries["offset"][rows], self._queries["size"][rows])
+        return _Heaps(self._heaps.distances[at], self._heaps.times[at], np.full(1, len(at)))
 
     def _place(self) -> None:
         """The heaps are packed: note where that of each row is."""
@@ -328,8 +308,8 @@ class ContinuousNearestIndex(StandingIndex):
         shape[bounded, 2] = self._heaps.distances[queries["offset"][inside]]
         return Regions(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
 
-    def _alive(self, rows: Codes) -> npt.NDArray[np.bool_]:
-        alive: npt.NDArray[np.bool_] = self._queries["end"][rows] > self._now
+    def _alive(self, rows: Codes) -> Flags:
+        alive: Flags = self._queries["end"][rows] > self._now
         return alive
 
     def checkpoint(self, write: WriteFile) -> Manifest:
@@ -374,15 +354,11 @@ class ContinuousNearestIndex(StandingIndex):
     def _apply(self, saved: Arrays) -> None:
         """Take rows of a base or delta, whose heaps come after those before."""
         rows, count = saved["rows"], saved["size"]
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(len(saved["number"]))})
+        self._queries.append({name: saved[name] for name in _FIXED})
         queries, top = self._queries, self._heaps.top
         queries["end"][rows], queries["size"][rows], queries["capacity"][rows] = saved["end"], count, count
         queries["offset"][rows] = top[0] + np.cumsum(count) - count
         top[0] += int(count.sum())
-
-
-def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
-    return {name: np.zeros(n, dtype) for name, dtype in _CHANGING.items()}
 
 
 def prepare() -> None:
@@ -391,4 +367,3 @@ def prepare() -> None:
     one = np.zeros(1, np.int64)
     index.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True))]))
     list(index.match(ObjectBatch.of([SpatialObject(name, 0, 0.0, 0.0, ("a",)) for name in ("a", "b")])))
-    index._compact(np.ones(1, np.bool_))

@@ -7,14 +7,14 @@ buffers that double when full, so appending costs O(rows appended), amortised, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.arrays import Bytes, Ints
+from spatialstream.local.arrays import Array, Bytes, Ints
 from spatialstream.local.wordtable import from_arrow, gather, to_arrow
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.hashing import distinct
@@ -26,7 +26,7 @@ _LEAST = 16
 _Columns = TypeVar("_Columns", bound=NamedTuple)
 
 
-def _room(buffer: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
+def _room(buffer: Array, used: int, more: int) -> Array:
     """The buffer, or one of at least twice its size with the same content, that has room for ``more`` elements."""
     if used + more <= len(buffer):
         return buffer
@@ -35,12 +35,12 @@ def _room(buffer: npt.NDArray[Any], used: int, more: int) -> npt.NDArray[Any]:
     return larger
 
 
-def join(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def join(parts: Sequence[Array]) -> Array:
     """Arrays (at least one) one after the other; a single one, which may be memory-mapped, is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def writable(array: Array) -> Array:
     """The array, or a copy if kernels would take it for one of another type: they are compiled for writable arrays."""
     return np.require(array, requirements=["C", "W"])
 
@@ -57,7 +57,6 @@ class Table:
         self._columns = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self._rows
 
     @property
@@ -65,7 +64,7 @@ class Table:
         """Memory of the rows; the buffers' free space is not counted."""
         return sum(column.itemsize for column in self._columns.values()) * self._rows
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+    def __getitem__(self, name: str) -> Array:
         """A column: a view, valid (and writable) until rows are appended or dropped."""
         return self._columns[name][: self._rows]
 
@@ -73,17 +72,22 @@ class Table:
         """The columns that a named tuple names, as kernels take them; valid like a column."""
         return kind._make(self[name] for name in kind._fields)
 
-    def append(self, columns: Mapping[str, npt.NDArray[Any]]) -> int:
-        """Append rows, given by all their columns; returns the position of the first."""
-        first, more = self._rows, len(next(iter(columns.values())))
+    def append(self, columns: Mapping[str, Array | int]) -> int:
+        """Append rows; returns the position of the first.
+
+        Args:
+            columns: the rows' columns, of which the first is an array; a number stands for itself in every row, and in
+                columns that are left out there is 0.
+        """
+        first, more = self._rows, np.size(next(iter(columns.values())))
         for name, buffer in self._columns.items():
             roomy = _room(buffer, first, more)
-            roomy[first : first + more] = columns[name]
+            roomy[first : first + more] = columns.get(name, 0)
             self._columns[name] = roomy
         self._rows += more
         return first
 
-    def take(self, rows: npt.NDArray[Any]) -> None:
+    def take(self, rows: Array) -> None:
         """Keep only the given rows (positions or a mask), in the given order."""
         for name in self._columns:
             self._columns[name] = self[name][rows]
@@ -99,7 +103,6 @@ class Strings:
         self._data = np.empty(0, np.uint8)
 
     def __len__(self) -> int:
-        """Number of strings."""
         return len(self._ends) - 1
 
     @property

@@ -13,20 +13,20 @@ a full tier at once apart). Matching visits n / 524,288 full tiers and about fiv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view
+from spatialstream.model.batches import Batch
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
@@ -87,7 +87,6 @@ class Matches:
     checked: Codes
 
     def __len__(self) -> int:
-        """Number of pairs."""
         return len(self.number)
 
     def slice(self, first: int, last: int) -> Matches:
@@ -98,29 +97,16 @@ class Matches:
         )
 
 
-@dataclass(slots=True, eq=False)
-class _Rows:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows(Batch):
     """Numbered queries: what a tier is built from, and what it can be turned back into."""
 
     numbers: Ints
     queries: QueryBatch
 
-    def __len__(self) -> int:
-        return len(self.numbers)
 
-    def take(self, indices: Ints) -> _Rows:
-        return _Rows(self.numbers[indices], self.queries.take(indices))
-
-    @staticmethod
-    def concat(parts: Sequence[_Rows]) -> _Rows:
-        if len(parts) == 1:
-            return parts[0]
-        queries = QueryBatch.concat([part.queries for part in parts])
-        return _Rows(np.concatenate([part.numbers for part in parts]), queries)
-
-
-def _dead(life: Ints, horizon: int) -> npt.NDArray[np.bool_]:
-    dead: npt.NDArray[np.bool_] = life[:, 1] <= np.maximum(life[:, 0], horizon)
+def _dead(life: Ints, horizon: int) -> Flags:
+    dead: Flags = life[:, 1] <= np.maximum(life[:, 0], horizon)
     return dead
 
 
@@ -178,10 +164,10 @@ class _Tier:
         rows = _Rows(self.numbers, queries)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 
-    def find(self, numbers: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def find(self, numbers: Ints) -> tuple[Ints, Flags]:
         """Position of each number, and whether it is here; dropped ones are not."""
         positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
-        here: npt.NDArray[np.bool_] = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
+        here: Flags = (self.numbers[positions] == numbers) & (self.life[positions, 1] != _NEVER)
         return positions, here
 
     def end_at(self, numbers: Ints, ends: Ints) -> None:
@@ -306,7 +292,7 @@ class ContinuousRangeIndex(MovableIndex):
         for tier in self._tiers:
             tier.end_at(numbers, np.full(len(numbers), _NEVER))
 
-    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+    def known(self, numbers: Ints) -> Flags:
         """See :class:`MovableIndex`."""
         self._flush()
         known = np.zeros(len(numbers), np.bool_)

@@ -36,11 +36,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import groups, termlogs
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
+from spatialstream.local import groups
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
-from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.steps import StepPartials, merge_steps
@@ -69,29 +69,16 @@ _DROPPED = _EARLIEST + 1
 _CTQ = TYPES.index(QueryType.CTQ)
 
 _QUERY = {
-    "number": np.int64,
-    "t": np.int64,
-    "k": np.int32,
-    "first": np.int64,
-    "step": np.int64,
-    "last_step": np.int64,
-    "common": np.int32,
-    "own": np.int32,
-}
-_AREA = {
-    "kind": np.uint8,
-    "a": np.float64,
-    "b": np.float64,
-    "c": np.float64,
-    "d": np.float64,
-    "window": np.int64,
-    "step": np.int64,
-    "start": np.int64,
-    "first": np.int64,
-    "common": np.int32,
-    "cell": np.int64,
+    **dict.fromkeys(("number", "t", "first", "step", "last_step"), np.int64),
+    **dict.fromkeys(("k", "common", "own"), np.int32),
 }
 _SIDES = ("a", "b", "c", "d")
+_AREA = {
+    "kind": np.uint8,
+    **dict.fromkeys(_SIDES, np.float64),
+    **dict.fromkeys(("window", "step", "start", "first", "cell"), np.int64),
+    "common": np.int32,
+}
 
 
 class _Areas(NamedTuple):
@@ -131,15 +118,14 @@ def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
 
 
 @kernel
-def _signs(
-    geographic: bool, objects: Codes, rows: Codes, x: Floats, y: Floats, times: Ints, areas: _Areas
-) -> npt.NDArray[np.int8]:
+def _signs(geographic: bool, objects: Codes, rows: Codes, batch: Objects, areas: _Areas) -> npt.NDArray[np.int8]:
     """For each pair of an object and an area that it is in: 1 if it counts there, -1 if it counts against, else 0."""
     signs = np.zeros(len(objects), np.int8)
     for i in range(len(objects)):
         o, r = objects[i], rows[i]
-        g, t = areas.common[r], times[o]
-        if g >= 0 and contains(geographic, areas.kind[g], areas.a[g], areas.b[g], areas.c[g], areas.d[g], x[o], y[o]):
+        g, t = areas.common[r], batch.t[o]
+        x, y, a, b, c, d = batch.x[o], batch.y[o], areas.a[g], areas.b[g], areas.c[g], areas.d[g]
+        if g >= 0 and contains(geographic, areas.kind[g], a, b, c, d, x, y):
             if t < areas.start[r] and _sees(areas, g, g, t) and _sees(areas, r, g, t):
                 signs[i] = -1
         elif _sees(areas, r, r, t):
@@ -182,8 +168,8 @@ class ContinuousTermsIndex(MovableIndex):
 
         Steps are at t + δ, t + 2δ, ..., and not later than t + τ; those up to the last :meth:`steps` are left out.
         """
-        n, start = len(numbers), queries.t
-        if n == 0:
+        start = queries.t
+        if len(numbers) == 0:
             return
         areas = len(self._areas)
         first = _next_step(start + queries.step, queries.step, self._upto)
@@ -200,8 +186,7 @@ class ContinuousTermsIndex(MovableIndex):
                 "last_step": start + queries.duration,
                 "common": common,
                 "own": own,
-                "cancelled": np.full(n, _LATEST),
-                "touched": np.zeros(n, np.bool_),
+                "cancelled": _LATEST,
             }
         )
         self._set_last()
@@ -210,9 +195,8 @@ class ContinuousTermsIndex(MovableIndex):
 
     def _group(self, queries: QueryBatch, start: Ints, first: Ints) -> Codes:
         """The common area of each query's group; new groups get one."""
-        keys = Strings()
-        keys.append(groups.join_keywords(queries.keywords))
-        members = groups.Members(queries.window, queries.step, queries.t % queries.step, keys, queries.regions)
+        keys, phase = groups.join_keywords(queries.keywords), queries.t % queries.step
+        members = groups.Members.of(queries.window, queries.step, phase, keys, queries.regions)
         cells = groups.cells(members)
         areas = self._areas
         known = np.isin(areas["cell"], cells) & (areas["common"] < 0) & (areas["last"] > self._upto)
@@ -252,11 +236,9 @@ class ContinuousTermsIndex(MovableIndex):
         return own
 
     def _members(self, areas: Ints) -> groups.Members:
-        keys = Strings()
-        keys.append(self._keys.arrow(areas))
-        step = self._areas["step"][areas]
-        phase = self._areas["first"][areas] % step
-        return groups.Members(self._areas["window"][areas], step, phase, keys, self._regions(areas.astype(np.int32)))
+        window, step, first = (self._areas[name][areas] for name in ("window", "step", "first"))
+        regions = self._regions(areas.astype(np.int32))
+        return groups.Members.of(window, step, first % step, self._keys.arrow(areas), regions)
 
     def _add_areas(
         self, regions: Regions, queries: QueryBatch, start: Ints, first: Ints, common: Ints | Codes, cells: Ints
@@ -273,7 +255,7 @@ class ContinuousTermsIndex(MovableIndex):
                 "first": first,
                 "common": common,
                 "cell": cells,
-                "last": np.full(n, _LATEST),
+                "last": _LATEST,
             }
         )
         self._keys.append(groups.join_keywords(queries.keywords))
@@ -319,7 +301,7 @@ class ContinuousTermsIndex(MovableIndex):
         """See :class:`MovableIndex`."""
         self.end_at(numbers, np.full(len(numbers), _DROPPED))
 
-    def known(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+    def known(self, numbers: Ints) -> Flags:
         """See :class:`MovableIndex`."""
         return np.isin(numbers, self._queries["number"][self._unfinished(self._upto)])
 
@@ -342,10 +324,10 @@ class ContinuousTermsIndex(MovableIndex):
             groups.split_keywords(self._keys.arrow(common.astype(np.int64))),
         )
 
-    def _unfinished(self, now: int) -> npt.NDArray[np.bool_]:
+    def _unfinished(self, now: int) -> Flags:
         """Which rows have a step after ``now``."""
         queries = self._queries
-        unfinished: npt.NDArray[np.bool_] = _next_step(queries["first"], queries["step"], now) <= self._bound()
+        unfinished: Flags = _next_step(queries["first"], queries["step"], now) <= self._bound()
         return unfinished
 
     def match(self, objects: ObjectBatch) -> Iterable[StepPartials]:
@@ -357,7 +339,7 @@ class ContinuousTermsIndex(MovableIndex):
         for tier in self._tiers.tiers:
             matches = tier.grid.probe(batch)
             matched, rows = matches.objects, tier.rows[matches.queries]
-            signs = _signs(self.space.geographic, matched, rows, batch.x, batch.y, batch.t, areas)
+            signs = _signs(self.space.geographic, matched, rows, batch.objects, areas)
             counted = np.flatnonzero(signs)
             pairs.append((matched[counted], rows[counted], signs[counted]))
         matched, rows, signs = (np.concatenate(column) for column in zip(*pairs, strict=True))
@@ -470,8 +452,8 @@ class ContinuousTermsIndex(MovableIndex):
         shape = np.column_stack([self._areas[side][areas] for side in _SIDES])
         return Regions(self._areas["kind"][areas], shape)
 
-    def _alive(self, areas: Codes) -> npt.NDArray[np.bool_]:
-        alive: npt.NDArray[np.bool_] = self._areas["last"][areas] > self._upto
+    def _alive(self, areas: Codes) -> Flags:
+        alive: Flags = self._areas["last"][areas] > self._upto
         return alive
 
     def checkpoint(self, write: WriteFile) -> Manifest:
@@ -536,21 +518,17 @@ class ContinuousTermsIndex(MovableIndex):
         return self
 
     def _apply(self, saved: Arrays) -> None:
-        queries, areas = len(saved["query_number"]), len(saved["area_kind"])
-        unset = {"cancelled": np.full(queries, _LATEST), "touched": np.zeros(queries, np.bool_)}
-        self._queries.append({**{name: saved[f"query_{name}"] for name in _QUERY}, **unset})
+        self._queries.append({**{name: saved[f"query_{name}"] for name in _QUERY}, "cancelled": _LATEST})
         self._names.extend(saved["name_offsets"], saved["names"])
-        last = np.full(areas, _LATEST)
-        self._areas.append({**{name: saved[f"area_{name}"] for name in _AREA}, "last": last})
+        self._areas.append({**{name: saved[f"area_{name}"] for name in _AREA}, "last": _LATEST})
         self._keys.extend(saved["key_offsets"], saved["keys"])
         self._queries["cancelled"][saved["touched"]] = saved["cancelled"]
-        self._logs.add(areas)
+        self._logs.add(len(saved["area_kind"]))
         self._logs.extend(saved)
 
 
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
-    termlogs.prepare()
     regions = (Box(0.0, 0.0, 1.0, 1.0), Box(0.0, 0.0, 0.9, 1.0))
     queries = [Query("q", 0, Predicate(region), TopTerms(1), Lifetime(30, True, 5, 10)) for region in regions]
     index = ContinuousTermsIndex(WGS84)

@@ -12,13 +12,11 @@ Cost: nothing outside the windows, O(terms) inside them; 64 KB.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Floats
+from spatialstream.local.arrays import Array, Floats
 from spatialstream.local.keywords import TermKeys
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.objects import ObjectBatch
@@ -76,9 +74,9 @@ class TermFrequencies:
         return result
 
 
-def _counter(keys: TermKeys) -> npt.NDArray[Any]:
+def _counter(keys: TermKeys) -> Array:
     lengths = np.diff(keys.offsets)[keys.used].astype(np.uint64)
     mixed = keys.keys.view(np.uint64) ^ (lengths << np.uint64(56))
     mixed ^= mixed >> np.uint64(32)
-    counter: npt.NDArray[Any] = (mixed * _MIX) >> np.uint64(64 - _COUNTERS_LOG2)
+    counter: Array = (mixed * _MIX) >> np.uint64(64 - _COUNTERS_LOG2)
     return counter

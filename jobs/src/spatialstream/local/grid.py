@@ -30,13 +30,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown
+from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints, grown
 from spatialstream.local.cachelines import peek, prefetch
 from spatialstream.local.columns import writable
 from spatialstream.local.keywords import Int, KeywordTable, TermKeys
@@ -50,7 +50,7 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["Frequency", "GridMatches", "KeywordGrid", "ProbeBatch"]
+__all__ = ["Frequency", "GridMatches", "KeywordGrid", "Objects", "ProbeBatch"]
 
 Frequency = Callable[[pa.StringArray], Floats]
 """Estimated frequency in objects (any unit) of each word of a vocabulary."""
@@ -87,15 +87,26 @@ def _coordinate(value: float, low: float, scale: float) -> Int:
     return np.int64(min(max((value - low) * scale, 0.0), _TOP))
 
 
+class _Covers(NamedTuple):
+    """Regions of queries in a frame; and the cover of the one at hand, as boxes and as rectangles of coordinates."""
+
+    frame: Floats
+    kind: Bytes
+    shape: Floats
+    boxes: Floats
+    rectangles: Ints
+
+
 @kernel
-def _cover_rectangles(
-    frame: Floats, kind: int, a: float, b: float, c: float, d: float, boxes: Floats, rectangles: Ints
-) -> int:
-    parts = cover_boxes(frame, frame[6] != 0.0, kind, a, b, c, d, boxes)
+def _cover(covers: _Covers, query: Int) -> int:
+    """Write the cover of a query's region; returns of how many rectangles it is."""
+    frame, boxes = covers.frame, covers.boxes
+    a, b, c, d = covers.shape[query]
+    parts = cover_boxes(frame, frame[6] != 0.0, covers.kind[query], a, b, c, d, boxes)
     for part in range(parts):
         for side in range(4):
             axis = side & 1
-            rectangles[part, side] = _coordinate(boxes[part, side], frame[axis], frame[4 + axis])
+            covers.rectangles[part, side] = _coordinate(boxes[part, side], frame[axis], frame[4 + axis])
     return parts
 
 
@@ -133,17 +144,15 @@ def _index_keywords(offsets: Codes, codes: Codes, frequency: Floats) -> Codes:
 
 
 @kernel
-def _natural_levels(frame: Floats, kind: Bytes, shape: Floats, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
+def _natural_levels(covers: _Covers, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
     """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
 
     Returns: levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w
         by h and p the chance that an object has the index keyword.
     """
-    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
-    levels, sums = np.empty(len(kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4))
-    for query in range(len(kind)):
-        a, b, c, d = shape[query]
-        parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
+    levels, sums, rectangles = np.empty(len(covers.kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4)), covers.rectangles
+    for query in range(len(levels)):
+        parts = _cover(covers, query)
         width = (rectangles[0, 2] - rectangles[0, 0]) / 2.0**32
         if parts == 2:
             width += (rectangles[1, 2] - rectangles[1, 0]) / 2.0**32
@@ -232,21 +241,19 @@ def _cell_of_key(key: Int) -> tuple[Int, Int, Int]:
 
 
 @kernel
-def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
+def _assign_cells(covers: _Covers, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
     """Every (query, cell) that meets, in the order of queries.
 
     Returns:
         queries int32[p]; cells int64[p], numbered by first appearance; keys int64[c] of the cells.
     """
-    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
-    bits, count, cells = 8, 0, 0
+    rectangles, bits, count, cells = covers.rectangles, 8, 0, 0
     table = np.zeros((1 << bits, 2), np.int64)
     keys = np.empty(1 << (bits - 1), np.int64)
-    queries = np.empty(4 * len(kind) + 16, np.int32)
+    queries = np.empty(4 * len(levels) + 16, np.int32)
     places = np.empty(len(queries), np.int64)
-    for query in range(len(kind)):
-        a, b, c, d = shape[query]
-        parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
+    for query in range(len(levels)):
+        parts = _cover(covers, query)
         shift = 32 - np.int64(levels[query])
         for part in range(parts):
             for column in range(rectangles[part, 0] >> shift, (rectangles[part, 2] >> shift) + 1):
@@ -302,22 +309,14 @@ def _query_of(tail: Int) -> Int:
 
 @kernel
 def _write_postings(
-    frame: Floats,
-    kind: Bytes,
-    shape: Floats,
-    offsets: Codes,
-    chosen: Codes,
-    none: int,
-    queries: Codes,
-    places: Ints,
-    keys: Ints,
+    covers: _Covers, offsets: Codes, chosen: Codes, none: int, queries: Codes, places: Ints, keys: Ints
 ) -> tuple[Ints, Ints]:
     """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
 
     A posting, int64[2]: interval of columns | interval of rows << 32; query << 3 | flags | signature bits of two more
     keywords << 32. Above bit 44 goes the rest of its list, see :func:`_group_by_keyword`.
     """
-    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
+    rectangles = covers.rectangles
     bounds = np.zeros(len(keys) + 1, np.int64)
     for place in places:
         bounds[place + 1] += 1
@@ -331,12 +330,11 @@ def _write_postings(
         query = np.int64(queries[i])
         if query != previous:
             previous = query
-            a, b, c, d = shape[query]
-            parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
+            parts = _cover(covers, query)
             tail = query << 3
             if parts == 2:
                 rectangles[0, 0], rectangles[0, 2] = 0, 0xFFFFFFFF
-            if parts == 2 or kind[query] == CIRCLE:
+            if parts == 2 or covers.kind[query] == CIRCLE:
                 tail |= _CHECK_REGION
             if offsets[query + 1] - offsets[query] > 1:
                 tail |= _CHECK_KEYWORDS
@@ -471,6 +469,69 @@ def _arrange(x: Floats, y: Floats, offsets: Codes, frame: Floats, bits: int) -> 
     return order, visits
 
 
+class Objects(NamedTuple):
+    """A batch of n objects.
+
+    Attributes:
+        order: int32[n], in which the objects are visited (Z-order).
+        visits: uint32[n, 4], in that order: the places in 32-bit coordinates, and where in ``codes`` the terms are.
+        x, y: float64[n], the places.
+        t: int64[n], the timestamps.
+        codes: int32[m], the terms of all objects.
+    """
+
+    order: Codes
+    visits: npt.NDArray[np.uint32]
+    x: Floats
+    y: Floats
+    t: Ints
+    codes: Codes
+
+
+class _Index(NamedTuple):
+    """What matching reads of a grid.
+
+    Attributes:
+        seed: of the places of cells, and of the numbers of words.
+        directory, slots, postings: cells, their keywords, their posting lists.
+        kind, shape: the queries' regions.
+        keyword_lists, keyword_codes: the queries' keywords, as numbers.
+    """
+
+    seed: Seed
+    directory: Ints
+    slots: Ints
+    postings: Ints
+    kind: Bytes
+    shape: Floats
+    keyword_lists: Codes
+    keyword_codes: Codes
+
+
+class _Block(NamedTuple):
+    """What a block of objects has come to: each stage says what it reads and what it writes.
+
+    Attributes:
+        words, spans, objects: of stage 1.
+        latest: the last cell of each level, as (key, cell).
+        entries: (object, cell), of stage 2.
+        hits: entry << 32 | word, of stage 3.
+        lists: (entry, first posting), of stage 4.
+        places: (place of the object within the cell, signature) by list, of stage 5.
+        candidates: list << 32 | posting, of stage 5.
+    """
+
+    words: Ints
+    spans: Ints
+    objects: Ints
+    latest: Ints
+    entries: Ints
+    hits: Ints
+    lists: Ints
+    places: Ints
+    candidates: Ints
+
+
 @lean_kernel
 def _find_cell(directory: Ints, bits: Int, seed: Seed, key: Int) -> Int:
     slot = _bucket(key, bits, seed)
@@ -483,17 +544,7 @@ def _find_cell(directory: Ints, bits: Int, seed: Seed, key: Int) -> Int:
 
 
 @lean_kernel
-def _read_terms(
-    first: Int,
-    last: Int,
-    visits: npt.NDArray[np.uint32],
-    codes: Codes,
-    tags: Ints,
-    everyone: Int,
-    words: Ints,
-    spans: Ints,
-    objects: Ints,
-) -> None:
+def _read_terms(first: Int, last: Int, batch: Objects, tags: Ints, everyone: Int, block: _Block) -> None:
     """Stage 1: the words of objects first .. last - 1 that some query has.
 
     ``words`` gets their tags (levels << 32 | word) and ``objects`` (signature of the words, union of the levels);
@@ -501,6 +552,8 @@ def _read_terms(
     ``everyone`` is the tag of a word that every object is taken to have, that of the queries without keywords; 0 if
     there are none.
     """
+    visits, codes = batch.visits, batch.codes
+    words, spans, objects = block.words, block.spans, block.objects
     at = np.int64(0)
     for o in range(first, last):
         spans[o - first] = at
@@ -524,22 +577,9 @@ def _read_terms(
 
 
 @lean_kernel
-def _enter_cells(
-    first: Int,
-    last: Int,
-    visits: npt.NDArray[np.uint32],
-    objects: Ints,
-    directory: Ints,
-    bits: Int,
-    seed: Seed,
-    latest: Ints,
-    slots: Ints,
-    entries: Ints,
-) -> Int:
-    """Stage 2: the cells of each object, (object, cell) into ``entries``. ``latest`` remembers a cell per level.
-
-    Asks for the filter of each new cell.
-    """
+def _enter_cells(first: Int, last: Int, visits: npt.NDArray[np.uint32], index: _Index, bits: Int, block: _Block) -> Int:
+    """Stage 2: the cells of each object, into ``entries``. Asks for the filter of each new cell."""
+    objects, latest, entries = block.objects, block.latest, block.entries
     count = np.int64(0)
     for o in range(first, last):
         column, row, union = np.int64(visits[o, 0]), np.int64(visits[o, 1]), objects[o - first, 1]
@@ -548,10 +588,10 @@ def _enter_cells(
             if union >> level & 1 != 0:
                 key = _cell_key(level, column >> (32 - level), row >> (32 - level))
                 if latest[level, 0] != key:
-                    cell = _find_cell(directory, bits, seed, key)
+                    cell = _find_cell(index.directory, bits, index.seed, key)
                     latest[level, 0], latest[level, 1] = key, cell
                     for word in range(0, min(_filter_words(cell & 63), _LINES * _LINE), _LINE):
-                        prefetch(slots, (cell >> 12) + word)
+                        prefetch(index.slots, (cell >> 12) + word)
                 entries[count, 0], entries[count, 1] = o - first, latest[level, 1]
                 count += np.int64(latest[level, 1] != 0)
             level += 1
@@ -559,11 +599,9 @@ def _enter_cells(
 
 
 @lean_kernel
-def _pass_filters(count: Int, entries: Ints, words: Ints, spans: Ints, slots: Ints, hits: Ints) -> Int:
-    """Stage 3: the words that a cell may have, (cell, place of the first slot, word) into ``hits``.
-
-    Asks for the slots.
-    """
+def _pass_filters(count: Int, slots: Ints, block: _Block) -> Int:
+    """Stage 3: the words of the entries that their cells may have, into ``hits``. Asks for the slots."""
+    words, spans, entries, hits = block.words, block.spans, block.entries, block.hits
     kept = np.int64(0)
     for i in range(count):
         o, cell = entries[i, 0], entries[i, 1]
@@ -582,8 +620,9 @@ def _pass_filters(count: Int, entries: Ints, words: Ints, spans: Ints, slots: In
 
 
 @lean_kernel
-def _find_lists(count: Int, hits: Ints, entries: Ints, words: Ints, slots: Ints, postings: Ints, lists: Ints) -> Int:
-    """Stage 4: posting lists, (entry, first posting) into ``lists``. Asks for the first postings of each."""
+def _find_lists(count: Int, slots: Ints, postings: Ints, block: _Block) -> Int:
+    """Stage 4: the posting lists of the hits, into ``lists``. Asks for the first postings of each."""
+    words, entries, hits, lists = block.words, block.entries, block.hits, block.lists
     kept = np.int64(0)
     for i in range(count):
         entry, word = hits[i] >> 32, peek(words, hits[i] & 0xFFFFFFFF) & 0xFFFFFFFF
@@ -604,30 +643,26 @@ def _find_lists(count: Int, hits: Ints, entries: Ints, words: Ints, slots: Ints,
 
 @lean_kernel
 def _list_candidates(
-    first: Int,
-    count: Int,
-    at: Int,
-    skipped: Int,
-    lists: Ints,
-    entries: Ints,
-    visits: npt.NDArray[np.uint32],
-    objects: Ints,
-    postings: Ints,
-    places: Ints,
-    checked: Codes,
-    candidates: Ints,
+    count: Int, at: Int, skipped: Int, visits: npt.NDArray[np.uint32], postings: Ints, block: _Block, checked: Codes
 ) -> tuple[Int, Int, Int]:
-    """Stage 5: as many postings as there is room for, list << 32 | posting, into ``candidates``.
+    """Stage 5: as many postings of the lists as there is room for, into ``candidates``.
 
     Begins with list ``at`` without its ``skipped`` first postings. ``places`` gets what a list's postings are compared
-    with: (column | row << 32 of the object within the cell, signature). Counts the postings of each object. Returns
-    how many, and where to go on.
+    with: (column | row << 32 of the object within the cell, signature). Counts the postings of each object; ``visits``
+    and ``checked`` begin with the block's first. Returns how many, and where to go on.
     """
+    objects, entries, lists, places, candidates = (
+        block.objects,
+        block.entries,
+        block.lists,
+        block.places,
+        block.candidates,
+    )
     kept, room = np.int64(0), len(candidates) - _GROUP
     while at < count and kept < room:
         entry, posting = lists[at, 0], lists[at, 1] + skipped
         o, level = entries[entry, 0], entries[entry, 1] >> 6 & 63
-        column, row = np.int64(visits[first + o, 0]), np.int64(visits[first + o, 1])
+        column, row = np.int64(visits[o, 0]), np.int64(visits[o, 1])
         places[at, 0], places[at, 1] = _within(column, level) | _within(row, level) << 32, objects[o, 0]
         length = peek(postings, 2 * posting + 1) >> 44
         taken = min(length, room - kept)
@@ -635,22 +670,21 @@ def _list_candidates(
             for i in range(group, group + _GROUP):
                 candidates[kept + i] = (at << 32 | posting) + i
         kept += taken
-        checked[first + o] += taken
+        checked[o] += taken
         skipped = skipped + taken if taken < length else np.int64(0)
         at += np.int64(taken == length)
     return kept, at, skipped
 
 
 @lean_kernel
-def _compare(
-    count: Int, candidates: Ints, lists: Ints, entries: Ints, places: Ints, postings: Ints, kept: Int, survivors: Ints
-) -> Int:
+def _compare(count: Int, postings: Ints, block: _Block, kept: Int, survivors: Ints) -> Int:
     """Stage 6: append candidates whose rectangle and signature admit the object, (object, query << 3 | flags).
 
     The four comparisons with a rectangle are one subtraction of four 16-bit lanes (east - x, x - west, ...), whose
     top bits tell which were not negative. A zero lane is a border: then the flag to check the region is set. Returns
     how many survivors there are now.
     """
+    entries, lists, places, candidates = block.entries, block.lists, block.places, block.candidates
     before = kept
     for i in range(count):
         candidate = candidates[i]
@@ -676,22 +710,21 @@ def _has(words: Ints, first: Int, last: Int, word: Int) -> bool:
 
 
 @lean_kernel
-def _check_keywords(
-    count: Int, survivors: Ints, words: Ints, spans: Ints, keyword_offsets: Codes, keyword_codes: Codes, life: Ints
-) -> Int:
+def _check_keywords(count: Int, survivors: Ints, block: _Block, index: _Index, life: Ints) -> Int:
     """Stage 7: keep the survivors whose object has all keywords. Asks for the survivors' lives."""
+    words, spans, offsets, codes = block.words, block.spans, index.keyword_lists, index.keyword_codes
     for i in range(count):
-        prefetch(keyword_offsets, survivors[i, 1] >> 3)
+        prefetch(offsets, survivors[i, 1] >> 3)
         prefetch(life, 2 * (survivors[i, 1] >> 3))
     for i in range(count):
-        prefetch(keyword_codes, np.int64(peek(keyword_offsets, survivors[i, 1] >> 3)))
+        prefetch(codes, np.int64(peek(offsets, survivors[i, 1] >> 3)))
     kept = np.int64(0)
     for i in range(count):
         o, tail = survivors[i, 0], survivors[i, 1]
         has_all = True
         if tail & _CHECK_KEYWORDS != 0:
-            for k in range(peek(keyword_offsets, tail >> 3), peek(keyword_offsets, (tail >> 3) + 1)):
-                word = np.int64(peek(keyword_codes, np.int64(k))) + 1
+            for k in range(peek(offsets, tail >> 3), peek(offsets, (tail >> 3) + 1)):
+                word = np.int64(peek(codes, np.int64(k))) + 1
                 has_all = has_all and _has(words, spans[o], spans[o + 1], word)
         survivors[kept, 0], survivors[kept, 1] = o, tail
         kept += np.int64(has_all)
@@ -699,18 +732,9 @@ def _check_keywords(
 
 
 @lean_kernel
-def _check_regions(
-    geographic: bool,
-    count: Int,
-    survivors: Ints,
-    order: Codes,
-    x: Floats,
-    y: Floats,
-    kind: Bytes,
-    shape: Floats,
-    first: Int,
-) -> Int:
+def _check_regions(geographic: bool, count: Int, survivors: Ints, batch: Objects, index: _Index, first: Int) -> Int:
     """Stage 8: keep those whose region holds the object: (place of the object in the batch, query) from here on."""
+    order, x, y, kind, shape = batch.order, batch.x, batch.y, index.kind, index.shape
     kept = np.int64(0)
     for i in range(count):
         o, tail = np.int64(order[first + survivors[i, 0]]), survivors[i, 1]
@@ -751,53 +775,49 @@ def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
 @kernel
 def _match(
     geographic: bool,
-    order: Codes,
-    visits: npt.NDArray[np.uint32],
-    x: Floats,
-    y: Floats,
-    times: Ints,
-    codes: Codes,
+    batch: Objects,
+    index: _Index,
     tags: Ints,
     depth: int,
     everyone: int,
-    seed: Seed,
-    directory: Ints,
-    slots: Ints,
-    postings: Ints,
-    kind: Bytes,
-    shape: Floats,
-    keyword_offsets: Codes,
-    keyword_codes: Codes,
     life: Ints,
     horizon: int,
     limit: int,
 ) -> tuple[Ints, Codes]:
     """Matches of a batch, a block of objects at a time through all stages; it ends once there are more than ``limit``.
 
-    Args after those of the batch: for each code its tag; number of levels in use; see :func:`_read_terms`; the grid.
+    Args after the index: the tag of each code; number of levels in use; see :func:`_read_terms`; and as in
+        :meth:`KeywordGrid.probe_within`.
 
     Returns:
         object << 32 | query int64[m], in no order; number of postings seen int32[n], in the order of visits.
     """
+    visits = batch.visits
     n = len(visits)
     bits = 2
-    while (1 << bits) < len(directory):
+    while (1 << bits) < len(index.directory):
         bits += 1
     most = _most_words(visits)
-    words = np.empty(most + 2 * _GROUP, np.int64)
-    spans, objects = np.empty(_BLOCK + 1, np.int64), np.empty((_BLOCK, 2), np.int64)
-    latest = np.zeros((MAX_LEVEL + 1, 2), np.int64)
-    entries, hits = np.empty((depth * _BLOCK + 1, 2), np.int64), np.empty(depth * most + 1, np.int64)
-    lists, places = np.empty((len(hits), 2), np.int64), np.empty((len(hits), 2), np.int64)
-    candidates, survivors = np.empty(_ROOM + _GROUP, np.int64), np.empty((2 * _ROOM, 2), np.int64)
+    block = _Block(
+        np.empty(most + 2 * _GROUP, np.int64),
+        np.empty(_BLOCK + 1, np.int64),
+        np.empty((_BLOCK, 2), np.int64),
+        np.zeros((MAX_LEVEL + 1, 2), np.int64),
+        np.empty((depth * _BLOCK + 1, 2), np.int64),
+        np.empty(depth * most + 1, np.int64),
+        np.empty((depth * most + 1, 2), np.int64),
+        np.empty((depth * most + 1, 2), np.int64),
+        np.empty(_ROOM + _GROUP, np.int64),
+    )
+    survivors = np.empty((2 * _ROOM, 2), np.int64)
     checked, found = np.zeros(n, np.int32), np.empty(max(1024, 4 * n), np.int64)
     total = np.int64(0)
     for first in range(0, n, _BLOCK):
         last = min(first + _BLOCK, n)
-        _read_terms(first, last, visits, codes, tags, everyone, words, spans, objects)
-        count = _enter_cells(first, last, visits, objects, directory, bits, seed, latest, slots, entries)
-        count = _pass_filters(count, entries, words, spans, slots, hits)
-        listed = _find_lists(count, hits, entries, words, slots, postings, lists)
+        _read_terms(first, last, batch, tags, everyone, block)
+        count = _enter_cells(first, last, visits, index, bits, block)
+        count = _pass_filters(count, index.slots, block)
+        listed = _find_lists(count, index.slots, index.postings, block)
         at: Int = np.int64(0)
         skipped: Int = np.int64(0)
         count = np.int64(0)
@@ -805,13 +825,13 @@ def _match(
             if count + _ROOM >= len(survivors):
                 survivors = grown(survivors, count, 2 * len(survivors))
             more, at, skipped = _list_candidates(
-                first, listed, at, skipped, lists, entries, visits, objects, postings, places, checked, candidates
+                listed, at, skipped, visits[first:], index.postings, block, checked[first:]
             )
-            count = _compare(more, candidates, lists, entries, places, postings, count, survivors)
-        count = _check_keywords(count, survivors, words, spans, keyword_offsets, keyword_codes, life)
-        count = _check_regions(geographic, count, survivors, order, x, y, kind, shape, first)
+            count = _compare(more, index.postings, block, count, survivors)
+        count = _check_keywords(count, survivors, block, index, life)
+        count = _check_regions(geographic, count, survivors, batch, index, first)
         if len(life) > 0:
-            count = _check_lives(count, survivors, times, life, horizon)
+            count = _check_lives(count, survivors, batch.t, life, horizon)
         if total + count > len(found):
             found = grown(found, total, 2 * len(found) + count)
         for i in range(count):
@@ -844,21 +864,12 @@ class ProbeBatch:
     """A batch of objects, made ready once to be matched against any number of grids of one space.
 
     Attributes:
-        order: int32[n], in which the objects are visited (Z-order).
-        visits: uint32[n, 4], in that order: the places in 32-bit coordinates, and where in ``codes`` the terms are.
-        x, y: float64[n], the places.
-        t: int64[n], the timestamps.
-        codes: int32[m], the terms of all objects.
-        words: number of words of the batch's vocabulary.
-        keys: those that the batch uses.
+        objects: the batch.
+        words: number of words of its vocabulary.
+        keys: those that it uses.
     """
 
-    order: Codes
-    visits: npt.NDArray[np.uint32]
-    x: Floats
-    y: Floats
-    t: Ints
-    codes: Codes
+    objects: Objects
     words: int
     keys: TermKeys
 
@@ -868,7 +879,7 @@ class ProbeBatch:
         x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
         offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
         order, visits = _arrange(x, y, offsets, _frame(space), _LOCALITY_BITS)
-        return cls(order, visits, x, y, t, codes, len(objects.terms.vocabulary), TermKeys.of(objects.terms))
+        return cls(Objects(order, visits, x, y, t, codes), len(objects.terms.vocabulary), TermKeys.of(objects.terms))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -895,9 +906,6 @@ _ALWAYS = np.empty((0, 2), np.int64)
 UNLIMITED = 2**62
 """More matches than there can be."""
 
-_ARRAYS = ("words", "seed", "keyword_lists", "keyword_codes", "tags", "directory", "slots", "postings")
-"""Arrays of a grid, as they are called in its file."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordGrid:
@@ -905,29 +913,20 @@ class KeywordGrid:
 
     Attributes:
         space: of the regions.
-        regions: n regions.
         table: the queries' words.
         words: int32, the word of each number. Numbers are in random order, the table's words in the order in which they
             came, so that a lookup of many reads memory about in sequence.
-        seed: of the places of cells, and of the numbers.
-        keyword_lists, keyword_codes: the queries' keywords, as numbers.
         tags: int64 by word: levels at which it is an index keyword << 32 | number + 1.
         unconditional: levels of the queries without keywords, as a mask.
-        directory, slots, postings: cells, their keywords, their posting lists.
+        index: the queries, and the cells.
     """
 
     space: Space
-    regions: Regions
     table: KeywordTable
     words: Codes
-    seed: Seed
-    keyword_lists: Codes
-    keyword_codes: Codes
     tags: Ints
     unconditional: int
-    directory: Ints
-    slots: Ints
-    postings: Ints
+    index: _Index
 
     @classmethod
     def build(
@@ -953,40 +952,38 @@ class KeywordGrid:
             order = np.lexsort((rarity, frequency(keywords.vocabulary)))
             rarity[order] = np.arange(words, dtype=np.float64)
         kind, shape = writable(regions.kind), writable(regions.shape)
-        frame = _frame(space)
+        covers = _Covers(_frame(space), kind, shape, np.empty((2, 4)), np.empty((2, 4), np.int64))
         chosen = _index_keywords(offsets, codes, rarity)
-        levels, sums = _natural_levels(frame, kind, shape, chosen, chance)
+        levels, sums = _natural_levels(covers, chosen, chance)
         levels = _merged_levels(sums)[levels]
         seed = seed_of(kind, shape, chosen[:, 0])
         numbers, order = _shuffled(words, seed)
         chosen, codes = numbers[chosen], numbers[codes]
         masks = _level_masks(levels, chosen, words)
-        queries, places, keys = _assign_cells(frame, kind, shape, levels, seed)
-        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, keys)
+        queries, places, keys = _assign_cells(covers, levels, seed)
+        postings, bounds = _write_postings(covers, offsets, chosen, words, queries, places, keys)
         directory, slots = _group_by_keyword(chosen, postings, bounds, keys, seed)
         return cls(
             space,
-            Regions(kind, shape),
             KeywordTable.build(keywords.vocabulary),
             order.astype(np.int32),
-            seed,
-            offsets,
-            codes,
             (masks << 32 | np.arange(1, words + 2))[numbers[:-1]],
             int(masks[-1]),
-            directory,
-            slots,
-            postings,
+            _Index(seed, directory, slots, postings, kind, shape, offsets, codes),
         )
 
     def __len__(self) -> int:
-        """Number of queries."""
-        return len(self.regions)
+        return len(self.index.kind)
+
+    @property
+    def regions(self) -> Regions:
+        """The queries' regions."""
+        return Regions(self.index.kind, self.index.shape)
 
     @property
     def keywords(self) -> TermLists:
         """The queries' keywords."""
-        return TermLists(self.keyword_lists, self.words[self.keyword_codes], self.table.vocabulary)
+        return TermLists(self.index.keyword_lists, self.words[self.index.keyword_codes], self.table.vocabulary)
 
     @property
     def nbytes(self) -> int:
@@ -1015,23 +1012,11 @@ class KeywordGrid:
         levels = self.unconditional | int(np.bitwise_or.reduce(known, initial=0)) >> 32
         found, visited = _match(
             self.space.geographic,
-            batch.order,
-            batch.visits,
-            batch.x,
-            batch.y,
-            batch.t,
-            batch.codes,
+            batch.objects,
+            self.index,
             tags,
             levels.bit_count(),
             self.unconditional << 32 | (len(self.table) + 1) if self.unconditional else 0,
-            self.seed,
-            self.directory,
-            self.slots,
-            self.postings,
-            self.regions.kind,
-            self.regions.shape,
-            self.keyword_lists,
-            self.keyword_codes,
             life,
             horizon,
             limit,
@@ -1039,21 +1024,16 @@ class KeywordGrid:
         if len(found) > limit:
             return None
         found.sort()
-        return GridMatches(*_unpack(found, batch.order, visited))
+        return GridMatches(*_unpack(found, batch.objects.order, visited))
 
-    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything as flat arrays and a JSON-able rest, see :meth:`from_arrays`."""
-        arrays: dict[str, npt.NDArray[Any]] = {"kind": self.regions.kind, "shape": self.regions.shape}
-        arrays |= {name: getattr(self, name) for name in _ARRAYS}
-        return arrays | self.table.to_arrays(), {"unconditional": self.unconditional}
+        arrays = {"words": self.words, "tags": self.tags, **self.index._asdict(), **self.table.to_arrays()}
+        return arrays, {"unconditional": self.unconditional}
 
     @classmethod
-    def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> KeywordGrid:
+    def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> KeywordGrid:
         """From :meth:`to_arrays`; nothing is rebuilt or copied, so the arrays may be memory-mapped."""
-        return cls(
-            space,
-            Regions(arrays["kind"], arrays["shape"]),
-            KeywordTable.from_arrays(arrays),
-            unconditional=int(meta["unconditional"]),
-            **{name: arrays[name] for name in _ARRAYS},
-        )
+        index = _Index(*(arrays[name] for name in _Index._fields))
+        table, unconditional = KeywordTable.from_arrays(arrays), int(meta["unconditional"])
+        return cls(space, table, arrays["words"], arrays["tags"], unconditional, index)

@@ -16,15 +16,16 @@ Cost: O(n log n) for n queries that come together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.arrays import Bytes, Floats, Ints
-from spatialstream.local.columns import Strings, rank_strings
-from spatialstream.local.wordtable import compare_words
+from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
+from spatialstream.local.columns import rank_strings
+from spatialstream.local.keywords import Int
+from spatialstream.local.wordtable import compare_words, concatenate, from_arrow
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.geometry import BOX
 from spatialstream.model.hashing import distinct
@@ -65,85 +66,80 @@ def split_keywords(keys: pa.StringArray) -> TermLists:
     return TermLists(offsets, codes, words.take(pa.array(firsts)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Members:
+class Members(NamedTuple):
     """n queries, or groups that exist, as far as grouping is concerned.
 
     Attributes:
         window, step: int64[n], ms.
         phase: int64[n], instant of the steps modulo ``step``.
-        keys: keywords of each, see :func:`join_keywords`.
-        regions: of the queries; of a group, its common region.
+        key_offsets, key_data: keywords of each, see :func:`join_keywords`.
+        kind, shape: regions of the queries; of a group, its common region.
     """
 
     window: Ints
     step: Ints
     phase: Ints
-    keys: Strings
-    regions: Regions
+    key_offsets: Codes
+    key_data: Bytes
+    kind: Bytes
+    shape: Floats
+
+    @classmethod
+    def of(cls, window: Ints, step: Ints, phase: Ints, keys: pa.StringArray, regions: Regions) -> Members:
+        """From keys as :func:`join_keywords` makes them, and regions."""
+        return cls(window, step, phase, *from_arrow(keys), regions.kind, regions.shape)
+
+    def and_then(self, others: Members) -> Members:
+        """These, and then others."""
+        keys = concatenate([(part.key_offsets, part.key_data) for part in (self, others)])
+        names = ("window", "step", "phase", "kind", "shape")
+        columns = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names}
+        return Members(key_offsets=keys[0], key_data=keys[1], **columns)
 
 
 @kernel
-def _cells(
-    window: Ints, step: Ints, phase: Ints, key_offsets: Ints, key_data: Bytes, kind: Bytes, shape: Floats
-) -> Ints:
-    n = len(window)
-    out = np.empty(n, np.int64)
-    for i in range(n):
-        h = np.int64(kind[i])
-        for part in (window[i], step[i], phase[i]):
-            h = (h ^ part) * _MIX
-            h ^= (h >> 29) & 0x7FFFFFFFF
-        for j in range(key_offsets[i], key_offsets[i + 1]):
-            h = (h ^ np.int64(key_data[j])) * _MIX
-            h ^= (h >> 29) & 0x7FFFFFFFF
-        a, b, c, d = shape[i]
-        if kind[i] == BOX and a <= c:
-            # a power of two between the longer side and twice that
-            cell = 2.0 ** np.ceil(np.log2(max(max(c - a, d - b), 1e-300)))
-            for value in (cell, np.floor((a + c) * 0.5 / cell), np.floor((b + d) * 0.5 / cell)):
-                h = (h ^ np.int64(min(max(value * 4096.0, -9e18), 9e18))) * _MIX
-                h ^= (h >> 29) & 0x7FFFFFFFF
-        else:
-            for value in (a, b, c, d):
-                h = (h ^ np.int64(min(max(value * 4096.0, -9e18), 9e18))) * _MIX
-                h ^= (h >> 29) & 0x7FFFFFFFF
-        out[i] = h
-    return out
+def _mixed(h: Int, part: Int) -> Int:
+    h = (h ^ part) * _MIX
+    return h ^ ((h >> 29) & 0x7FFFFFFFF)
 
 
+@kernel
+def _rounded(value: float) -> Int:
+    return np.int64(min(max(value * 4096.0, -9e18), 9e18))
+
+
+@kernel
 def cells(members: Members) -> Ints:
     """A hash of each one's window, step, phase, keywords and, roughly, place and size: only equal ones are compared.
 
     It needs no key: queries with equal hashes are sorted beside each other, and each is compared with a few.
     """
-    result: Ints = _cells(
-        members.window,
-        members.step,
-        members.phase,
-        members.keys.offsets,
-        members.keys.data,
-        members.regions.kind,
-        members.regions.shape,
-    )
-    return result
+    window, step, phase, key_offsets, key_data, kind, shape = members
+    n = len(window)
+    out = np.empty(n, np.int64)
+    for i in range(n):
+        h: Int = np.int64(kind[i])
+        for part in (window[i], step[i], phase[i]):
+            h = _mixed(h, part)
+        for j in range(key_offsets[i], key_offsets[i + 1]):
+            h = _mixed(h, np.int64(key_data[j]))
+        a, b, c, d = shape[i]
+        if kind[i] == BOX and a <= c:
+            # a power of two between the longer side and twice that
+            cell = 2.0 ** np.ceil(np.log2(max(max(c - a, d - b), 1e-300)))
+            for value in (cell, np.floor((a + c) * 0.5 / cell), np.floor((b + d) * 0.5 / cell)):
+                h = _mixed(h, _rounded(value))
+        else:
+            for value in (a, b, c, d):
+                h = _mixed(h, _rounded(value))
+        out[i] = h
+    return out
 
 
 @kernel
-def _assign(
-    order: Ints,
-    existing: int,
-    cell: Ints,
-    window: Ints,
-    step: Ints,
-    phase: Ints,
-    key_offsets: Ints,
-    key_data: Bytes,
-    kind: Bytes,
-    shape: Floats,
-    common: Floats,
-) -> Ints:
+def _assign(order: Ints, existing: int, cell: Ints, queries: Members, common: Floats) -> Ints:
     """For each, the one that founded its group (itself, if it does); shrinks the founders' ``common`` regions."""
+    window, step, phase, key_offsets, key_data, kind, shape = queries
     founder = np.arange(len(order))
     members = np.ones(len(order), np.int64)
     open_, opened = np.empty(_OPEN, np.int64), 0
@@ -206,19 +202,11 @@ def assign(existing: Members, queries: Members, cell: Ints, query_cell: Ints) ->
         int64[n]: below m, the group that is joined; else m + the position of the query that founds the group. And
         float64[n, 4]: the common region of the group that each query founds (meaningless if it founds none).
     """
-    m = len(existing.window)
-    keys = Strings()
-    for members in (existing, queries):
-        keys.extend(members.keys.offsets, members.keys.data)
-    shape = np.concatenate([existing.regions.shape, queries.regions.shape])
-    all_cells = np.concatenate([cell, query_cell])
+    m, everyone = len(existing.window), existing.and_then(queries)
+    shape, all_cells = everyone.shape, np.concatenate([cell, query_cell])
     centre = shape[:, 0] + shape[:, 2]
     centre[:m] = -np.inf  # groups that exist come first
     order = np.lexsort((np.arange(len(centre)), shape[:, 1] + shape[:, 3], centre, all_cells))
     common = shape.copy()
-    window, step, phase = (
-        np.concatenate([getattr(existing, name), getattr(queries, name)]) for name in ("window", "step", "phase")
-    )
-    kind = np.concatenate([existing.regions.kind, queries.regions.kind])
-    founder = _assign(order, m, all_cells, window, step, phase, keys.offsets, keys.data, kind, shape, common)
+    founder = _assign(order, m, all_cells, everyone, common)
     return founder[m:], common[m:]

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Ints
+from spatialstream.local.arrays import Array, Bytes, Codes, Ints
 from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import folded, lean_kernel, signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes, seed_of
@@ -190,7 +188,6 @@ class KeywordTable:
     data: Bytes
 
     def __len__(self) -> int:
-        """Number of words."""
         return len(self.offsets) - 1
 
     @classmethod
@@ -221,11 +218,11 @@ class KeywordTable:
             self.slots, self.seed, self.offsets, self.data, tags, keys.offsets, keys.data, keys.used, keys.keys
         )
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def to_arrays(self) -> dict[str, Array]:
         """Flat arrays, see :meth:`from_arrays`."""
         return {f"keyword_{name}": getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> KeywordTable:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> KeywordTable:
         """From :meth:`to_arrays`; nothing is rebuilt."""
         return cls(*(arrays[f"keyword_{name}"] for name in cls.__slots__))

@@ -14,13 +14,10 @@ rarest keyword.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.local.addresses import columns_at
-from spatialstream.local.arrays import grown, wide
+from spatialstream.local.arrays import Array, grown, wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import compare
 from spatialstream.local.zorder import LEVELS, node_box, node_start
@@ -30,7 +27,7 @@ from spatialstream.model.kernels import kernel
 
 __all__ = ["nearest"]
 
-Best = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+Best = tuple[Array, Array, Array]
 """A heap of objects: distances float64, rows of the table int32, positions int32."""
 
 _SCANNED = 64
@@ -44,7 +41,7 @@ _TRACKED = 4
 
 
 @kernel
-def _worse(table: npt.NDArray[Any], d: float, r: int, p: int, e: float, o: int, q: int) -> bool:
+def _worse(table: Array, d: float, r: int, p: int, e: float, o: int, q: int) -> bool:
     """Whether object p of row r at distance d comes after object q of row o at distance e."""
     if d != e:
         return d > e
@@ -60,7 +57,7 @@ def _worse(table: npt.NDArray[Any], d: float, r: int, p: int, e: float, o: int, 
 
 
 @kernel
-def _sink(table: npt.NDArray[Any], best: Best, m: int) -> None:
+def _sink(table: Array, best: Best, m: int) -> None:
     """Restore the heap of m objects (the worst on top) after its top was replaced."""
     distances, rows, positions = best
     d, r, p = distances[0], rows[0], positions[0]
@@ -79,7 +76,7 @@ def _sink(table: npt.NDArray[Any], best: Best, m: int) -> None:
 
 
 @kernel
-def _offer(table: npt.NDArray[Any], best: Best, m: int, d: float, r: int, p: int) -> int:
+def _offer(table: Array, best: Best, m: int, d: float, r: int, p: int) -> int:
     """Put an object into the heap of the best; returns how many it holds."""
     distances, rows, positions = best
     if m == len(distances):
@@ -99,7 +96,7 @@ def _offer(table: npt.NDArray[Any], best: Best, m: int, d: float, r: int, p: int
 
 
 @kernel
-def _push(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int, key: float, node: int) -> None:
+def _push(keys: Array, nodes: Array, m: int, key: float, node: int) -> None:
     i = m
     while i > 0 and keys[(i - 1) >> 1] > key:
         keys[i], nodes[i] = keys[(i - 1) >> 1], nodes[(i - 1) >> 1]
@@ -108,7 +105,7 @@ def _push(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int, key: float, n
 
 
 @kernel
-def _pop(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int) -> None:
+def _pop(keys: Array, nodes: Array, m: int) -> None:
     """Remove the top of a heap of m + 1 entries, whose last one takes its place."""
     key, node = keys[m], nodes[m]
     i = 0
@@ -125,17 +122,17 @@ def _pop(keys: npt.NDArray[Any], nodes: npt.NDArray[Any], m: int) -> None:
 
 @kernel
 def nearest(
-    table: npt.NDArray[Any],
+    table: Array,
     geographic: bool,
     x: float,
     y: float,
     k: int,
-    word_offsets: npt.NDArray[Any],
-    words: npt.NDArray[Any],
+    word_offsets: Array,
+    words: Array,
     t_after: int,
     t_last: int,
     bound: float,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]:
+) -> tuple[Array, Array, Array, int]:
     """The k objects nearest to (x, y) with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
 
     Returns:

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Ints
+from spatialstream.local.arrays import Array, Ints, Words
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
@@ -46,7 +45,7 @@ def last_instant(queries: QueryBatch) -> Ints:
 class _Tier:
     name: str | None  # of its file; None while it is only in memory
     seed: Seed
-    hashes: npt.NDArray[np.uint64]
+    hashes: Words
     ids: pa.StringArray
     number: Ints
     until: Ints
@@ -184,7 +183,7 @@ class QueryRegistry:
         for i, tier in enumerate(self._tiers):
             if tier.name is None:
                 offsets, data = from_arrow(tier.ids)
-                arrays: dict[str, npt.NDArray[Any]] = {
+                arrays: dict[str, Array] = {
                     "seed": tier.seed,
                     "hashes": tier.hashes,
                     "offsets": offsets,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.addresses import columns_at
-from spatialstream.local.arrays import Codes, Floats, Ints, wide
+from spatialstream.local.arrays import Array, Codes, Floats, Ints, wide
 from spatialstream.local.wordtable import compare, gather, to_arrow
 from spatialstream.model.kernels import kernel
 
@@ -39,20 +37,11 @@ class ObjectRows:
     distance: Floats | None = None
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.t)
 
 
 @kernel
-def _before(
-    a: int,
-    b: int,
-    t: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    ids: npt.NDArray[Any],
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-) -> bool:
+def _before(a: int, b: int, t: Array, offsets: Array, ids: Array, x: Array, y: Array) -> bool:
     if t[a] != t[b]:
         return bool(t[a] < t[b])
     order = compare(ids, offsets[a], offsets[a + 1], ids, offsets[b], offsets[b + 1])
@@ -64,9 +53,7 @@ def _before(
 
 
 @kernel
-def _order(
-    t: npt.NDArray[Any], offsets: npt.NDArray[Any], ids: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def _order(t: Array, offsets: Array, ids: Array, x: Array, y: Array) -> Array:
     """The order by (t, id, x, y), by a merge sort."""
     n = len(t)
     order = np.arange(n)
@@ -97,9 +84,7 @@ def _order(
 
 
 @kernel
-def _rows(
-    table: npt.NDArray[Any], owners: npt.NDArray[Any], positions: npt.NDArray[Any], ordered: bool
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+def _rows(table: Array, owners: Array, positions: Array, ordered: bool) -> tuple[Array, Array, Array, Array, Array]:
     n = len(positions)
     offsets = np.zeros(n + 1, np.int32)
     t, x, y = np.empty(n, np.int64), np.empty(n), np.empty(n)

@@ -32,15 +32,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Bytes, Codes, Floats, Ints, grown, wide
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, grown, wide
 from spatialstream.local.base import LocalIndex
 from spatialstream.local.columns import Strings, Table, earliest, join, rank_strings
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import compare_words
+from spatialstream.model.arrays import runs
+from spatialstream.model.batches import Batch, joined
 from spatialstream.model.kernels import kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
@@ -48,6 +49,7 @@ from spatialstream.model.space import WGS84, Space
 __all__ = ["Arrivals", "Changes", "NearestMerger", "prepare"]
 
 _NEVER = np.iinfo(np.int64).max
+_NO_INTS = np.empty(0, np.int64)
 _LEAST_SWEEP = 1 << 16
 _LEAST_BAND = 4
 _SHOWN = 1 << 20
@@ -61,7 +63,7 @@ _DERIVED = {"offset": np.int64, "capacity": np.int64, "touched": np.bool_}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
+class Arrivals(Batch):
     """What the slots pass on: m pairs of a query and an object, in any order.
 
     Attributes:
@@ -79,28 +81,12 @@ class Arrivals:
     y: Floats
     distance: Floats
 
-    def __len__(self) -> int:
-        """Number of pairs."""
-        return len(self.number)
-
-    def take(self, rows: Ints) -> Arrivals:
-        """The pairs at ``rows``."""
-        numbers = (getattr(self, column)[rows] for column in ("t", "x", "y", "distance"))
-        return Arrivals(self.number[rows], self.ids.take(pa.array(rows)), *numbers)
-
-    @staticmethod
-    def concat(parts: Sequence[Arrivals]) -> Arrivals:
-        """All pairs of ``parts`` (of the slots, say)."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = ("number", "t", "x", "y", "distance")
-        dtypes = (np.int64, np.int64, np.float64, np.float64, np.float64)
-        number, t, x, y, distance = (
-            np.concatenate([np.empty(0, dtype), *(getattr(part, column) for part in parts)])
-            for column, dtype in zip(columns, dtypes, strict=True)
+    @classmethod
+    def concat(cls, parts: Sequence[Arrivals]) -> Arrivals:
+        """All pairs of ``parts`` (of the slots, say); none of no parts."""
+        return joined(
+            parts or [cls(_NO_INTS, pa.array([], pa.string()), _NO_INTS, np.empty(0), np.empty(0), np.empty(0))]
         )
-        ids = pa.concat_arrays([pa.array([], pa.string()), *(part.ids for part in parts)])
-        return Arrivals(number, ids, t, x, y, distance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +115,6 @@ class Changes:
     distance: Floats
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.number)
 
 
@@ -147,7 +132,7 @@ class _Queries(NamedTuple):
     capacity: Ints
     size: Ints
     leaving: Ints
-    touched: npt.NDArray[np.bool_]
+    touched: Flags
 
 
 class _Objects(NamedTuple):
@@ -407,49 +392,6 @@ def _replay(
     return bands, answers
 
 
-@kernel
-def _arrange(order: Ints, answers: _Answers, objects: _Objects) -> tuple[Codes, Ints, Ints, Floats, Floats, Floats]:
-    """Answers in another order: offsets, and object, t, x, y and distance of each entry."""
-    offsets = np.zeros(len(order) + 1, np.int32)
-    size = answers.size[1]
-    shown, t = np.empty(size, np.int64), np.empty(size, np.int64)
-    x, y, distances = np.empty(size, np.float64), np.empty(size, np.float64), np.empty(size, np.float64)
-    ends, entries, entry_distances = answers.ends, answers.objects, answers.distances
-    object_t, object_x, object_y = objects.t, objects.x, objects.y
-    at = 0
-    for i in range(len(order)):
-        first = ends[order[i] - 1] if order[i] > 0 else 0
-        for j in range(first, ends[order[i]]):
-            o = wide(entries[j])
-            shown[at] = o
-            t[at] = object_t[o]
-            x[at] = object_x[o]
-            y[at] = object_y[o]
-            distances[at] = entry_distances[j]
-            at += 1
-        offsets[i + 1] = at
-    return offsets, shown, t, x, y, distances
-
-
-@kernel
-def _pack(rows: Ints, offset: Ints, count: Ints, bands: _Bands) -> _Bands:
-    """The skybands of rows, one after the other."""
-    total = 0
-    for r in rows:
-        total += count[r]
-    packed = _Bands(
-        np.empty(total, np.int32), np.empty(total, np.float64), np.empty(total, np.int32), np.full(1, total)
-    )
-    at = 0
-    for r in rows:
-        for j in range(offset[r], offset[r] + count[r]):
-            packed.objects[at] = bands.objects[j]
-            packed.distances[at] = bands.distances[j]
-            packed.beaten[at] = bands.beaten[j]
-            at += 1
-    return packed
-
-
 class NearestMerger(LocalIndex):
     """The answers of all CKQs.
 
@@ -486,7 +428,6 @@ class NearestMerger(LocalIndex):
             numbers: int64[n], distinct, none of them registered before.
             queries: n CKQs: objects with ``t <= o.t < t + τ`` count.
         """
-        n = len(numbers)
         self._names.append(queries.ids)
         self._queries.append(
             {
@@ -494,10 +435,9 @@ class NearestMerger(LocalIndex):
                 "k": queries.k,
                 "window": queries.window,
                 "start": queries.t,
-                **_unset(n),
                 "end": queries.t + queries.duration,
-                "leaving": np.full(n, _NEVER),
-                "touched": np.ones(n, np.bool_),
+                "leaving": _NEVER,
+                "touched": True,
             }
         )
 
@@ -554,9 +494,8 @@ class NearestMerger(LocalIndex):
         row, come = row[known], arrivals.t[known]
         due = np.flatnonzero((queries["leaving"] <= horizon) & (queries["window"] >= 0))
         size = queries["size"][due]
-        entries = np.repeat(queries["offset"][due] - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
         there = np.repeat(due, size)
-        held = self._objects["t"][self._bands.objects[entries]]
+        held = self._objects["t"][self._bands.objects[runs(queries["offset"][due], size)]]
         windowed = queries["window"][row] >= 0
         owner = np.concatenate([there, row[windowed]])
         leaves = np.concatenate([held, come[windowed]]) + queries["window"][owner]
@@ -612,12 +551,23 @@ class NearestMerger(LocalIndex):
     def _changes(self, answers: _Answers, objects: _Objects) -> Changes:
         """Put changed answers in order, and the objects' columns in place of their positions."""
         found = int(answers.size[0])
-        row, t = answers.rows[:found], answers.t[:found]
-        names = self._names.arrow(row)
+        row, t, ends = answers.rows[:found], answers.t[:found], answers.ends[:found]
+        names, sizes = self._names.arrow(row), np.diff(ends, prepend=0)
         order = np.lexsort((rank_strings(names), answers.ranks[:found], t))
-        offsets, shown, object_t, x, y, distance = _arrange(order, answers, objects)
-        number, ids = self._queries["number"][row[order]], self._ids.arrow(shown)
-        return Changes(number, names.take(pa.array(order)), t[order], offsets, ids, object_t, x, y, distance)
+        offsets = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int32)
+        entries = runs((ends - sizes)[order], sizes[order])
+        shown = answers.objects[entries].astype(np.int64)
+        return Changes(
+            self._queries["number"][row[order]],
+            names.take(pa.array(order)),
+            t[order],
+            offsets,
+            self._ids.arrow(shown),
+            objects.t[shown],
+            objects.x[shown],
+            objects.y[shown],
+            answers.distances[entries],
+        )
 
     def _drop(self, horizon: int) -> None:
         """Drop finished queries and objects in no skyband, once there are many."""
@@ -642,8 +592,9 @@ class NearestMerger(LocalIndex):
         self._swept = len(self._objects)
 
     def _packed(self, rows: Ints) -> _Bands:
-        packed: _Bands = _pack(rows, self._queries["offset"], self._queries["size"], self._bands)
-        return packed
+        """The skybands of rows, one after the other."""
+        at, bands = runs(self._queries["offset"][rows], self._queries["size"][rows]), self._bands
+        return _Bands(bands.objects[at], bands.distances[at], bands.beaten[at], np.full(1, len(at)))
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -694,8 +645,7 @@ class NearestMerger(LocalIndex):
     def _apply(self, saved: Arrays) -> None:
         """Take rows of a base or delta, whose skybands come after those before."""
         rows, count = saved["rows"], saved["size"]
-        new = len(saved["number"])
-        self._queries.append({**{name: saved[name] for name in _FIXED}, **_unset(new)})
+        self._queries.append({name: saved[name] for name in _FIXED})
         self._names.extend(saved["name_offsets"], saved["names"])
         self._objects.append({name: saved[f"object_{name}"] for name in _PLACES})
         self._ids.extend(saved["id_offsets"], saved["ids"])
@@ -707,14 +657,9 @@ class NearestMerger(LocalIndex):
         top[0] += int(count.sum())
 
 
-def _unset(n: int) -> dict[str, npt.NDArray[np.generic]]:
-    return {name: np.zeros(n, dtype) for name, dtype in {**_CHANGING, **_DERIVED}.items()}
-
-
 def prepare() -> None:
     """Compile the kernels of this module and of those it uses."""
     merger = NearestMerger(WGS84)
     one, origin = np.zeros(1, np.int64), np.zeros(1)
     merger.register(one, QueryBatch.of([Query("q", 0, Predicate(), Nearest(0.0, 0.0, 1), Lifetime(9, True, 5))]))
     list(merger.changes(Arrivals(one, pa.array(["a"], pa.string()), one, origin, origin, origin), 0))
-    merger._compact(one)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy.typing as npt
+from spatialstream.local.arrays import Array
 
 __all__ = ["Manifest", "ReadFile", "WriteFile"]
 
@@ -30,12 +30,12 @@ Manifest = dict[str, Any]
 class WriteFile(Protocol):
     """Write named arrays to a new immutable file."""
 
-    def __call__(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
+    def __call__(self, kind: str, arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> str:
         """Write and return the file's name. ``kind`` is a short word that makes names readable."""
 
 
 class ReadFile(Protocol):
     """Map a file that was written through :class:`WriteFile`."""
 
-    def __call__(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def __call__(self, name: str) -> tuple[dict[str, Array], dict[str, Any]]:
         """The file's arrays (shared, copy-on-write) and its meta."""

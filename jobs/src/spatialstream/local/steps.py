@@ -42,7 +42,6 @@ class StepPartials:
     counts: Codes
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.number)
 
     @staticmethod
@@ -81,7 +80,6 @@ class StepRows:
     counts: Ints
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.number)
 
 

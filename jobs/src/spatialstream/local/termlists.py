@@ -9,13 +9,10 @@ Cost: about 2 bytes a term (4 as plain int32), decoded at one or two nanoseconds
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns
-from spatialstream.local.arrays import wide
+from spatialstream.local.arrays import Array, wide
 from spatialstream.model.kernels import kernel
 
 __all__ = ["decode_sets", "encode_sets", "get_unit", "has_all", "put_unit"]
@@ -26,7 +23,7 @@ _SHORT = 32
 
 
 @kernel
-def put_unit(units: npt.NDArray[Any], at: int, number: int) -> int:
+def put_unit(units: Array, at: int, number: int) -> int:
     """Write a number (0 <= number < 2^32); returns where the next one goes."""
     if number < _ESCAPE:
         units[at] = number
@@ -38,7 +35,7 @@ def put_unit(units: npt.NDArray[Any], at: int, number: int) -> int:
 
 
 @kernel
-def get_unit(units: npt.NDArray[Any], at: int) -> tuple[int, int]:
+def get_unit(units: Array, at: int) -> tuple[int, int]:
     """Read a number; returns it and where the next one is."""
     number = wide(units[at])
     if number < _ESCAPE:
@@ -47,7 +44,7 @@ def get_unit(units: npt.NDArray[Any], at: int) -> tuple[int, int]:
 
 
 @kernel
-def _sort(codes: npt.NDArray[Any], n: int) -> None:
+def _sort(codes: Array, n: int) -> None:
     if n > _SHORT:
         codes[:n].sort()
         return
@@ -62,12 +59,8 @@ def _sort(codes: npt.NDArray[Any], n: int) -> None:
 
 @kernel
 def encode_sets(
-    offsets: npt.NDArray[Any],
-    codes: npt.NDArray[Any],
-    order: npt.NDArray[Any],
-    ranks: npt.NDArray[Any],
-    posting_offsets: npt.NDArray[Any],
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    offsets: Array, codes: Array, order: Array, ranks: Array, posting_offsets: Array
+) -> tuple[Array, Array, Array]:
     """Sets in a new order and coding, and their inversion.
 
     Args:
@@ -110,9 +103,7 @@ def encode_sets(
 
 
 @kernel
-def decode_sets(
-    unit_offsets: npt.NDArray[Any], units: npt.NDArray[Any], translation: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def decode_sets(unit_offsets: Array, units: Array, translation: Array) -> tuple[Array, Array]:
     """All sets as (offsets int32, codes int32), each code c given as ``translation[c]``."""
     codes = np.empty(len(units), np.int32)
     offsets = np.zeros(len(unit_offsets), np.int32)
@@ -129,7 +120,7 @@ def decode_sets(
 
 
 @kernel
-def has_all(s: Columns, position: int, wanted: npt.NDArray[Any]) -> bool:
+def has_all(s: Columns, position: int, wanted: Array) -> bool:
     """Whether the set at a position of segment ``s`` holds all of the ascending codes ``wanted`` (int64)."""
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     code = 0

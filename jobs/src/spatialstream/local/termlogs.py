@@ -21,10 +21,11 @@ from spatialstream.local.arrays import Codes, Ints, grown, wide
 from spatialstream.local.columns import Strings, Table
 from spatialstream.local.journal import Arrays
 from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.model.arrays import runs
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
 
-__all__ = ["NEVER", "TermLogs", "prepare"]
+__all__ = ["NEVER", "TermLogs"]
 
 NEVER = np.iinfo(np.int64).min
 """A time before all others."""
@@ -130,22 +131,6 @@ def _packed_logs(areas: _Areas, after: Ints, t: Ints, logs: Codes) -> tuple[Ints
             packed[at] = logs[j]
             at += 1
     return sizes, packed
-
-
-@kernel
-def _packed_tables(areas: _Areas, tables: _Tables) -> _Tables:
-    """The tables of all areas, one after the other; the areas are changed accordingly."""
-    total = 0
-    for size in areas.size:
-        total += size
-    packed, at = _Tables(np.empty(total, np.int32), np.empty(total, np.int32), np.full(1, total)), 0
-    for r in range(len(areas.size)):
-        for j in range(areas.size[r]):
-            packed.codes[at + j] = tables.codes[areas.table[r] + j]
-            packed.counts[at + j] = tables.counts[areas.table[r] + j]
-        areas.table[r], areas.width[r] = at, areas.size[r]
-        at += areas.size[r]
-    return packed
 
 
 @kernel
@@ -336,8 +321,7 @@ class TermLogs:
 
     def add(self, areas: int) -> None:
         """Add areas with empty logs."""
-        empty = np.zeros(areas, np.int64)
-        self._areas.append({**dict.fromkeys(_Areas._fields, empty), "current": np.full(areas, NEVER)})
+        self._areas.append({"current": np.full(areas, NEVER)})
 
     def take(self, areas: Ints) -> None:
         """Keep only the given areas, in the given order."""
@@ -391,7 +375,9 @@ class TermLogs:
         """
         areas = self._areas.view(_Areas)
         if self._tables.top[0] > 2 * int(areas.width.sum()) + _LEAST_GARBAGE:
-            self._tables = _packed_tables(areas, self._tables)
+            at = runs(areas.table, areas.size)
+            self._tables = _Tables(self._tables.codes[at], self._tables.counts[at], np.full(1, len(at)))
+            areas.table[:], areas.width[:] = np.cumsum(areas.size) - areas.size, areas.size
         self._tables, ends, codes, counts = _count(
             common,
             own,
@@ -422,10 +408,9 @@ class TermLogs:
         self._place(sizes, np.where(negative, ~position, position).astype(np.int32))
         bounds = self._stored().bounds
         lengths = np.diff(bounds)[used]
-        ends = np.cumsum(lengths)
-        self._codes.take(np.repeat(bounds[:-1][used] - (ends - lengths), lengths) + np.arange(int(lengths.sum())))
+        self._codes.take(runs(bounds[:-1][used], lengths))
         self._objects.take(used)
-        self._objects["end"][:] = ends
+        self._objects["end"][:] = np.cumsum(lengths)
         words, codes = np.unique(self._codes["code"], return_inverse=True)
         self._codes["code"][:] = codes
         self._words.take(words.astype(np.int64))
@@ -469,9 +454,3 @@ class TermLogs:
 
 def _no_tables() -> _Tables:
     return _Tables(np.empty(0, np.int32), np.empty(0, np.int32), np.zeros(1, np.int64))
-
-
-def prepare() -> None:
-    """Compile the kernel that is first called after some time only."""
-    logs = TermLogs()
-    _packed_tables(logs._areas.view(_Areas), logs._tables)

@@ -10,13 +10,11 @@ Cost: 5 to 11 bytes of table a word; a lookup reads one or two slots and compare
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import grown, wide
+from spatialstream.local.arrays import Array, Bytes, Codes, grown, wide
 from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes
@@ -38,7 +36,7 @@ __all__ = [
     "to_arrow",
 ]
 
-Strings = tuple[npt.NDArray[np.int32], npt.NDArray[Any]]
+Strings = tuple[Codes, Array]
 """Lists as (offsets int32[n + 1], values): strings, or sets of codes. The first offset is 0."""
 
 _LARGEST = 2**31 - 1
@@ -47,7 +45,7 @@ _HEAD = 4
 """What a table begins with, of int32: its seed."""
 
 
-def pack(words: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def pack(words: Sequence[str]) -> tuple[Codes, Bytes]:
     """Words as (offsets, bytes)."""
     offsets = np.zeros(len(words) + 1, np.int32)
     if not words:
@@ -75,21 +73,19 @@ def concatenate(parts: Sequence[Strings]) -> Strings:
     return np.concatenate(offsets), np.concatenate([values for _, values in parts])
 
 
-def to_arrow(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.StringArray:
+def to_arrow(offsets: Codes, data: Bytes) -> pa.StringArray:
     """(offsets, bytes) as an Arrow array, without a copy."""
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
-def from_arrow(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def from_arrow(strings: pa.StringArray) -> tuple[Codes, Bytes]:
     """(offsets from 0, bytes) of an Arrow array, which may be a slice."""
     offsets, data = string_view(strings)
     return offsets - offsets[0], data[int(offsets[0]) : int(offsets[-1])]
 
 
 @kernel
-def gather(
-    offsets: npt.NDArray[Any], data: npt.NDArray[Any], rows: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def gather(offsets: Array, data: Array, rows: Array) -> tuple[Array, Array]:
     """The words at ``rows`` (int64), in that order, as Arrow keeps them: (offsets, bytes)."""
     taken, size = np.zeros(len(rows) + 1, np.int32), 0
     for i in range(len(rows)):
@@ -107,7 +103,7 @@ def gather(
 
 
 @kernel
-def compare(a: npt.NDArray[Any], start: int, end: int, b: npt.NDArray[Any], other_start: int, other_end: int) -> int:
+def compare(a: Array, start: int, end: int, b: Array, other_start: int, other_end: int) -> int:
     """Negative, zero or positive as word a[start:end] is before, equal to or after word b[other_start:other_end]."""
     while start < end and other_start < other_end:
         if a[start] != b[other_start]:
@@ -118,25 +114,18 @@ def compare(a: npt.NDArray[Any], start: int, end: int, b: npt.NDArray[Any], othe
 
 
 @kernel
-def compare_words(offsets: npt.NDArray[Any], data: npt.NDArray[Any], a: int, b: int) -> int:
+def compare_words(offsets: Array, data: Array, a: int, b: int) -> int:
     """As :func:`compare`, of words a and b of one list; for UTF-8 this is the order of code points."""
     return compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1])
 
 
 @kernel
-def _seed(slots: npt.NDArray[Any]) -> Seed:
+def _seed(slots: Array) -> Seed:
     return slots[:_HEAD].view(np.uint64)
 
 
 @kernel
-def _slot(
-    slots: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    data: npt.NDArray[Any],
-    other: npt.NDArray[Any],
-    start: int,
-    end: int,
-) -> int:
+def _slot(slots: Array, offsets: Array, data: Array, other: Array, start: int, end: int) -> int:
     """The slot that holds the word other[start:end], or the free one where it belongs."""
     mask = len(slots) - _HEAD - 1
     slot = signed(keyed_word(other, start, end, _seed(slots))) & mask
@@ -158,7 +147,7 @@ def _capacity(words: int) -> int:
 
 
 @kernel
-def slots_with(seed: Seed, offsets: npt.NDArray[Any], data: npt.NDArray[Any], n: int, room: int) -> npt.NDArray[Any]:
+def slots_with(seed: Seed, offsets: Array, data: Array, n: int, room: int) -> Array:
     """The table of the first n words, which are distinct, with room for ``room`` words.
 
     Returns:
@@ -172,42 +161,27 @@ def slots_with(seed: Seed, offsets: npt.NDArray[Any], data: npt.NDArray[Any], n:
 
 
 @kernel
-def slots_of(
-    slots: npt.NDArray[Any], offsets: npt.NDArray[Any], data: npt.NDArray[Any], n: int, room: int
-) -> npt.NDArray[Any]:
+def slots_of(slots: Array, offsets: Array, data: Array, n: int, room: int) -> Array:
     """As :func:`slots_with`, with the seed of another table."""
     return slots_with(_seed(slots), offsets, data, n, room)
 
 
 @kernel
-def room_of(slots: npt.NDArray[Any]) -> int:
+def room_of(slots: Array) -> int:
     """How many places a table has."""
     return len(slots) - _HEAD
 
 
 @kernel
-def find_word(
-    slots: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    data: npt.NDArray[Any],
-    other: npt.NDArray[Any],
-    start: int,
-    end: int,
-) -> int:
+def find_word(slots: Array, offsets: Array, data: Array, other: Array, start: int, end: int) -> int:
     """The code of the word other[start:end], or -1."""
     return wide(slots[_slot(slots, offsets, data, other, start, end)])
 
 
 @kernel
 def add_word(
-    slots: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
-    data: npt.NDArray[Any],
-    n: int,
-    other: npt.NDArray[Any],
-    start: int,
-    end: int,
-) -> tuple[int, int, npt.NDArray[Any]]:
+    slots: Array, offsets: Array, data: Array, n: int, other: Array, start: int, end: int
+) -> tuple[int, int, Array]:
     """Find the word other[start:end] or add it as the n-th: (its code, new n, bytes of all words).
 
     ``slots`` and ``offsets`` must have room for it; ``data`` is replaced when it has none.

@@ -13,13 +13,10 @@ Cost: sorting is three passes of a radix sort; the directory holds about one int
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.local.addresses import Columns
-from spatialstream.local.arrays import wide
+from spatialstream.local.arrays import Array, wide
 from spatialstream.model.kernels import kernel
 
 __all__ = ["LEVELS", "cell", "column", "directory_of", "grid_of", "node_box", "node_start", "z_sort"]
@@ -61,12 +58,12 @@ def column(prefix: int) -> int:
 
 
 @kernel
-def _code(grid: npt.NDArray[Any], x: float, y: float) -> int:
+def _code(grid: Array, x: float, y: float) -> int:
     return _spread(cell(x, grid[0], grid[4])) | (_spread(cell(y, grid[1], grid[5])) << 1)
 
 
 @kernel
-def grid_of(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def grid_of(x: Array, y: Array) -> Array:
     """The grid over the bounding box of points: (x0, y0, x1, y1, columns per unit of x, rows per unit of y).
 
     The scale is 0 where the box has no usable extent: everything is in column (row) 0.
@@ -88,7 +85,7 @@ def grid_of(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @kernel
-def z_sort(grid: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def z_sort(grid: Array, x: Array, y: Array) -> Array:
     """The stable order (int64[n]) of points by Z-order: sorts words of the code and, in the lower half, the index."""
     n = len(x)
     source = np.empty(n, np.uint64)
@@ -113,7 +110,7 @@ def z_sort(grid: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any]) -> 
 
 
 @kernel
-def directory_of(grid: npt.NDArray[Any], x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def directory_of(grid: Array, x: Array, y: Array) -> Array:
     """First positions (int32[4^depth + 1]) of one level's nodes, for sorted points; about 4 to 16 points a node."""
     n = len(x)
     depth = 0
@@ -164,7 +161,7 @@ def _interval(first: int, size: int, low: float, high: float, scale: float) -> t
 
 
 @kernel
-def node_box(grid: npt.NDArray[Any], level: int, prefix: int) -> tuple[float, float, float, float]:
+def node_box(grid: Array, level: int, prefix: int) -> tuple[float, float, float, float]:
     """(west, south, east, north) that holds every point of the node; a thousandth of a cell wider, against rounding."""
     size = 1 << (LEVELS - level)
     west, east = _interval(column(prefix) * size, size, grid[0], grid[2], grid[4])

@@ -21,9 +21,10 @@ from spatialstream.local.arrays import grown, wide
 from spatialstream.local.termlists import has_all
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.local.zorder import LEVELS, cell, column, node_box, node_start
+from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel
-from spatialstream.model.regions import Region, Regions, cover
+from spatialstream.model.regions import Region, Regions
 from spatialstream.model.space import Space
 
 __all__ = ["Ask", "bisect", "farthest", "lookup", "nearest_bound", "ranges", "search"]
@@ -57,7 +58,7 @@ class Ask(NamedTuple):
     def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         """From a region (None: anywhere), keywords and the time range (t_after, t_last]."""
         regions = Regions.of([region])
-        boxes = np.array(cover(space, region))
+        boxes = region_parts(space, regions)[0]
         return cls(space.geographic, int(regions.kind[0]), regions.shape[0], boxes, *pack(keywords), t_after, t_last)
 
 

@@ -17,23 +17,44 @@ import pyarrow as pa
 
 from spatialstream.model.errors import StateError
 
-__all__ = ["numpy_view", "pack_arrays", "string_view", "unpack_arrays"]
+__all__ = [
+    "Array",
+    "Bytes",
+    "Codes",
+    "Flags",
+    "Floats",
+    "Ints",
+    "Words",
+    "numpy_view",
+    "pack_arrays",
+    "runs",
+    "string_view",
+    "unpack_arrays",
+]
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+Array = npt.NDArray[Any]
 
 _MAGIC = b"SPSTARR2"
 _ALIGNMENT = 64
 
 
-def _from_address(owner: object, address: int, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _from_address(owner: object, address: int, count: int, dtype: npt.DTypeLike) -> Array:
     dtype = np.dtype(dtype)
     if count == 0:
         return np.empty(0, dtype)
     memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
     memory._owner = owner  # keeps the Arrow buffer alive as long as the view
-    view: npt.NDArray[Any] = np.frombuffer(memory, dtype, count)
+    view: Array = np.frombuffer(memory, dtype, count)
     return view
 
 
-def numpy_view(column: pa.Array) -> npt.NDArray[Any]:
+def numpy_view(column: pa.Array) -> Array:
     """A primitive Arrow array without nulls as a numpy array, without a copy.
 
     The view is formally writable, unlike pyarrow's own, because numba compiles a second version of every kernel for
@@ -48,7 +69,7 @@ def numpy_view(column: pa.Array) -> npt.NDArray[Any]:
     return _from_address(buffer, buffer.address + column.offset * np.dtype(dtype).itemsize, len(column), dtype)
 
 
-def string_view(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def string_view(column: pa.Array) -> tuple[Codes, Bytes]:
     """A utf8 or binary Arrow array without nulls as (offsets int32[n+1], bytes uint8[...]), without a copy."""
     if column.type not in (pa.string(), pa.binary()):
         raise TypeError(f"string_view takes string or binary arrays, not {column.type}")
@@ -60,9 +81,14 @@ def string_view(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np
     return view, _from_address(data, data.address if size else 0, size, np.uint8)
 
 
-def pack_arrays(
-    arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None
-) -> Iterator[bytes | memoryview]:
+def runs(starts: Ints | Codes, sizes: Ints | Codes) -> Ints:
+    """The positions of runs, one run after the other: of the i-th, ``sizes[i]`` from ``starts[i]`` on."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    positions: Ints = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    return positions
+
+
+def pack_arrays(arrays: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> Iterator[bytes | memoryview]:
     """Named arrays and a JSON-able ``meta`` as the parts of a file, one after the other, without a copy."""
     entries: dict[str, dict[str, Any]] = {}
     offset = 0
@@ -77,7 +103,7 @@ def pack_arrays(
         yield b"\0" * (-array.nbytes % _ALIGNMENT)
 
 
-def unpack_arrays(data: pa.Buffer, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+def unpack_arrays(data: pa.Buffer, name: str) -> tuple[dict[str, Array], dict[str, Any]]:
     """What :func:`pack_arrays` packed: ``(arrays, meta)``, without a copy; the arrays are writable if the buffer is.
 
     Args:

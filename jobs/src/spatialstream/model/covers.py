@@ -1,4 +1,4 @@
-"""Covering boxes of regions in kernels, two boxes a region; the formulas of :func:`spatialstream.model.regions.cover`.
+"""Covering boxes of regions, two boxes a region: where to look for what a region holds.
 
 Cost: O(1) a region.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M
 from spatialstream.model.kernels import kernel
-from spatialstream.model.regions import UNDERFLOW, Regions
+from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
 __all__ = ["NOWHERE", "cover_boxes", "region_parts"]
@@ -20,22 +20,20 @@ __all__ = ["NOWHERE", "cover_boxes", "region_parts"]
 NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 """The second box of a region that one box covers: nothing meets it."""
 
+_UNDERFLOW = 1e-150
+"""Planar differences below this have a square of 0, and with it a distance of 0."""
+
 _SLACK = 1e-9
 """Degrees by which a cap's cover is widened, so that rounding never makes it too small."""
 
 _DEGREES = 180.0 / math.pi
 
+Bounds = Floats | tuple[float, float, float, float]
+
 
 @kernel
 def cover_boxes(
-    bounds: npt.NDArray[np.float64],
-    geographic: bool,
-    kind: int,
-    a: float,
-    b: float,
-    c: float,
-    d: float,
-    boxes: npt.NDArray[np.float64],
+    bounds: Bounds, geographic: bool, kind: int, a: float, b: float, c: float, d: float, boxes: Floats
 ) -> int:
     """Write the boxes (west <= east) that together contain a region into the first rows of ``boxes``.
 
@@ -68,7 +66,7 @@ def cover_boxes(
                 elif east > 180.0:
                     east -= 360.0
     elif kind == CIRCLE:
-        reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + UNDERFLOW
+        reach = c * (1.0 + 1e-12) + 1e-12 * (abs(a) + abs(b)) + _UNDERFLOW
         west, south, east, north = a - reach, b - reach, a + reach, b + reach
     elif kind != BOX:
         west, south, east, north = bounds[0], bounds[1], bounds[2], bounds[3]
@@ -81,25 +79,22 @@ def cover_boxes(
 
 
 @kernel
-def _parts(
-    bounds: npt.NDArray[np.float64],
-    geographic: bool,
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    parts: npt.NDArray[np.float64],
-) -> None:
+def _parts(bounds: Bounds, geographic: bool, kind: Bytes, shape: Floats) -> Floats:
+    parts = np.empty((len(kind), 2, 4))
     for i in range(len(kind)):
         a, b, c, d = shape[i]
+        parts[i, 1, 0], parts[i, 1, 1], parts[i, 1, 2], parts[i, 1, 3] = NOWHERE
         cover_boxes(bounds, geographic, kind[i], a, b, c, d, parts[i])
+    return parts
 
 
-def region_parts(space: Space, regions: Regions) -> npt.NDArray[np.float64]:
+def region_parts(space: Space, regions: Regions) -> Floats:
     """Two boxes for each region, float64[n, 2, 4] (west, south, east, north), that together contain it.
 
     The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
     the space.
     """
-    parts = np.empty((len(regions), 2, 4))
-    parts[:, 1] = NOWHERE
-    _parts(np.array(space.bounds), space.geographic, regions.kind, regions.shape, parts)
+    # floats, or the kernel would be compiled anew for a plane with bounds that are integers
+    bounds = float(space.west), float(space.south), float(space.east), float(space.north)
+    parts: Floats = _parts(bounds, space.geographic, regions.kind, regions.shape)
     return parts

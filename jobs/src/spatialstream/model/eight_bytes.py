@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
+from spatialstream.model.arrays import Bytes
 from spatialstream.model.kernels import one_for_all_values
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "load",
     "repeat",
     "signed",
+    "spelling",
+    "spells",
     "store",
 ]
 
@@ -105,13 +107,13 @@ def _folded(_: Any, left: Any, right: Any) -> tuple[Any, _Codegen]:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-byte: Callable[[npt.NDArray[np.uint8], int], int] = _intrinsic(_byte)
+byte: Callable[[Bytes, int], int] = _intrinsic(_byte)
 """``byte(array, i)``: byte i >= 0 of a uint8 array as an int64, which saves looking whether i is negative."""
 
-load: Callable[[npt.NDArray[np.uint8], int], np.uint64] = _intrinsic(_load)
+load: Callable[[Bytes, int], np.uint64] = _intrinsic(_load)
 """``load(array, i)``: bytes i to i + 7 of a uint8 array as a uint64; all of them must lie in its memory."""
 
-store: Callable[[npt.NDArray[np.uint8], int, np.uint64], None] = _intrinsic(_store)
+store: Callable[[Bytes, int, np.uint64], None] = _intrinsic(_store)
 """``store(array, i, word)``: write bytes i to i + 7 of a uint8 array; all of them must lie in its memory."""
 
 folded: Callable[[np.uint64, np.uint64], np.uint64] = _intrinsic(_folded)
@@ -143,3 +145,15 @@ def in_range(word: np.uint64, low: int, high: int) -> np.uint64:
     """Flags of the bytes whose lower seven bits are between ``low`` and ``high`` (inclusive, below 128)."""
     lows = word & _LOWS
     return ((lows + repeat(0x80 - low)) ^ (lows + repeat(0x7F - high))) & TOPS
+
+
+def spelling(text: bytes) -> tuple[np.uint64, np.uint64]:
+    """(the bytes of a word that count, the word) of a text of at most eight bytes."""
+    return np.uint64((1 << 8 * len(text)) - 1), np.uint64(int.from_bytes(text, "little"))
+
+
+@lean_kernel
+def spells(word: np.uint64, text: tuple[np.uint64, np.uint64]) -> bool:
+    """Whether a word begins with the text of a :func:`spelling`."""
+    same: bool = word & text[0] == text[1]
+    return same

@@ -28,10 +28,9 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import string_view
+from spatialstream.model.arrays import Array, Bytes, Codes, Ints, Words, string_view
 from spatialstream.model.eight_bytes import folded, lean_kernel, load, signed
 from spatialstream.model.kernels import kernel
 
@@ -54,7 +53,7 @@ __all__ = [
     "seed_of",
 ]
 
-Seed = npt.NDArray[np.uint64]
+Seed = Words
 """What a keyed hash depends on, uint64[2]; the second number is odd."""
 
 
@@ -67,8 +66,8 @@ class Table(NamedTuple):
         seed: of the places, so that the table means the same in every process that it is sent to.
     """
 
-    keys: npt.NDArray[np.uint64]
-    values: npt.NDArray[np.int32]
+    keys: Words
+    values: Codes
     seed: Seed
 
 
@@ -93,7 +92,7 @@ def mix(value: Any) -> Any:
 
 
 @kernel
-def hash_bytes(data: npt.NDArray[np.uint8], start: int, end: int) -> Any:
+def hash_bytes(data: Bytes, start: int, end: int) -> Any:
     """The stable hash (uint64) of ``data[start:end]``."""
     value = _OFFSET
     for i in range(start, end):
@@ -102,12 +101,12 @@ def hash_bytes(data: npt.NDArray[np.uint8], start: int, end: int) -> Any:
 
 
 @kernel
-def _hash_all(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint64]) -> None:
+def _hash_all(offsets: Codes, data: Bytes, out: Words) -> None:
     for i in range(len(out)):
         out[i] = hash_bytes(data, offsets[i], offsets[i + 1])
 
 
-def hash_strings(strings: pa.StringArray) -> npt.NDArray[np.uint64]:
+def hash_strings(strings: pa.StringArray) -> Words:
     """The stable hashes uint64[n] of n strings without nulls."""
     offsets, data = string_view(strings)
     out = np.empty(len(strings), np.uint64)
@@ -135,7 +134,7 @@ def process_seed() -> Seed:
     return _PROCESS_SEED
 
 
-def seed_of(*contents: npt.NDArray[Any]) -> Seed:
+def seed_of(*contents: Array) -> Seed:
     """The seed of a table that goes into a file, from arrays that together say all that the table holds."""
     digest = hashlib.blake2b(digest_size=16)
     for array in contents:
@@ -151,7 +150,7 @@ def keyed_number(number: np.uint64, seed: Seed) -> np.uint64:
 
 
 @lean_kernel
-def keyed_word(data: npt.NDArray[np.uint8], start: int, end: int, seed: Seed) -> np.uint64:
+def keyed_word(data: Bytes, start: int, end: int, seed: Seed) -> np.uint64:
     """The keyed hash of ``data[start:end]``."""
     state = seed[0] ^ np.uint64(end - start)
     if end - start < 8:
@@ -167,7 +166,7 @@ def keyed_word(data: npt.NDArray[np.uint8], start: int, end: int, seed: Seed) ->
 
 
 @kernel
-def same_bytes(left: npt.NDArray[np.uint8], at: int, right: npt.NDArray[np.uint8], other: int, length: int) -> bool:
+def same_bytes(left: Bytes, at: int, right: Bytes, other: int, length: int) -> bool:
     """Whether ``left[at : at + length]`` equals ``right[other : other + length]``."""
     same = 0
     while same < length and left[at + same] == right[other + same]:
@@ -176,14 +175,12 @@ def same_bytes(left: npt.NDArray[np.uint8], at: int, right: npt.NDArray[np.uint8
 
 
 @kernel
-def _keyed_all(
-    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed, out: npt.NDArray[np.uint64]
-) -> None:
+def _keyed_all(offsets: Codes, data: Bytes, seed: Seed, out: Words) -> None:
     for i in range(len(out)):
         out[i] = keyed_word(data, offsets[i], offsets[i + 1], seed)
 
 
-def keyed_hashes(strings: pa.StringArray, seed: Seed) -> npt.NDArray[np.uint64]:
+def keyed_hashes(strings: pa.StringArray, seed: Seed) -> Words:
     """The keyed hashes uint64[n] of n strings without nulls."""
     offsets, data = string_view(strings)
     out = np.empty(len(strings), np.uint64)
@@ -195,9 +192,7 @@ def keyed_hashes(strings: pa.StringArray, seed: Seed) -> npt.NDArray[np.uint64]:
 
 
 @kernel
-def _fill(
-    hashes: npt.NDArray[np.uint64], seed: Seed, keys: npt.NDArray[np.uint64], values: npt.NDArray[np.int32]
-) -> None:
+def _fill(hashes: Words, seed: Seed, keys: Words, values: Codes) -> None:
     last = np.uint64(len(keys) - 1)
     for i in range(len(hashes)):
         at = keyed_number(hashes[i], seed) & last
@@ -209,13 +204,7 @@ def _fill(
 
 
 @kernel
-def _find_all(
-    keys: npt.NDArray[np.uint64],
-    values: npt.NDArray[np.int32],
-    seed: Seed,
-    hashes: npt.NDArray[np.uint64],
-    out: npt.NDArray[np.int32],
-) -> None:
+def _find_all(keys: Words, values: Codes, seed: Seed, hashes: Words, out: Codes) -> None:
     last = np.uint64(len(keys) - 1)
     for i in range(len(hashes)):
         at = keyed_number(hashes[i], seed) & last
@@ -224,7 +213,7 @@ def _find_all(
         out[i] = values[at]
 
 
-def make_table(hashes: npt.NDArray[np.uint64]) -> Table:
+def make_table(hashes: Words) -> Table:
     """A table that finds the position of each of ``hashes``."""
     capacity = 1 << (2 * len(hashes)).bit_length()
     keys, values = np.zeros(capacity, np.uint64), np.full(capacity, -1, np.int32)
@@ -233,7 +222,7 @@ def make_table(hashes: npt.NDArray[np.uint64]) -> Table:
     return Table(keys, values, seed)
 
 
-def find_all(table: Table, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+def find_all(table: Table, hashes: Words) -> Codes:
     """The position in the table of each hash; -1 where it has none."""
     out = np.empty(len(hashes), np.int32)
     _find_all(table.keys, table.values, table.seed, hashes, out)
@@ -241,9 +230,7 @@ def find_all(table: Table, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int
 
 
 @kernel
-def _distinct(
-    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], seed: Seed, slots: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _distinct(offsets: Codes, data: Bytes, seed: Seed, slots: Codes) -> tuple[Codes, Ints]:
     n = len(offsets) - 1
     last = signed(len(slots) - 1)
     codes, firsts = np.empty(n, np.int32), np.empty(n, np.int64)
@@ -267,16 +254,14 @@ def _distinct(
     return codes, firsts[:m].copy()
 
 
-def distinct_words(
-    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def distinct_words(offsets: Codes, data: Bytes) -> tuple[Codes, Ints]:
     """As :func:`distinct`, of n strings as (offsets int32[n + 1], bytes)."""
     slots = np.full(1 << (3 * len(offsets) // 2).bit_length(), -1, np.int32)
     codes, firsts = _distinct(offsets, data, process_seed(), slots)
     return codes, firsts
 
 
-def distinct(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def distinct(strings: pa.StringArray) -> tuple[Codes, Ints]:
     """Which of n strings without nulls are equal: like Arrow's dictionary_encode, whose hash anybody can make collide.
 
     Returns:

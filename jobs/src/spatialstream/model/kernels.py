@@ -30,14 +30,19 @@ _DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
 
 
 def _compiled_lines(source: bytes) -> Iterator[bytes]:
-    """The lines of a module that machine code depends on: its kernels, its generators of code and its constants."""
+    """The lines of a module that machine code depends on: kernels, named tuples, generators of code, and constants."""
     lines = source.splitlines()
     generates = b"import intrinsic" in source
     for node in ast.parse(source).body:
-        decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-        is_kernel = any(isinstance(each, ast.Name) and each.id in _DECORATORS for each in decorators)
-        is_generator = generates and isinstance(node, ast.FunctionDef)
-        if is_kernel or is_generator or isinstance(node, ast.Assign | ast.AnnAssign):
+        if isinstance(node, ast.FunctionDef):
+            counts = generates or any(
+                isinstance(each, ast.Name) and each.id in _DECORATORS for each in node.decorator_list
+            )
+        elif isinstance(node, ast.ClassDef):
+            counts = any(isinstance(each, ast.Name) and each.id == "NamedTuple" for each in node.bases)
+        else:
+            counts = isinstance(node, ast.Assign | ast.AnnAssign)
+        if counts:
             yield from lines[node.lineno - 1 : node.end_lineno]
 
 
@@ -45,7 +50,7 @@ def cache_folder() -> Path:
     """The folder of the compiled kernels of exactly these kernels and this numba version."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(numba.__version__.encode())
-    for folder in ("model", "index", "local"):
+    for folder in ("model", "records", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
             source = path.read_bytes()
             if any(f"@{name}".encode() in source for name in _DECORATORS):

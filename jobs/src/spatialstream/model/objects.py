@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Floats, Ints, numpy_view
+from spatialstream.model.batches import Batch, joined
 from spatialstream.model.errors import RecordError
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
@@ -65,7 +64,7 @@ def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) ->
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ObjectBatch:
+class ObjectBatch(Batch):
     """n objects as columns.
 
     Attributes:
@@ -76,14 +75,10 @@ class ObjectBatch:
     """
 
     ids: pa.StringArray
-    t: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
+    t: Ints
+    x: Floats
+    y: Floats
     terms: TermLists
-
-    def __len__(self) -> int:
-        """Number of objects."""
-        return len(self.t)
 
     def __getitem__(self, index: int) -> SpatialObject:
         """One object."""
@@ -106,16 +101,6 @@ class ObjectBatch:
             TermLists.of([o.terms for o in objects]),
         )
 
-    def take(self, indices: npt.NDArray[Any]) -> ObjectBatch:
-        """The objects at ``indices``, over the same vocabulary."""
-        return ObjectBatch(
-            self.ids.take(pa.array(indices)),
-            self.t[indices],
-            self.x[indices],
-            self.y[indices],
-            self.terms.take(indices),
-        )
-
     def slice(self, first: int, last: int) -> ObjectBatch:
         """The objects from ``first`` up to ``last`` (exclusive), without copying more than their offsets."""
         if first == 0 and last == len(self):
@@ -130,18 +115,10 @@ class ObjectBatch:
             TermLists(offsets - offsets[0], codes, self.terms.vocabulary),
         )
 
-    @staticmethod
-    def concat(parts: Sequence[ObjectBatch]) -> ObjectBatch:
-        """All objects of ``parts`` in order."""
-        if len(parts) == 1:
-            return parts[0]
-        return ObjectBatch(
-            pa.concat_arrays([part.ids for part in parts]) if parts else pa.array([], pa.string()),
-            np.concatenate([part.t for part in parts] or [np.empty(0, np.int64)]),
-            np.concatenate([part.x for part in parts] or [np.empty(0)]),
-            np.concatenate([part.y for part in parts] or [np.empty(0)]),
-            TermLists.concat([part.terms for part in parts]),
-        )
+    @classmethod
+    def concat(cls, parts: Sequence[ObjectBatch]) -> ObjectBatch:
+        """All objects of ``parts`` in order; none of no parts."""
+        return joined(parts or [cls.of([])])
 
     def to_arrow(self) -> pa.RecordBatch:
         """The wire form, see :data:`spatialstream.model.schema.OBJECTS`."""

@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
+from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
+from spatialstream.model.schema import OPTIONAL_FIELDS, QUERIES, QUERY_FIELDS, REQUIRED_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_duration, parse_time
@@ -163,19 +165,6 @@ class Cancellation:
         return {"id": self.id, "type": "CANCEL", "t": self.t}
 
 
-_COMMON = {"id", "type", "t", "keywords", "duration"}
-_FIELDS = {
-    QueryType.SRQ: _COMMON | {"region"},
-    QueryType.SKQ: _COMMON | {"at", "k"},
-    QueryType.STQ: _COMMON | {"region", "k"},
-    QueryType.CRQ: _COMMON | {"region"},
-    QueryType.CKQ: _COMMON | {"at", "k", "window"},
-    QueryType.CTQ: _COMMON | {"region", "k", "window", "step"},
-}
-_ALL_FIELDS = frozenset().union(*_FIELDS.values())
-_OPTIONAL = {"keywords"}
-
-
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """A query or cancellation from its JSON form, strictly.
 
@@ -202,11 +191,11 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         kind = QueryType(record["type"])
     except ValueError:
         raise RecordError("type", f"{record['type']!r} is not one of SRQ, SKQ, STQ, CRQ, CKQ, CTQ, CANCEL") from None
-    given = {field for field in _ALL_FIELDS if record.get(field) is not None}
-    for field in sorted(given - _FIELDS[kind]):
+    given = {field for field in QUERY_FIELDS if record.get(field) is not None}
+    required = {"id", "type", "t", *REQUIRED_FIELDS[kind]}
+    for field in sorted(given - required - {*OPTIONAL_FIELDS[kind]}):
         raise RecordError(field, f"{kind} takes no {field}; leave it out")
-    optional = _OPTIONAL | ({"window"} if kind is QueryType.CKQ else set())
-    for field in sorted(_FIELDS[kind] - given - optional):
+    for field in sorted(required - given):
         raise RecordError(field, f"{kind} requires {field}")
 
     region = parse_region(record["region"], space) if "region" in given else None
@@ -262,7 +251,7 @@ def _keywords(value: object, rule: TermRule) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryBatch:
+class QueryBatch(Batch):
     """n queries and cancellations as columns.
 
     Attributes:
@@ -279,18 +268,14 @@ class QueryBatch:
 
     ids: pa.StringArray
     code: npt.NDArray[np.int8]
-    t: npt.NDArray[np.int64]
-    duration: npt.NDArray[np.int64]
-    window: npt.NDArray[np.int64]
-    step: npt.NDArray[np.int64]
-    k: npt.NDArray[np.int32]
-    at: npt.NDArray[np.float64]
+    t: Ints
+    duration: Ints
+    window: Ints
+    step: Ints
+    k: Codes
+    at: Floats
     regions: Regions
     keywords: TermLists
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.t)
 
     def __getitem__(self, index: int) -> Query | Cancellation:
         """One row as a query or a cancellation."""
@@ -341,50 +326,8 @@ class QueryBatch:
             TermLists.of([query.predicate.keywords if isinstance(query, Query) else () for query in queries]),
         )
 
-    def take(self, indices: npt.NDArray[Any]) -> QueryBatch:
-        """The rows at ``indices``."""
-        return QueryBatch(
-            self.ids.take(pa.array(indices)),
-            self.code[indices],
-            self.t[indices],
-            self.duration[indices],
-            self.window[indices],
-            self.step[indices],
-            self.k[indices],
-            self.at[indices],
-            self.regions.take(indices),
-            self.keywords.take(indices),
-        )
-
-    @staticmethod
-    def concat(parts: Sequence[QueryBatch]) -> QueryBatch:
-        """All rows of ``parts`` (at least one) in order."""
-        if len(parts) == 1:
-            return parts[0]
-
-        def column(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        return QueryBatch(
-            pa.concat_arrays([part.ids for part in parts]),
-            column("code"),
-            column("t"),
-            column("duration"),
-            column("window"),
-            column("step"),
-            column("k"),
-            column("at"),
-            Regions(
-                np.concatenate([part.regions.kind for part in parts]),
-                np.concatenate([part.regions.shape for part in parts]),
-            ),
-            TermLists.concat([part.keywords for part in parts]),
-        )
-
     def to_arrow(self) -> pa.RecordBatch:
         """The wire form, see :data:`spatialstream.model.schema.QUERIES`."""
-        from spatialstream.model.schema import QUERIES
-
         coded = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
         return pa.RecordBatch.from_arrays(
             [

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Bytes, Floats
+from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
-from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE, contains
+from spatialstream.model.geometry import BOX, CIRCLE, contains
 from spatialstream.model.space import Space, check_number
 
-__all__ = ["Box", "Circle", "Region", "Regions", "cover", "parse_region"]
-
-UNDERFLOW = 1e-150
-"""Planar differences below this have a square of 0, and with it a distance of 0."""
-
-_SLACK = 1e-9
-"""Degrees by which a circle's cover is widened, so that rounding never makes it too small."""
+__all__ = ["Box", "Circle", "Region", "Regions", "parse_region"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,42 +69,8 @@ def parse_region(value: object, space: Space, field: str = "region") -> Region:
     return Box(west, south, east, north)
 
 
-def cover(space: Space, region: Region | None) -> list[tuple[float, float, float, float]]:
-    """One or two boxes (west <= east, south <= north) that together contain the region; two at the antimeridian.
-
-    The boxes of one region are disjoint, so a point lies in at most one of them.
-    """
-    if region is None:
-        return [space.bounds]
-    if isinstance(region, Box):
-        if region.west <= region.east:
-            return [(region.west, region.south, region.east, region.north)]
-        return [(region.west, region.south, 180.0, region.north), (-180.0, region.south, region.east, region.north)]
-    if not space.geographic:
-        reach = region.radius * (1.0 + 1e-12) + 1e-12 * (abs(region.x) + abs(region.y)) + UNDERFLOW
-        return [(region.x - reach, region.y - reach, region.x + reach, region.y + reach)]
-    angle = region.radius / EARTH_RADIUS_M * (1.0 + 1e-9) + 1e-12
-    reach = math.degrees(min(angle, math.pi)) + _SLACK
-    south, north = region.y - reach, region.y + reach
-    if south <= -90.0 or north >= 90.0:  # the circle holds a pole: every longitude
-        return [(-180.0, max(south, -90.0), 180.0, min(north, 90.0))]
-    # widest longitude of a spherical cap: sin(dlon) = sin(angle) / cos(latitude)
-    ratio = math.sin(angle) / math.cos(math.radians(region.y)) * (1.0 + 1e-9)  # near 1 the arcsine is steep
-    if ratio >= 1.0:
-        return [(-180.0, south, 180.0, north)]
-    reach = math.degrees(math.asin(ratio)) + _SLACK
-    west, east = region.x - reach, region.x + reach
-    if east - west >= 360.0:
-        return [(-180.0, south, 180.0, north)]
-    if west < -180.0:
-        return [(west + 360.0, south, 180.0, north), (-180.0, south, east, north)]
-    if east > 180.0:
-        return [(west, south, 180.0, north), (-180.0, south, east - 360.0, north)]
-    return [(west, south, east, north)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Regions:
+class Regions(Batch):
     """n regions as columns.
 
     Attributes:
@@ -119,12 +78,8 @@ class Regions:
         shape: float64[n, 4]: (west, south, east, north) of a box, (x, y, radius, 0) of a circle.
     """
 
-    kind: npt.NDArray[np.uint8]
-    shape: npt.NDArray[np.float64]
-
-    def __len__(self) -> int:
-        """Number of regions."""
-        return len(self.kind)
+    kind: Bytes
+    shape: Floats
 
     def __getitem__(self, index: int) -> Region | None:
         """The region at ``index``; None is everywhere."""
@@ -147,28 +102,6 @@ class Regions:
             elif isinstance(region, Circle):
                 kind[i], shape[i] = CIRCLE, (region.x, region.y, region.radius, 0.0)
         return cls(kind, shape)
-
-    def take(self, indices: npt.NDArray[Any]) -> Regions:
-        """The regions at ``indices`` (or under a boolean mask)."""
-        return Regions(self.kind[indices], self.shape[indices])
-
-    def covers(self, space: Space) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Covering boxes of all regions: (owner int64[m], boxes float64[m, 4]), see :func:`cover`; n <= m <= 2n."""
-        boxes = self.shape.copy()
-        boxes[self.kind == EVERYWHERE] = space.bounds
-        owner = np.arange(len(self))
-        crossing = np.flatnonzero((self.kind == BOX) & (boxes[:, 0] > boxes[:, 2]))
-        west_part = boxes[crossing].copy()
-        west_part[:, 0] = -180.0
-        boxes[crossing, 2] = 180.0
-        owners, parts = [owner, crossing], [boxes, west_part]
-        for i in np.flatnonzero(self.kind == CIRCLE):
-            first, *more = cover(space, self[int(i)])
-            boxes[i] = first
-            if more:
-                owners.append(np.array([i]))
-                parts.append(np.array(more))
-        return np.concatenate(owners), np.concatenate(parts)
 
     def contain(self, space: Space, index: int, x: float, y: float) -> bool:
         """Whether the region at ``index`` contains the point (x, y)."""

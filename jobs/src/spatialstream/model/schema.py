@@ -6,35 +6,41 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["OBJECTS", "OBJECT_JSON", "QUERIES", "QUERY_JSON", "REJECTED_JSON", "RESULT_JSON"]
+__all__ = [
+    "OBJECTS",
+    "OBJECT_JSON",
+    "OPTIONAL_FIELDS",
+    "QUERIES",
+    "QUERY_FIELDS",
+    "QUERY_JSON",
+    "REJECTED_JSON",
+    "REQUIRED_FIELDS",
+    "RESULT_JSON",
+]
 
 _TERMS = pa.list_(pa.field("item", pa.dictionary(pa.int32(), pa.string())))
 
-OBJECTS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("t", pa.int64(), nullable=False),
-        pa.field("x", pa.float64(), nullable=False),
-        pa.field("y", pa.float64(), nullable=False),
-        pa.field("terms", _TERMS, nullable=False),
-    ]
-)
+
+def _columns(**kinds: pa.DataType) -> pa.Schema:
+    """Columns without nulls."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
+
+
+OBJECTS = _columns(id=pa.string(), t=pa.int64(), x=pa.float64(), y=pa.float64(), terms=_TERMS)
 """A batch of objects inside the pipeline: ``t`` in ms; ``x``, ``y`` are longitude and latitude in WGS84."""
 
-QUERIES = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("code", pa.int8(), nullable=False),
-        pa.field("t", pa.int64(), nullable=False),
-        pa.field("duration", pa.int64(), nullable=False),
-        pa.field("window", pa.int64(), nullable=False),
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("k", pa.int32(), nullable=False),
-        pa.field("at", pa.list_(pa.field("item", pa.float64()), 2), nullable=False),
-        pa.field("region_kind", pa.uint8(), nullable=False),
-        pa.field("region_shape", pa.list_(pa.field("item", pa.float64()), 4), nullable=False),
-        pa.field("keywords", _TERMS, nullable=False),
-    ]
+QUERIES = _columns(
+    id=pa.string(),
+    code=pa.int8(),
+    t=pa.int64(),
+    duration=pa.int64(),
+    window=pa.int64(),
+    step=pa.int64(),
+    k=pa.int32(),
+    at=pa.list_(pa.float64(), 2),
+    region_kind=pa.uint8(),
+    region_shape=pa.list_(pa.float64(), 4),
+    keywords=_TERMS,
 )
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
 
@@ -76,26 +82,30 @@ _REGION = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}},
-            "required": ["box"],
+            "properties": {shape: _NUMBERS | {"minItems": numbers, "maxItems": numbers}},
+            "required": [shape],
             "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}},
-            "required": ["circle"],
-            "additionalProperties": False,
-        },
+        }
+        for shape, numbers in (("box", 4), ("circle", 3))
     ]
 }
-_REQUIRED = {
-    "SRQ": ["region", "duration"],
-    "SKQ": ["at", "k", "duration"],
-    "STQ": ["region", "k", "duration"],
-    "CRQ": ["region", "duration"],
-    "CKQ": ["at", "k", "duration"],
-    "CTQ": ["region", "k", "duration", "window", "step"],
+
+REQUIRED_FIELDS = {
+    "SRQ": ("region", "duration"),
+    "SKQ": ("at", "k", "duration"),
+    "STQ": ("region", "k", "duration"),
+    "CRQ": ("region", "duration"),
+    "CKQ": ("at", "k", "duration"),
+    "CTQ": ("region", "k", "duration", "window", "step"),
+    "CANCEL": (),
 }
+"""What a query of each type must have, besides id, type and t."""
+
+OPTIONAL_FIELDS: dict[str, tuple[str, ...]] = dict.fromkeys(REQUIRED_FIELDS, ("keywords",)) | {
+    "CKQ": ("keywords", "window"),
+    "CANCEL": (),
+}
+"""What it may have besides those."""
 
 QUERY_JSON: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -103,7 +113,7 @@ QUERY_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "type": {"enum": [*_REQUIRED, "CANCEL"]},
+        "type": {"enum": list(REQUIRED_FIELDS)},
         "t": _TIME,
         "region": _REGION,
         "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
@@ -115,11 +125,15 @@ QUERY_JSON: dict[str, Any] = {
     },
     "required": ["id", "type", "t"],
     "allOf": [
-        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": required}}
-        for name, required in _REQUIRED.items()
+        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": list(required)}}
+        for name, required in REQUIRED_FIELDS.items()
+        if required
     ],
 }
 """JSON Schema of one input query (a line of JSON Lines)."""
+
+QUERY_FIELDS = tuple(QUERY_JSON["properties"])
+"""The fields of queries: id, type and t, then those that some types have."""
 
 _PLACED = {
     "type": "object",
@@ -142,7 +156,7 @@ RESULT_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "type": {"enum": list(_REQUIRED)},
+        "type": {"enum": [name for name in REQUIRED_FIELDS if name != "CANCEL"]},
         "t": {"type": "integer", "description": "ms"},
         "objects": {"type": "array", "items": _PLACED},
         "object": _PLACED,

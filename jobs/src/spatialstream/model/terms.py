@@ -6,13 +6,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.model.arrays import Array, Codes, runs
 from spatialstream.model.hashing import distinct
 
 __all__ = ["TermLists", "TermRule", "extract_terms"]
@@ -60,12 +59,11 @@ class TermLists:
         vocabulary: the distinct terms (Arrow utf8, no nulls). It may hold terms that no set uses.
     """
 
-    offsets: npt.NDArray[np.int32]
-    codes: npt.NDArray[np.int32]
+    offsets: Codes
+    codes: Codes
     vocabulary: pa.StringArray
 
     def __len__(self) -> int:
-        """Number of sets."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> list[str]:
@@ -89,15 +87,14 @@ class TermLists:
         """N empty sets."""
         return cls(np.zeros(n + 1, np.int32), np.empty(0, np.int32), pa.array([], pa.string()))
 
-    def take(self, indices: npt.NDArray[Any]) -> TermLists:
+    def take(self, indices: Array) -> TermLists:
         """The sets at ``indices`` (or under a boolean mask), over the same vocabulary."""
         if indices.dtype == np.bool_:
             indices = np.flatnonzero(indices)
         lengths = np.diff(self.offsets)[indices]
         offsets = np.zeros(len(indices) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        starts = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths)
-        return TermLists(offsets, self.codes[starts + np.arange(offsets[-1])], self.vocabulary)
+        return TermLists(offsets, self.codes[runs(self.offsets[:-1][indices], lengths)], self.vocabulary)
 
     @staticmethod
     def concat(parts: Sequence[TermLists]) -> TermLists:

@@ -16,29 +16,29 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view, string_view
+from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import CANCEL, MOST_STEPS, TYPES, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.queries import CANCEL, MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
+from spatialstream.model.schema import OPTIONAL_FIELDS, QUERY_FIELDS, REQUIRED_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records import scan, tokens, values
-from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells
+from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
 
 __all__ = [
     "LONGEST_ECHO",
-    "QUERY_FIELDS",
     "REJECTED",
     "Decoded",
     "csv_cells",
@@ -70,9 +70,6 @@ _DEEPEST_ECHO = 64
 _LONGEST_RECORD = 6 * (LONGEST_ECHO + 1) + 2
 """Characters of such an echo as JSON, at most."""
 
-QUERY_FIELDS = ("id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step")
-"""The fields of queries."""
-
 _BOM = b"\xef\xbb\xbf"
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
 
@@ -93,7 +90,7 @@ class Decoded(Generic[_Batch]):
     """
 
     batch: _Batch
-    line: npt.NDArray[np.int64]
+    line: Ints
     rejected: pa.RecordBatch
 
 
@@ -133,19 +130,13 @@ _NOWHERE = "\n"
 """A name that no input can hold."""
 
 
-def _names(fields: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+def _names(fields: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     """The input's name of each field; none where the name that it would have was given to another field."""
     taken = set(columns.values())
-    return [columns.get(field, _NOWHERE if field in taken else field) for field in fields]
+    return {field: columns.get(field, _NOWHERE if field in taken else field) for field in fields}
 
 
-def _renamed(value: object, fields: Sequence[str], columns: Mapping[str, str]) -> object:
-    if not columns or not isinstance(value, dict):
-        return value
-    return {field: value.get(name) for field, name in zip(fields, _names(fields, columns), strict=True)}
-
-
-def json_value(raw: bytes) -> tuple[object, RecordError | None, str]:
+def json_value(raw: bytes) -> _Row:
     """(value, what is wrong with it, its echo) of a line of JSON, whatever bytes it is.
 
     The echo is JSON that any reader takes: of bounded length and depth, without NaN or infinities.
@@ -202,7 +193,7 @@ def _csv_number(cell: str | None) -> object:
     return float(stripped) if _DECIMAL.fullmatch(stripped) else cell
 
 
-def _csv_value(raw: bytes, header: Sequence[str]) -> tuple[object, RecordError | None, str]:
+def _csv_value(raw: bytes, header: Sequence[str]) -> _Row:
     """(cells by column, what is wrong, its echo) of a CSV record."""
     try:
         text = raw.decode()
@@ -239,23 +230,27 @@ def _check_id(name: str) -> None:
         raise RecordError("id", f"{name!r} holds half of a surrogate pair; give Unicode text") from None
 
 
-_Parsed = TypeVar("_Parsed", SpatialObject, Query | Cancellation)
+_Row = tuple[object, RecordError | None, str]
+"""A record's value, what is wrong with it, and its echo."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference(Generic[_Parsed]):
-    """How one record is parsed: the exact parser, under what names, space and rule."""
+class _Reference(Generic[_Batch]):
+    """How one record is parsed: the exact parser, for which batch, under what names, space and rule."""
 
-    parse: Callable[[object, Space, TermRule], _Parsed]
+    parse: Callable[[object, Space, TermRule], Any]
+    kind: type[_Batch]
     fields: Sequence[str]
     columns: Mapping[str, str]
     space: Space
     rule: TermRule
 
-    def __call__(self, value: object) -> _Parsed | RecordError:
+    def __call__(self, value: object) -> SpatialObject | Query | Cancellation | RecordError:
         """The object or query, or the error, its field named as in the input."""
+        if self.columns and isinstance(value, dict):
+            value = {field: value.get(name) for field, name in _names(self.fields, self.columns).items()}
         try:
-            result = self.parse(_renamed(value, self.fields, self.columns), self.space, self.rule)
+            result: SpatialObject | Query | Cancellation = self.parse(value, self.space, self.rule)
             _check_id(result.id)
         except RecordError as error:
             field, dot, rest = error.field.partition(".")
@@ -268,6 +263,48 @@ class _Reference(Generic[_Parsed]):
             return RecordError("record", f"cannot be read ({type(error).__name__}: {error})")
         return result
 
+    def decode(
+        self,
+        block: memoryview,
+        scan_names: Callable[[list[str]], Records],
+        read: Callable[[Mapping[str, Cells], Space, TermRule], _Batch],
+        value_of: Callable[[bytes], _Row],
+    ) -> Decoded[_Batch]:
+        """The records that a scanner finds in a block under the names of the fields.
+
+        Args:
+            block: the bytes.
+            scan_names: the scanner; it is given distinct names, because several fields may have the same column.
+            read: makes a batch of the good records, and marks more of them as odd.
+            value_of: reads the bytes of an odd one.
+        """
+        names = _names(self.fields, self.columns)
+        distinct = list(dict.fromkeys(names.values()))
+        line, start, end, cells = scan_names(distinct)
+        batch = read({field: cells.field(distinct.index(name)) for field, name in names.items()}, self.space, self.rule)
+        return self.finish(batch, line, cells.good, lambda row: value_of(bytes(block[start[row] : end[row]])))
+
+    def finish(self, batch: _Batch, line: Ints, good: Flags, row_value: Callable[[int], _Row]) -> Decoded[_Batch]:
+        """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``."""
+        accepted: list[Any] = []
+        rows: list[int] = []
+        rejected: list[tuple[int, RecordError, str]] = []
+        for row in np.flatnonzero(~good).tolist():
+            value, error, echo = row_value(row)
+            result = error or self(value)
+            if isinstance(result, RecordError):
+                rejected.append((int(line[row]), result, echo))
+            else:
+                accepted.append(result)
+                rows.append(row)
+        kept = np.flatnonzero(good)
+        if accepted:
+            kept = np.concatenate([kept, np.array(rows, np.int64)])
+            order = np.argsort(kept, kind="stable")
+            kept = kept[order]
+            batch = self.kind.concat([batch, self.kind.of(accepted)]).take(order)
+        return Decoded(batch, line[kept], _rejected(rejected))
+
 
 def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
     reasons = [_shorten(str(error)).encode(errors="backslashreplace").decode() for _, error, _ in rows]
@@ -277,82 +314,35 @@ def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
     )
 
 
-def _finish(
-    batch: _Batch,
-    of: Callable[[list[_Parsed]], _Batch],
-    line: npt.NDArray[np.int64],
-    good: npt.NDArray[np.bool_],
-    value_of: Callable[[int], tuple[object, RecordError | None, str]],
-    reference: _Reference[_Parsed],
-) -> Decoded[_Batch]:
-    """Send the odd rows through the exact parser, and put what it accepts between the good ones of ``batch``."""
-    accepted: list[_Parsed] = []
-    rows: list[int] = []
-    rejected: list[tuple[int, RecordError, str]] = []
-    for row in np.flatnonzero(~good).tolist():
-        value, error, echo = value_of(row)
-        result = error or reference(value)
-        if isinstance(result, RecordError):
-            rejected.append((int(line[row]), result, echo))
-        else:
-            accepted.append(result)
-            rows.append(row)
-    kept = np.flatnonzero(good)
-    if accepted:
-        kept = np.concatenate([kept, np.array(rows, np.int64)])
-        order = np.argsort(kept, kind="stable")
-        kept = kept[order]
-        batch = type(batch).concat([batch, of(accepted)]).take(order)
-    return Decoded(batch, line[kept], _rejected(rejected))
-
-
 # ------------------------------------------------------------------------------------------------------------ objects
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where each field's cells are: several fields may be given the same column."""
-
-    names: list[str]
-    place: dict[str, int]
-
-    @classmethod
-    def of(cls, fields: Sequence[str], columns: Mapping[str, str]) -> _Layout:
-        names = _names(fields, columns)
-        distinct = list(dict.fromkeys(names))
-        return cls(distinct, {field: distinct.index(name) for field, name in zip(fields, names, strict=True)})
-
-
-def _within(numbers: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.bool_]:
+def _within(numbers: Floats, low: float, high: float) -> Flags:
     return (numbers >= low) & (numbers <= high)
 
 
-def _read_objects(cells: Cells, layout: _Layout, space: Space, rule: TermRule, csv: bool) -> ObjectBatch:
-    """The good records as objects; marks more of them as odd."""
-    good, place = cells.good, layout.place
-    name, t_field, text, terms = place["id"], place["t"], place["text"], place["terms"]
-    x_field, y_field = (place[axis] for axis in space.axes)
-    for field in (name, t_field, x_field, y_field):
-        good &= cells.kind[field] != ABSENT
+def _read_objects(cells: Mapping[str, Cells], space: Space, rule: TermRule, csv: bool = False) -> ObjectBatch:
+    """The good records as objects, from the cells of each field; marks more of them as odd."""
+    name, text, terms = cells["id"], cells["text"], cells["terms"]
+    data, good = name.data, name.good
+    for field in ("id", "t", *space.axes):
+        good &= cells[field].kind != ABSENT
     if not csv:
-        for field in (x_field, y_field):
-            good &= (cells.kind[field] == INTEGER) | (cells.kind[field] == NUMBER)
-    good &= (cells.kind[text] != ABSENT) ^ (cells.kind[terms] != ABSENT)
-    t = values.read_times(cells, t_field, text=csv)
-    x, y = values.read_numbers(cells, x_field), values.read_numbers(cells, y_field)
+        for axis in space.axes:
+            good &= (cells[axis].kind == INTEGER) | (cells[axis].kind == NUMBER)
+    good &= (text.kind != ABSENT) ^ (terms.kind != ABSENT)
+    t = values.read_times(cells["t"], text=csv)
+    x, y = (values.read_numbers(cells[axis]) for axis in space.axes)
     good &= _within(x, space.west, space.east) & _within(y, space.south, space.north)
-    values.read_strings(cells, name, csv)
-    values.read_strings(cells, text, csv)
-    groups, starts, ends = values.read_lists(cells, terms, text)
-    lists, _ = tokenise_slices(cells.data, starts, ends, groups, rule)
+    values.read_strings(name, csv)
+    values.read_strings(text, csv)
+    groups, starts, ends = values.read_lists(terms, text)
+    lists, _ = tokenise_slices(data, starts, ends, groups, rule)
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
         lists = lists.take(rows)
-    ids = values.gather(
-        cells.data, np.ascontiguousarray(cells.first[name][rows]), np.ascontiguousarray(cells.last[name][rows])
-    )
-    return ObjectBatch(ids, t[rows], x[rows], y[rows], lists)
+    return ObjectBatch(values.gather(data, name.first[rows], name.last[rows]), t[rows], x[rows], y[rows], lists)
 
 
 def _block(data: bytes | pa.Buffer, first_line: int) -> memoryview:
@@ -376,18 +366,9 @@ def decode_objects(
         rule: which terms count.
         columns: names in the input of those fields that have another than their own.
     """
-    columns = columns or {}
-    fields = object_fields(space)
-    layout = _Layout.of(fields, columns)
     block = _block(data, first_line)
-    cells = scan.scan_json(block, layout.names, first_line)
-    batch = _read_objects(cells, layout, space, rule, csv=False)
-
-    def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
-
-    reference = _Reference(parse_object, fields, columns, space, rule)
-    return _finish(batch, ObjectBatch.of, cells.line, cells.good, value_of, reference)
+    reference = _Reference(parse_object, ObjectBatch, object_fields(space), columns or {}, space, rule)
+    return reference.decode(block, lambda names: scan_json(block, names, first_line), _read_objects, json_value)
 
 
 def decode_csv(
@@ -408,20 +389,15 @@ def decode_csv(
         rule: which terms count.
         columns: names in the header of those fields that have another than their own.
     """
-    columns = columns or {}
-    fields = object_fields(space)
-    layout = _Layout.of(fields, columns)
-    block = memoryview(data)
-    cells = scan.scan_csv(block, header, layout.names, first_line)
-    batch = _read_objects(cells, layout, space, rule, csv=True)
-
-    def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return _csv_value(bytes(block[cells.start[row] : cells.end[row]]), header)
-
+    block, fields = memoryview(data), object_fields(space)
     # always by name, so that only the cells of fields are looked at
-    names = dict(zip(fields, _names(fields, columns), strict=True))
-    reference = _Reference(_csv_object, fields, names, space, rule)
-    return _finish(batch, ObjectBatch.of, cells.line, cells.good, value_of, reference)
+    reference = _Reference(_csv_object, ObjectBatch, fields, _names(fields, columns or {}), space, rule)
+    return reference.decode(
+        block,
+        lambda names: scan_csv(block, header, names, first_line),
+        partial(_read_objects, csv=True),
+        lambda raw: _csv_value(raw, header),
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- tables
@@ -474,39 +450,30 @@ def _text_cells(column: pa.StringArray) -> Cells:
     offsets, data = string_view(column)
     n = len(column)
     kind = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.uint8(STRING), np.uint8(ABSENT))
-    first, last = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-    return Cells(
-        np.append(data, np.uint8(0x0A)),
-        np.zeros(n, np.int64),
-        first,
-        last,
-        np.ones(n, np.bool_),
-        kind.reshape(1, n),
-        first.reshape(1, n),
-        last.reshape(1, n),
-    )
+    ends = offsets.astype(np.int64)
+    return Cells(np.append(data, np.zeros(8, np.uint8)), np.ones(n, np.bool_), kind, ends[:-1], ends[1:])
 
 
-def _valid(column: pa.Array, n: int) -> npt.NDArray[np.bool_]:
+def _valid(column: pa.Array, n: int) -> Flags:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) if column is not None else np.zeros(n, np.bool_)
 
 
-def _table_times(column: pa.Array, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _table_times(column: pa.Array, good: Flags) -> Ints:
     if column.type == pa.int64():
         t = numpy_view(pc.fill_null(column, 0))
         good &= (t >= -TIME_LIMIT) & (t <= TIME_LIMIT)
         return t
     if column.type == pa.string():
         cells = _text_cells(column)
-        t = values.read_times(cells, 0)
+        t = values.read_times(cells)
         good &= cells.good
         return t
     good[:] = False
     return np.zeros(len(column), np.int64)
 
 
-def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    numbers: npt.NDArray[np.float64] = np.full(len(column), np.nan)
+def _table_numbers(column: pa.Array, low: float, high: float, good: Flags) -> Floats:
+    numbers: Floats = np.full(len(column), np.nan)
     if column.type == pa.int64():
         numbers = numpy_view(pc.fill_null(column, 0)).astype(np.float64)
     elif column.type == pa.float64():
@@ -515,9 +482,7 @@ def _table_numbers(column: pa.Array, low: float, high: float, good: npt.NDArray[
     return numbers
 
 
-def _table_texts(
-    text: pa.Array | None, terms: pa.Array | None, good: npt.NDArray[np.bool_]
-) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+def _table_texts(text: pa.Array | None, terms: pa.Array | None, good: Flags) -> tuple[pa.StringArray, Ints]:
     """(texts, groups) of the rows. Of a table that has both columns, rows that use the less used one become odd."""
     n = len(good)
     with_text, with_terms = _valid(text, n), _valid(terms, n)
@@ -539,9 +504,7 @@ def _table_texts(
     return pa.array([], pa.string()), np.zeros(n + 1, np.int64)
 
 
-def _read_table(
-    found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: npt.NDArray[np.bool_]
-) -> ObjectBatch:
+def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, good: Flags) -> ObjectBatch:
     """The good rows as objects; marks more of them as odd."""
     fields = ("id", "t", *space.axes)
     if not found.keys() >= set(fields) or found["id"].type != pa.string() or not all(map(_is_utf8, found.values())):
@@ -569,7 +532,7 @@ def _is_utf8(column: pa.Array) -> bool:
     return True
 
 
-def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> tuple[object, RecordError | None, str]:
+def _row_value(table: pa.Table, columns: Mapping[str, pa.Array], row: int) -> _Row:
     """(plain values of the fields' columns, what is wrong, its echo) of one row of a table."""
     error, value, everything = None, {}, {}
     for i, name in enumerate(table.column_names):
@@ -610,44 +573,29 @@ def decode_object_table(
     """
     columns = columns or {}
     fields = object_fields(space)
-    names = dict(zip(fields, _names(fields, columns), strict=True))
+    names = _names(fields, columns)
     plain = {name: _plain_column(table, name) for name in names.values() if name in table.column_names}
     good = np.ones(table.num_rows, np.bool_)
-    found = {field: plain[name] for field, name in names.items() if name in plain}
-    batch = _read_table(found, space, rule, good)
-
-    def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return _row_value(table, plain, row)
-
-    reference = _Reference(parse_object, fields, columns, space, rule)
-    return _finish(batch, ObjectBatch.of, np.arange(first_row, first_row + len(good)), good, value_of, reference)
+    batch = _read_table({field: plain[name] for field, name in names.items() if name in plain}, space, rule, good)
+    reference = _Reference(parse_object, ObjectBatch, fields, columns, space, rule)
+    line = np.arange(first_row, first_row + len(good))
+    return reference.finish(batch, line, good, lambda row: _row_value(table, plain, row))
 
 
 # ------------------------------------------------------------------------------------------------------------- queries
 
-_GIVEN = ("region", "at", "keywords", "k", "duration", "window", "step")
-_REQUIRED = {
-    "SRQ": {"region", "duration"},
-    "SKQ": {"at", "k", "duration"},
-    "STQ": {"region", "k", "duration"},
-    "CRQ": {"region", "duration"},
-    "CKQ": {"at", "k", "duration"},
-    "CTQ": {"region", "k", "duration", "window", "step"},
-    "CANCEL": set(),
-}
-_OPTIONAL = {name: {"keywords"} for name in _REQUIRED} | {"CKQ": {"keywords", "window"}, "CANCEL": set()}
+_GIVEN = QUERY_FIELDS[3:]
 
 
-def _bits(fields: Mapping[str, set[str]]) -> npt.NDArray[np.uint8]:
+def _bits(fields: Mapping[str, Sequence[str]]) -> Bytes:
     """For each type in the order of its code: its fields, as bits in the order of ``_GIVEN``."""
-    bits = [sum(1 << _GIVEN.index(field) for field in fields[name]) for name in (*TYPES, "CANCEL")]
-    return np.array(bits, np.uint8)
+    return np.array([sum(1 << _GIVEN.index(field) for field in each) for each in fields.values()], np.uint8)
 
 
-_REQUIRED_BITS, _OPTIONAL_BITS = _bits(_REQUIRED), _bits(_OPTIONAL)
+_REQUIRED_BITS, _OPTIONAL_BITS = _bits(REQUIRED_FIELDS), _bits(OPTIONAL_FIELDS)
 
 
-def _check_regions(kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64], space: Space) -> npt.NDArray[np.bool_]:
+def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
     """Which regions are valid, as :func:`~.regions.parse_region` says."""
     a, b, c, d = shape.T
     point = _within(a, space.west, space.east) & _within(b, space.south, space.north)
@@ -658,41 +606,40 @@ def _check_regions(kind: npt.NDArray[np.uint8], shape: npt.NDArray[np.float64], 
     return np.select([kind == BOX, kind == CIRCLE], [box & (b <= d), point & (c >= 0.0)], True)
 
 
-def _read_queries(cells: Cells, layout: _Layout, space: Space, rule: TermRule) -> QueryBatch:
-    """The good records as queries; marks more of them as odd."""
-    good, place = cells.good, layout.place
+def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> QueryBatch:
+    """The good records as queries, from the cells of each field; marks more of them as odd."""
+    name = cells["id"]
+    data, good = name.data, name.good
     for field in ("id", "type", "t"):
-        good &= cells.kind[place[field]] != ABSENT
-    code = values.read_choices(cells, place["type"], [*TYPES, "CANCEL"])
-    given = np.zeros(len(cells), np.uint8)
+        good &= cells[field].kind != ABSENT
+    code = values.read_choices(cells["type"], list(REQUIRED_FIELDS))
+    given = np.zeros(len(good), np.uint8)
     for bit, field in enumerate(_GIVEN):
-        given |= (cells.kind[place[field]] != ABSENT).astype(np.uint8) << np.uint8(bit)
+        given |= (cells[field].kind != ABSENT).astype(np.uint8) << np.uint8(bit)
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
-    t = values.read_times(cells, place["t"])
-    duration = values.read_durations(cells, place["duration"], absent=0)
-    window, step = (values.read_durations(cells, place[field], absent=-1) for field in ("window", "step"))
-    k = values.read_counts(cells, place["k"])
-    at = values.read_points(cells, place["at"])
-    kind, shape = values.read_regions(cells, place["region"])
-    values.read_strings(cells, place["id"])
+    t = values.read_times(cells["t"])
+    duration = values.read_durations(cells["duration"], absent=0)
+    window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
+    k = values.read_counts(cells["k"])
+    at = values.read_points(cells["at"])
+    kind, shape = values.read_regions(cells["region"])
+    values.read_strings(name)
     good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
     good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
-    with_at = cells.kind[place["at"]] != ABSENT
+    with_at = cells["at"].kind != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))
     good &= _check_regions(kind, shape, space)
-    groups, starts, ends = values.read_lists(cells, place["keywords"])
-    keywords, has_term = tokenise_slices(cells.data, starts, ends, groups, rule)
+    groups, starts, ends = values.read_lists(cells["keywords"])
+    keywords, has_term = tokenise_slices(data, starts, ends, groups, rule)
     good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
-    name = place["id"]
-    ids_first, ids_last = cells.first[name], cells.last[name]
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
         keywords = keywords.take(rows)
     return QueryBatch(
-        values.gather(cells.data, np.ascontiguousarray(ids_first[rows]), np.ascontiguousarray(ids_last[rows])),
+        values.gather(data, name.first[rows], name.last[rows]),
         code[rows],
         t[rows],
         duration[rows],
@@ -716,17 +663,9 @@ def decode_queries(
 
     The arguments are those of :func:`decode_objects`.
     """
-    columns = columns or {}
-    layout = _Layout.of(QUERY_FIELDS, columns)
     block = _block(data, first_line)
-    cells = scan.scan_json(block, layout.names, first_line)
-    batch = _read_queries(cells, layout, space, rule)
-
-    def value_of(row: int) -> tuple[object, RecordError | None, str]:
-        return json_value(bytes(block[cells.start[row] : cells.end[row]]))
-
-    reference = _Reference(parse_query, QUERY_FIELDS, columns, space, rule)
-    return _finish(batch, QueryBatch.of, cells.line, cells.good, value_of, reference)
+    reference = _Reference(parse_query, QueryBatch, QUERY_FIELDS, columns or {}, space, rule)
+    return reference.decode(block, lambda names: scan_json(block, names, first_line), _read_queries, json_value)
 
 
 def prepare() -> None:

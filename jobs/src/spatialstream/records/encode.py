@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.model.arrays import Array, Flags, Floats
 from spatialstream.model.geometry import BOX
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, TYPES, QueryBatch
@@ -75,7 +74,7 @@ def _joined(*parts: pa.StringArray | str) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _where(condition: npt.NDArray[np.bool_], text: pa.StringArray) -> pa.StringArray:
+def _where(condition: Flags, text: pa.StringArray) -> pa.StringArray:
     return pc.if_else(pa.array(condition), text, "")
 
 
@@ -87,12 +86,12 @@ def _escaped(texts: pa.StringArray) -> pa.StringArray:
     return pa.array([json.dumps(each)[1:-1] for each in texts.to_pylist()], pa.string())
 
 
-def _numbers(values: npt.NDArray[Any]) -> pa.StringArray:
+def _numbers(values: Array) -> pa.StringArray:
     """Numbers in JSON; of floats the shortest form that reads as the same."""
     return pa.array(np.ascontiguousarray(values)).cast(pa.string())
 
 
-def _list(values: npt.NDArray[np.float64]) -> pa.StringArray:
+def _list(values: Floats) -> pa.StringArray:
     """Rows of a matrix as JSON lists."""
     columns = [_numbers(column) for column in values.T]
     between = [part for column in columns for part in (", ", column)][1:]

@@ -16,16 +16,14 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, overload
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import SettingError
-from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records.decode import (
@@ -284,7 +282,7 @@ def _blocks(
         yield block, first_line
 
 
-def _borders(piece: bytes, kind: str, progress: npt.NDArray[np.int64], block_bytes: int) -> list[int]:
+def _borders(piece: bytes, kind: str, progress: Ints, block_bytes: int) -> list[int]:
     """Where between two records to cut a piece of a file, which follows those before it."""
     if kind == "jsonl":
         border = piece.rfind(b"\n") + 1
@@ -325,30 +323,14 @@ def _read_parquet(chunk: Chunk, columns: Sequence[str] | None) -> Iterator[tuple
             row += batch.num_rows
 
 
-@overload
-def decode_chunk(
-    chunk: Chunk,
-    kind: Literal["objects"],
-    space: Space = ...,
-    rule: TermRule = ...,
-    columns: Mapping[str, str] | None = ...,
-) -> Iterator[Decoded[ObjectBatch]]: ...
-@overload
-def decode_chunk(
-    chunk: Chunk,
-    kind: Literal["queries"],
-    space: Space = ...,
-    rule: TermRule = ...,
-    columns: Mapping[str, str] | None = ...,
-) -> Iterator[Decoded[QueryBatch]]: ...
 def decode_chunk(
     chunk: Chunk,
     kind: Kind,
     space: Space = WGS84,
     rule: TermRule = DEFAULT_RULE,
     columns: Mapping[str, str] | None = None,
-) -> Iterator[Decoded[ObjectBatch]] | Iterator[Decoded[QueryBatch]]:
-    """The records of a chunk, block by block.
+) -> Iterator[Decoded[Any]]:
+    """The records of a chunk, block by block: batches of objects or of queries.
 
     Args:
         chunk: a piece of :func:`plan`.
@@ -360,22 +342,11 @@ def decode_chunk(
     Raises:
         SettingError: the file cannot be read any more, or is damaged.
     """
-    if kind == "queries":
-        return _queries(chunk, space, rule, columns)
-    return _objects(chunk, space, rule, columns or {})
-
-
-def _queries(
-    chunk: Chunk, space: Space, rule: TermRule, columns: Mapping[str, str] | None
-) -> Iterator[Decoded[QueryBatch]]:
-    for block, line in read(chunk):
-        yield decode_queries(block, line, space, rule, columns)
-
-
-def _objects(chunk: Chunk, space: Space, rule: TermRule, columns: Mapping[str, str]) -> Iterator[Decoded[ObjectBatch]]:
-    wanted = [columns.get(field, field) for field in object_fields(space)]
-    for block, line in read(chunk, wanted):
-        if isinstance(block, pa.Table):
+    names = columns or {}
+    for block, line in read(chunk, [names.get(field, field) for field in object_fields(space)]):
+        if kind == "queries":
+            yield decode_queries(block, line, space, rule, columns)
+        elif isinstance(block, pa.Table):
             yield decode_object_table(block, line, space, rule, columns)
         elif chunk.format == "csv":
             yield decode_csv(block, chunk.header, line, space, rule, columns)

@@ -13,14 +13,14 @@ strings eight bytes at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat
+from spatialstream.model.arrays import Bytes, Flags, Ints
+from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat, spelling, spells
 
-__all__ = ["Cells", "csv_borders", "prepare", "scan_csv", "scan_json"]
+__all__ = ["Cells", "Records", "csv_borders", "prepare", "scan_csv", "scan_json"]
 
 ABSENT, STRING, ESCAPED, INTEGER, NUMBER, ARRAY, OBJECT, OTHER = range(8)
 """Kinds of cell. Of STRING, ESCAPED (it holds escapes), ARRAY and OBJECT the slice is what the delimiters enclose."""
@@ -32,36 +32,47 @@ QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2
 NEWLINE, RETURN, TAB, SPACE = 0x0A, 0x0D, 0x09, 0x20
 OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT = 0x5B, 0x5D, 0x7B, 0x7D
 
-Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
-    """The records of a block and where their fields' values lie.
+class Cells(NamedTuple):
+    """Where the values of n records lie: of one field (arrays of one dimension) or of several (of two).
 
     Attributes:
         data: the block (a copy: escapes are decoded in place), ending in a newline.
-        line: int64[n], the line at which a record begins.
-        start, end: int64[n], the slice of a record, without its newline.
-        good: bool[n]: not odd.
-        kind: uint8[fields, n].
-        first, last: int64[fields, n], the slice of a cell.
+        good: bool[n]: which records are not odd.
+        kind: uint8[n] or uint8[fields, n].
+        first, last: int64, as many: the slice of each cell.
     """
 
     data: Bytes
-    line: Places
-    start: Places
-    end: Places
     good: Flags
-    kind: npt.NDArray[np.uint8]
-    first: Places
-    last: Places
+    kind: Bytes
+    first: Ints
+    last: Ints
 
-    def __len__(self) -> int:
-        """Number of records."""
-        return len(self.line)
+    def field(self, number: int) -> Cells:
+        """The cells of one field of several: views."""
+        return self._replace(kind=self.kind[number], first=self.first[number], last=self.last[number])
+
+    def room(self, fields: int) -> Cells:
+        """The same records, every cell of so many fields absent."""
+        shape = fields, len(self.good)
+        kind, (first, last) = np.zeros(shape, np.uint8), np.zeros((2, *shape), np.int64)
+        return self._replace(kind=kind, first=first, last=last)
+
+
+class Records(NamedTuple):
+    """The records of a block.
+
+    Attributes:
+        line: int64[n], the line at which a record begins.
+        start, end: int64[n], the slice of a record, without its newline.
+        cells: their cells, of several fields.
+    """
+
+    line: Ints
+    start: Ints
+    end: Ints
+    cells: Cells
 
 
 # ----------------------------------------------------------------------------------------------------------- characters
@@ -195,6 +206,9 @@ def number_end(data: Bytes, i: int) -> tuple[int, int]:
     return i, kind
 
 
+_NULL, _TRUE, _FALSE = map(spelling, (b"null", b"true", b"false"))
+
+
 @lean_kernel
 def scalar_end(data: Bytes, i: int) -> tuple[int, int]:
     """(end or -1, kind) of a JSON string, number or literal at ``i``."""
@@ -204,19 +218,12 @@ def scalar_end(data: Bytes, i: int) -> tuple[int, int]:
         return (end + 1 if end >= 0 else -1), kind
     if c == MINUS or (c >= 0x30 and c <= 0x39):
         return number_end(data, i)
-    if c == 0x6E and byte(data, i + 1) == 0x75 and byte(data, i + 2) == 0x6C and byte(data, i + 3) == 0x6C:
+    word = load(data, i)
+    if spells(word, _NULL):
         return i + 4, ABSENT
-    if c == 0x74 and byte(data, i + 1) == 0x72 and byte(data, i + 2) == 0x75 and byte(data, i + 3) == 0x65:
+    if spells(word, _TRUE):
         return i + 4, OTHER
-    if (
-        c == 0x66
-        and byte(data, i + 1) == 0x61
-        and byte(data, i + 2) == 0x6C
-        and byte(data, i + 3) == 0x73
-        and byte(data, i + 4) == 0x65
-    ):
-        return i + 5, OTHER
-    return -1, OTHER
+    return (i + 5 if spells(word, _FALSE) else -1), OTHER
 
 
 _VALUE, _VALUE_OR_END, _NAME, _NAME_OR_END, _AFTER = range(5)
@@ -278,7 +285,7 @@ def _container(data: Bytes, i: int) -> int:
 
 
 @lean_kernel
-def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Places) -> int:
+def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Ints) -> int:
     """Which of the names the slice is; -1 for none."""
     size = end - start
     for f in range(len(bounds) - 1):
@@ -293,17 +300,18 @@ def name_of(data: Bytes, start: int, end: int, names: Bytes, bounds: Places) -> 
 
 
 @lean_kernel
-def _json_record(
-    data: Bytes,
-    i: int,
-    names: Bytes,
-    bounds: Places,
-    row: int,
-    kind: npt.NDArray[np.uint8],
-    first: Places,
-    last: Places,
-) -> int:
+def note(cells: Cells, field: int, row: int, kind: int, begin: int, end: int) -> None:
+    """Note a JSON value, from ``begin`` to ``end``, as a cell."""
+    inset = 0 if kind in (INTEGER, NUMBER, OTHER, ABSENT) else 1
+    cells.kind[field, row] = kind
+    cells.first[field, row] = begin + inset
+    cells.last[field, row] = end - inset
+
+
+@lean_kernel
+def _json_record(cells: Cells, i: int, names: Bytes, bounds: Ints, row: int) -> int:
     """Note the cells of the JSON object at ``i``; returns the position of the newline behind it, -1 where it is odd."""
+    data = cells.data
     if byte(data, i) != OPEN_OBJECT:
         return -1
     i = skip_space(data, i + 1)
@@ -331,10 +339,7 @@ def _json_record(
         if i < 0:
             return -1
         if field >= 0:
-            inset = 0 if found in (INTEGER, NUMBER, OTHER, ABSENT) else 1
-            kind[field, row] = found
-            first[field, row] = begin + inset
-            last[field, row] = i - inset
+            note(cells, field, row, found, begin, i)
         i = skip_space(data, i)
         if byte(data, i) == CLOSE_OBJECT:
             i = skip_space(data, i + 1)
@@ -345,18 +350,9 @@ def _json_record(
 
 
 @lean_kernel
-def _scan_json(
-    data: Bytes,
-    names: Bytes,
-    bounds: Places,
-    line: Places,
-    start: Places,
-    end: Places,
-    good: Flags,
-    kind: npt.NDArray[np.uint8],
-    first: Places,
-    last: Places,
-) -> int:
+def _scan_json(records: Records, names: Bytes, bounds: Ints) -> int:
+    line, start, end, cells = records
+    data = cells.data
     i = 0
     row = 0
     number = 0
@@ -364,8 +360,8 @@ def _scan_json(
         begin = i
         i = skip_space(data, i)
         if byte(data, i) != NEWLINE:
-            stop = _json_record(data, i, names, bounds, row, kind, first, last)
-            good[row] = stop >= 0
+            stop = _json_record(cells, i, names, bounds, row)
+            cells.good[row] = stop >= 0
             if stop >= 0:
                 i = stop
             else:
@@ -390,55 +386,30 @@ def _writable(data: bytes | memoryview) -> Bytes:
     return room[: size + (size == 0 or block[-1] != NEWLINE)]
 
 
-def _cells(block: Bytes, fields: int) -> Cells:
-    """Room for as many records as the block has lines."""
+def _room(data: bytes | memoryview, fields: int) -> Records:
+    """Room for as many records as the data has lines."""
+    block = _writable(data)
     most = int(np.count_nonzero(block == NEWLINE))
-    return Cells(
-        block,
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.bool_),
-        np.zeros((fields, most), np.uint8),
-        np.zeros((fields, most), np.int64),
-        np.zeros((fields, most), np.int64),
-    )
+    line, start, end = np.empty((3, most), np.int64)
+    return Records(line, start, end, Cells(block, np.empty(most, np.bool_), block, line, line).room(fields))
 
 
-def coded_names(names: Sequence[str]) -> tuple[Bytes, Places]:
+def coded_names(names: Sequence[str]) -> tuple[Bytes, Ints]:
     coded = [name.encode() for name in names]
     bounds = np.cumsum([0, *map(len, coded)], dtype=np.int64)
     return np.frombuffer(bytearray(b"".join(coded)), np.uint8), bounds
 
 
-def _trim(cells: Cells, rows: int, first_line: int) -> Cells:
-    return Cells(
-        cells.data,
-        cells.line[:rows] + first_line,
-        cells.start[:rows],
-        cells.end[:rows],
-        cells.good[:rows],
-        np.ascontiguousarray(cells.kind[:, :rows]),
-        np.ascontiguousarray(cells.first[:, :rows]),
-        np.ascontiguousarray(cells.last[:, :rows]),
-    )
+def _trim(records: Records, n: int, first_line: int) -> Records:
+    line, start, end, (data, good, kind, first, last) = records
+    cells = Cells(data, good[:n], kind[:, :n], first[:, :n], last[:, :n])
+    return Records(line[:n] + first_line, start[:n], end[:n], cells)
 
 
-def scan_json(data: bytes | memoryview, names: Sequence[str], first_line: int) -> Cells:
+def scan_json(data: bytes | memoryview, names: Sequence[str], first_line: int) -> Records:
     """The records of whole lines of JSON and their cells under ``names`` (distinct). Blank lines are no records."""
-    cells = _cells(_writable(data), len(names))
-    rows = _scan_json(
-        cells.data,
-        *coded_names(names),
-        cells.line,
-        cells.start,
-        cells.end,
-        cells.good,
-        cells.kind,
-        cells.first,
-        cells.last,
-    )
-    return _trim(cells, rows, first_line)
+    records = _room(data, len(names))
+    return _trim(records, _scan_json(records, *coded_names(names)), first_line)
 
 
 # ------------------------------------------------------------------------------------------------------------------ CSV
@@ -489,17 +460,9 @@ def _csv_cell(data: Bytes, i: int, end: int) -> tuple[int, int, bool]:
 
 
 @lean_kernel
-def _scan_csv(
-    data: Bytes,
-    fields: Places,
-    line: Places,
-    start: Places,
-    end: Places,
-    good: Flags,
-    kind: npt.NDArray[np.uint8],
-    first: Places,
-    last: Places,
-) -> int:
+def _scan_csv(records: Records, fields: Ints) -> int:
+    line, start, end, cells = records
+    data = cells.data
     size = len(data)
     i = 0
     row = 0
@@ -520,9 +483,9 @@ def _scan_csv(
                     found = ABSENT
             if column < len(fields) and fields[column] >= 0:
                 quoted = 1 if found != ABSENT and byte(data, cell) == QUOTE else 0
-                kind[fields[column], row] = found
-                first[fields[column], row] = cell + quoted
-                last[fields[column], row] = stop - quoted
+                cells.kind[fields[column], row] = found
+                cells.first[fields[column], row] = cell + quoted
+                cells.last[fields[column], row] = stop - quoted
             if byte(data, cell) == QUOTE:
                 for j in range(cell, stop):
                     if byte(data, j) == NEWLINE:
@@ -536,29 +499,26 @@ def _scan_csv(
             line[row] = number_here
             start[row] = begin
             end[row] = stop
-            good[row] = fine and column == len(fields)
+            cells.good[row] = fine and column == len(fields)
             row += 1
         i += 1
         number += 1
     return row
 
 
-def scan_csv(data: bytes | memoryview, header: Sequence[str], names: Sequence[str], first_line: int) -> Cells:
+def scan_csv(data: bytes | memoryview, header: Sequence[str], names: Sequence[str], first_line: int) -> Records:
     """The records of whole CSV records (RFC 4180, no header line) and their cells in the columns ``names`` (distinct).
 
     An empty cell is absent, a quoted empty one is an empty string. A record with another number of cells than the
     header is odd, and so is one with text between a closing quote and the next comma.
     """
     columns = np.array([names.index(column) if column in names else -1 for column in header], np.int64)
-    cells = _cells(_writable(data), len(names))
-    rows = _scan_csv(
-        cells.data, columns, cells.line, cells.start, cells.end, cells.good, cells.kind, cells.first, cells.last
-    )
-    return _trim(cells, rows, first_line)
+    records = _room(data, len(names))
+    return _trim(records, _scan_csv(records, columns), first_line)
 
 
 @lean_kernel
-def _csv_borders(data: Bytes, progress: Places, least: int, borders: Places, lines: Places) -> int:
+def _csv_borders(data: Bytes, progress: Ints, least: int, borders: Ints, lines: Ints) -> int:
     state = progress[0]
     since = progress[1]
     count = 0
@@ -591,7 +551,7 @@ def _csv_borders(data: Bytes, progress: Places, least: int, borders: Places, lin
     return count
 
 
-def csv_borders(data: bytes, progress: Places, least: int) -> tuple[Places, Places]:
+def csv_borders(data: bytes, progress: Ints, least: int) -> tuple[Ints, Ints]:
     """Borders between CSV records, each at least ``least`` bytes behind the one before.
 
     Args:

@@ -26,10 +26,9 @@ import re
 import unicodedata
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.model.arrays import string_view
+from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, Words, string_view
 from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, lean_kernel, load, repeat, signed, store
 from spatialstream.model.hashing import Seed, process_seed
 from spatialstream.model.kernels import cache_folder
@@ -83,7 +82,7 @@ def _character(point: int, composing: frozenset[str]) -> int:
 
 
 @functools.cache
-def character_table() -> npt.NDArray[np.uint64]:
+def character_table() -> Words:
     """uint64[0x40000]: how each code point is folded, by the Unicode version of the running Python.
 
     Bits 0-1 hold the class (0 separator, 1 word, 2 complex), 2-4 the number of bytes, 5-7 of characters, and from 8 on
@@ -91,7 +90,7 @@ def character_table() -> npt.NDArray[np.uint64]:
     """
     path = cache_folder() / f"characters-{unicodedata.unidata_version}.npy"
     try:
-        known: npt.NDArray[np.uint64] = np.load(path)
+        known: Words = np.load(path)
         return known
     except (OSError, ValueError, EOFError):
         composing = _composing()
@@ -104,7 +103,7 @@ def character_table() -> npt.NDArray[np.uint64]:
 
 
 @lean_kernel
-def _entry(data: npt.NDArray[np.uint8], i: int, table: npt.NDArray[np.uint64]) -> tuple[int, np.uint64]:
+def _entry(data: Bytes, i: int, table: Words) -> tuple[int, np.uint64]:
     """(number of bytes, table entry) of the non-ASCII character at ``i`` of valid UTF-8."""
     c = signed(data[i])
     if c < 0xE0:
@@ -123,13 +122,7 @@ def _entry(data: npt.NDArray[np.uint8], i: int, table: npt.NDArray[np.uint64]) -
 
 
 @lean_kernel
-def _mark_complex(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    table: npt.NDArray[np.uint64],
-    marked: npt.NDArray[np.bool_],
-) -> None:
+def _mark_complex(data: Bytes, starts: Ints, ends: Ints, table: Words, marked: Flags) -> None:
     for s in range(len(starts)):
         i = starts[s]
         end = ends[s]
@@ -154,7 +147,7 @@ def _home(key: np.uint64, seed: Seed) -> int:
 
 
 @lean_kernel
-def _rehash(slots: npt.NDArray[np.uint64], seed: Seed, bigger: npt.NDArray[np.uint64]) -> None:
+def _rehash(slots: Words, seed: Seed, bigger: Words) -> None:
     """Move a table's terms into one with more room."""
     mask = signed((len(bigger) >> 1) - 1)
     for at in range(0, len(slots), 2):
@@ -169,15 +162,7 @@ def _rehash(slots: npt.NDArray[np.uint64], seed: Seed, bigger: npt.NDArray[np.ui
 
 
 @lean_kernel
-def _place(
-    slots: npt.NDArray[np.uint64],
-    seed: Seed,
-    bounds: npt.NDArray[np.int32],
-    letters: npt.NDArray[np.uint8],
-    count: int,
-    key: np.uint64,
-    size: int,
-) -> int:
+def _place(slots: Words, seed: Seed, bounds: Codes, letters: Bytes, count: int, key: np.uint64, size: int) -> int:
     """The place in ``slots``, used or free, of the ``size`` bytes that stand in ``letters`` behind the known terms."""
     mask = signed((len(slots) >> 1) - 1)
     slot = _home(key, seed) & mask
@@ -223,9 +208,7 @@ def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
 
 
 @lean_kernel
-def _swift_term(
-    text: npt.NDArray[np.uint8], i: int, end: int, seed: Seed, letters: npt.NDArray[np.uint8], top: int
-) -> tuple[int, int, np.uint64]:
+def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: int) -> tuple[int, int, np.uint64]:
     """(position behind it, bytes, key) of the term at ``i``; -1 where it is not all ASCII, or too near memory's end."""
     begin = i
     mixed = seed[0]
@@ -245,15 +228,7 @@ def _swift_term(
 
 @lean_kernel
 def _any_term(
-    text: npt.NDArray[np.uint8],
-    i: int,
-    end: int,
-    plain: bool,
-    ascii_fold: npt.NDArray[np.uint8],
-    table: npt.NDArray[np.uint64],
-    seed: Seed,
-    letters: npt.NDArray[np.uint8],
-    top: int,
+    text: Bytes, i: int, end: int, plain: bool, ascii_fold: Bytes, table: Words, seed: Seed, letters: Bytes, top: int
 ) -> tuple[int, int, np.uint64, int]:
     """(position behind the character behind it, bytes, key, characters) of the term at ``i``."""
     size = 0
@@ -289,24 +264,24 @@ def _any_term(
 
 @lean_kernel
 def _tokenise(
-    data: npt.NDArray[np.uint8],
-    extra: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    groups: npt.NDArray[np.int64],
-    folded: npt.NDArray[np.bool_],
+    data: Bytes,
+    extra: Bytes,
+    starts: Ints,
+    ends: Ints,
+    groups: Ints,
+    folded: Flags,
     stops: int,
     minimum: int,
-    ascii_fold: npt.NDArray[np.uint8],
-    table: npt.NDArray[np.uint64],
+    ascii_fold: Bytes,
+    table: Words,
     seed: Seed,
-    slots: npt.NDArray[np.uint64],
-    progress: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int32],
-    codes: npt.NDArray[np.int32],
-    found: npt.NDArray[np.bool_],
-    bounds: npt.NDArray[np.int32],
-    letters: npt.NDArray[np.uint8],
+    slots: Words,
+    progress: Ints,
+    offsets: Codes,
+    codes: Codes,
+    found: Flags,
+    bounds: Codes,
+    letters: Bytes,
 ) -> bool:
     """Terms of every group of slices; returns whether that is done, or the table is half full and has to grow first.
 
@@ -364,9 +339,7 @@ def _tokenise(
 _ASCII_FOLD = np.array([ord(chr(c).lower()) if c < 128 and _IS_WORD.match(chr(c)) else 0 for c in range(256)], np.uint8)
 
 
-def _fold_complex(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], rule: TermRule
-) -> tuple[npt.NDArray[np.bool_], list[bytes]]:
+def _fold_complex(data: Bytes, starts: Ints, ends: Ints, rule: TermRule) -> tuple[Flags, list[bytes]]:
     """Which slices hold complex characters, and the terms of each of those, joined by NUL."""
     marked = np.zeros(len(starts), np.bool_)
     if len(data) and data.max() >= 0x80:
@@ -376,12 +349,8 @@ def _fold_complex(
 
 
 def tokenise_slices(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    groups: npt.NDArray[np.int64],
-    rule: TermRule = DEFAULT_RULE,
-) -> tuple[TermLists, npt.NDArray[np.bool_]]:
+    data: Bytes, starts: Ints, ends: Ints, groups: Ints, rule: TermRule = DEFAULT_RULE
+) -> tuple[TermLists, Flags]:
     """The distinct terms of each group of texts, in order of first appearance.
 
     Args:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view
-from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed
+from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints, numpy_view
+from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed, spelling, spells
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.records.scan import (
     ABSENT,
@@ -37,14 +37,12 @@ from spatialstream.records.scan import (
     QUOTE,
     SPACE,
     STRING,
-    Bytes,
     Cells,
-    Flags,
-    Places,
     coded_names,
     digits_end,
     hexadecimal,
     name_of,
+    note,
     number_end,
     scalar_end,
     scan_csv,
@@ -132,7 +130,8 @@ def _unquote(data: Bytes, start: int, end: int) -> int:
 
 
 @lean_kernel
-def _strings(data: Bytes, csv: bool, kind: Bytes, first: Places, last: Places, good: Flags) -> None:
+def _strings(cells: Cells, csv: bool) -> None:
+    data, good, kind, first, last = cells
     for r in range(len(kind)):
         if not good[r] or kind[r] == ABSENT or kind[r] == STRING:
             continue
@@ -146,22 +145,14 @@ def _strings(data: Bytes, csv: bool, kind: Bytes, first: Places, last: Places, g
             last[r] = end
 
 
-def read_strings(cells: Cells, field: int, csv: bool = False) -> None:
+def read_strings(cells: Cells, csv: bool = False) -> None:
     """Decode the escapes of a field of strings: its slices become its text. Rows with something else become odd."""
-    _strings(cells.data, csv, cells.kind[field], cells.first[field], cells.last[field], cells.good)
+    _strings(cells, csv)
 
 
 @lean_kernel
-def _numbers(
-    data: Bytes,
-    kind: Bytes,
-    first: Places,
-    last: Places,
-    good: Flags,
-    powers: npt.NDArray[np.float64],
-    values: npt.NDArray[np.float64],
-    later: Flags,
-) -> None:
+def _numbers(cells: Cells, powers: Floats, values: Floats, later: Flags) -> None:
+    data, good, kind, first, last = cells
     for r in range(len(kind)):
         found = signed(kind[r])
         if not good[r] or found == ABSENT:
@@ -218,17 +209,17 @@ def _numbers(
 _POWERS = np.power(10.0, np.arange(23), dtype=np.float64)
 
 
-def read_numbers(cells: Cells, field: int) -> npt.NDArray[np.float64]:
+def read_numbers(cells: Cells) -> Floats:
     """A field's numbers, rounded correctly; 0 where absent. Rows with something else, or an extreme one, become odd.
 
     A string counts as the number that it spells, which JSON has no use for: refuse strings before, where they are none.
     """
-    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
-    values, later = np.zeros(len(cells)), np.zeros(len(cells), np.bool_)
-    _numbers(cells.data, kind, first, last, cells.good, _POWERS, values, later)
+    values, later = np.zeros(len(cells.good)), np.zeros(len(cells.good), np.bool_)
+    _numbers(cells, _POWERS, values, later)
     rest = np.flatnonzero(later)
     if len(rest):
-        values[rest] = numpy_view(pc.cast(gather(cells.data, first[rest], last[rest]), pa.float64()))
+        spelt = gather(cells.data, cells.first[rest], cells.last[rest])
+        values[rest] = numpy_view(pc.cast(spelt, pa.float64()))
     return values
 
 
@@ -326,27 +317,22 @@ def _iso(data: Bytes, i: int, end: int) -> tuple[int, bool]:
     return milliseconds - (offset if ahead else -offset), True
 
 
-_TIMES, _DURATIONS, _COUNTS = 0, 1, 2
+_TIMES, _DURATIONS, _COUNTS = range(3)
+_MILLISECONDS = spelling(b"ms")
+
+
+_UNITS = np.zeros(256, np.int64)
+_UNITS[[ord(unit) for unit in "smhdw"]] = 1_000, 60_000, 3_600_000, 86_400_000, 604_800_000
 
 
 @lean_kernel
-def _units(data: Bytes, i: int, end: int) -> tuple[int, bool]:
+def _duration(data: Bytes, i: int, end: int) -> tuple[int, bool]:
     """(ms, whether it is one) of a duration such as ``30m``."""
     digits = digits_end(data, i)
     unit = 0
     if end - digits == 1:
-        c = byte(data, digits)
-        if c == 0x73:
-            unit = 1_000
-        elif c == 0x6D:
-            unit = 60_000
-        elif c == 0x68:
-            unit = 3_600_000
-        elif c == 0x64:
-            unit = 86_400_000
-        elif c == 0x77:
-            unit = 604_800_000
-    elif end - digits == 2 and byte(data, digits) == 0x6D and byte(data, digits + 1) == 0x73:
+        unit = _UNITS[byte(data, digits)]
+    elif end - digits == 2 and spells(load(data, digits), _MILLISECONDS):
         unit = 1
     value, fine = _integer(data, i, digits)
     if unit == 0 or not fine or value > TIME_LIMIT // unit:
@@ -355,9 +341,8 @@ def _units(data: Bytes, i: int, end: int) -> tuple[int, bool]:
 
 
 @lean_kernel
-def _integers(
-    data: Bytes, what: int, text: bool, kind: Bytes, first: Places, last: Places, good: Flags, values: Places
-) -> None:
+def _integers(cells: Cells, what: int, text: bool, values: Ints) -> None:
+    data, good, kind, first, last = cells
     low = -TIME_LIMIT if what == _TIMES else 0
     for r in range(len(kind)):
         found = kind[r]
@@ -371,39 +356,37 @@ def _integers(
             if what == _TIMES:
                 value, fine = _iso(data, first[r], last[r])
             elif what == _DURATIONS:
-                value, fine = _units(data, first[r], last[r])
+                value, fine = _duration(data, first[r], last[r])
         if fine and low <= value and value <= TIME_LIMIT:
             values[r] = value
         else:
             good[r] = False
 
 
-def _read_integers(cells: Cells, field: int, what: int, text: bool, absent: int) -> npt.NDArray[np.int64]:
-    values = np.full(len(cells), absent, np.int64)
-    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
-    _integers(cells.data, what, text, kind, first, last, cells.good, values)
+def _read_integers(cells: Cells, what: int, text: bool, absent: int) -> Ints:
+    values = np.full(len(cells.good), absent, np.int64)
+    _integers(cells, what, text, values)
     return values
 
 
-def read_times(cells: Cells, field: int, text: bool = False) -> npt.NDArray[np.int64]:
+def read_times(cells: Cells, text: bool = False) -> Ints:
     """A field's timestamps in ms; 0 where absent. Rows with another value or an unusual form become odd.
 
     Args:
-        cells: the records.
-        field: the field.
+        cells: the field.
         text: whether a string of digits counts as milliseconds.
     """
-    return _read_integers(cells, field, _TIMES, text, 0)
+    return _read_integers(cells, _TIMES, text, 0)
 
 
-def read_durations(cells: Cells, field: int, absent: int) -> npt.NDArray[np.int64]:
+def read_durations(cells: Cells, absent: int) -> Ints:
     """A field's durations in ms, or ``absent``. Rows with another value or an unusual form become odd."""
-    return _read_integers(cells, field, _DURATIONS, False, absent)
+    return _read_integers(cells, _DURATIONS, False, absent)
 
 
-def read_counts(cells: Cells, field: int) -> npt.NDArray[np.int64]:
+def read_counts(cells: Cells) -> Ints:
     """A field's non-negative integers; 0 where absent. Rows with another value become odd."""
-    return _read_integers(cells, field, _COUNTS, False, 0)
+    return _read_integers(cells, _COUNTS, False, 0)
 
 
 @lean_kernel
@@ -421,9 +404,8 @@ def _list_length(data: Bytes, i: int, end: int) -> int:
 
 
 @lean_kernel
-def _count_items(
-    data: Bytes, text: Bytes, listed: Bytes, first: Places, last: Places, good: Flags, groups: Places
-) -> None:
+def _count_items(lists: Cells, text: Bytes, groups: Ints) -> None:
+    data, good, listed, first, last = lists
     total = 0
     for r in range(len(text)):
         if good[r]:
@@ -439,23 +421,14 @@ def _count_items(
 
 
 @lean_kernel
-def _fill_items(
-    data: Bytes,
-    text: Bytes,
-    text_first: Places,
-    text_last: Places,
-    first: Places,
-    groups: Places,
-    good: Flags,
-    starts: Places,
-    ends: Places,
-) -> None:
-    for r in range(len(text)):
+def _fill_items(lists: Cells, texts: Cells, groups: Ints, starts: Ints, ends: Ints) -> None:
+    data, good, _, first, _ = lists
+    for r in range(len(good)):
         if groups[r + 1] == groups[r]:
             continue
-        if text[r] != ABSENT:
-            starts[groups[r]] = text_first[r]
-            ends[groups[r]] = text_last[r]
+        if texts.kind[r] != ABSENT:
+            starts[groups[r]] = texts.first[r]
+            ends[groups[r]] = texts.last[r]
             continue
         i = first[r]
         for item in range(groups[r], groups[r + 1]):
@@ -471,27 +444,26 @@ def _fill_items(
             i = skip_space(data, end + 1) + 1
 
 
-def read_lists(cells: Cells, listed: int, text: int | None = None) -> tuple[Places, Places, Places]:
-    """Strings of each record: those of the array in field ``listed``, or that of field ``text`` (read before), or none.
+def read_lists(lists: Cells, texts: Cells | None = None) -> tuple[Ints, Ints, Ints]:
+    """Strings of each record: those of an array, or one of a field of texts that has been read, or none.
 
     Returns:
         groups int64[n + 1], starts and ends of slices: record r has those from ``groups[r]`` to ``groups[r + 1]``. Rows
         with another value become odd; an odd row's strings, if it has any, are still valid text.
     """
-    data, kind, first, last, good = cells.data, cells.kind, cells.first, cells.last, cells.good
-    groups = np.zeros(len(cells) + 1, np.int64)
-    single = np.full(len(cells), ABSENT, np.uint8) if text is None else kind[text]
-    _count_items(data, single, kind[listed], first[listed], last[listed], good, groups)
-    starts, ends = np.empty(groups[-1], np.int64), np.empty(groups[-1], np.int64)
-    _fill_items(data, single, first[text or 0], last[text or 0], first[listed], groups, good, starts, ends)
+    if texts is None:
+        texts = lists._replace(kind=np.full_like(lists.kind, ABSENT))
+    groups = np.zeros(len(lists.good) + 1, np.int64)
+    _count_items(lists, texts.kind, groups)
+    starts, ends = np.empty((2, groups[-1]), np.int64)
+    _fill_items(lists, texts, groups, starts, ends)
     return groups, starts, ends
 
 
 @lean_kernel
-def _number_list(
-    data: Bytes, i: int, wanted: int, row: int, kind: npt.NDArray[np.uint8], first: Places, last: Places
-) -> int:
+def _number_list(numbers: Cells, i: int, wanted: int, row: int) -> int:
     """Note the cells of an array of ``wanted`` numbers at ``i``; the position behind it, -1 where it is none."""
+    data = numbers.data
     if byte(data, i) != OPEN_ARRAY:
         return -1
     for j in range(wanted):
@@ -499,31 +471,19 @@ def _number_list(
         end, found = scalar_end(data, i)
         if end < 0 or (found != INTEGER and found != NUMBER):
             return -1
-        kind[j, row] = found
-        first[j, row] = i
-        last[j, row] = end
+        note(numbers, j, row, found, i, end)
         i = skip_space(data, end)
         if byte(data, i) != (CLOSE_ARRAY if j == wanted - 1 else COMMA):
             return -1
     return i + 1
 
 
-_BOX, _THREE = np.uint64(int.from_bytes(b"box", "little")), np.uint64((1 << 24) - 1)
-_CIRCLE, _SIX = np.uint64(int.from_bytes(b"circle", "little")), np.uint64((1 << 48) - 1)
+_BOX, _CIRCLE = spelling(b'box"'), spelling(b'circle"')
 
 
 @lean_kernel
-def _regions(
-    data: Bytes,
-    given: Bytes,
-    begin: Places,
-    finish: Places,
-    good: Flags,
-    shapes: Bytes,
-    kind: npt.NDArray[np.uint8],
-    first: Places,
-    last: Places,
-) -> None:
+def _regions(regions: Cells, shapes: Bytes, numbers: Cells) -> None:
+    data, good, given, begin, finish = regions
     for r in range(len(given)):
         if not good[r] or given[r] == ABSENT:
             continue
@@ -533,68 +493,47 @@ def _regions(
         i = skip_space(data, begin[r])
         if byte(data, i) != QUOTE:
             continue
-        end, _ = string_end(data, i + 1)
-        size = end - i - 1
-        shape = 0
-        if size == 3 and (load(data, i + 1) & _THREE) == _BOX:
+        name = load(data, i + 1)
+        if spells(name, _BOX):
             shape = 1
-        elif size == 6 and (load(data, i + 1) & _SIX) == _CIRCLE:
+            i += 5
+        elif spells(name, _CIRCLE):
             shape = 2
-        if shape == 0:
+            i += 8
+        else:
             continue
-        i = skip_space(data, skip_space(data, end + 1) + 1)
-        i = _number_list(data, i, 5 - shape, r, kind, first, last)
+        i = skip_space(data, skip_space(data, i) + 1)
+        i = _number_list(numbers, i, 5 - shape, r)
         if i >= 0 and skip_space(data, i) == finish[r]:
             good[r] = True
             shapes[r] = shape
 
 
-def read_regions(cells: Cells, field: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+def read_regions(cells: Cells) -> tuple[Bytes, Floats]:
     """A field of regions as (kind uint8[n], shape float64[n, 4]), not checked; rows with another value become odd."""
-    n = len(cells)
-    shapes, kind = np.zeros(n, np.uint8), np.zeros((4, n), np.uint8)
-    first, last = np.zeros((4, n), np.int64), np.zeros((4, n), np.int64)
-    given, begin, finish = cells.kind[field], cells.first[field], cells.last[field]
-    _regions(cells.data, given, begin, finish, cells.good, shapes, kind, first, last)
-    numbers = Cells(cells.data, cells.line, cells.start, cells.end, cells.good, kind, first, last)
-    return shapes, np.stack([read_numbers(numbers, j) for j in range(4)], axis=1)
+    shapes, numbers = np.zeros(len(cells.good), np.uint8), cells.room(4)
+    _regions(cells, shapes, numbers)
+    return shapes, np.stack([read_numbers(numbers.field(j)) for j in range(4)], axis=1)
 
 
 @lean_kernel
-def _points(
-    data: Bytes,
-    given: Bytes,
-    begin: Places,
-    good: Flags,
-    kind: npt.NDArray[np.uint8],
-    first: Places,
-    last: Places,
-) -> None:
+def _points(points: Cells, numbers: Cells) -> None:
+    _, good, given, begin, _ = points
     for r in range(len(given)):
         if good[r] and given[r] != ABSENT:
-            good[r] = given[r] == ARRAY and _number_list(data, begin[r] - 1, 2, r, kind, first, last) >= 0
+            good[r] = given[r] == ARRAY and _number_list(numbers, begin[r] - 1, 2, r) >= 0
 
 
-def read_points(cells: Cells, field: int) -> npt.NDArray[np.float64]:
+def read_points(cells: Cells) -> Floats:
     """A field of points as float64[n, 2]; 0 where absent. Rows with another value become odd."""
-    n = len(cells)
-    kind, first, last = np.zeros((2, n), np.uint8), np.zeros((2, n), np.int64), np.zeros((2, n), np.int64)
-    _points(cells.data, cells.kind[field], cells.first[field], cells.good, kind, first, last)
-    numbers = Cells(cells.data, cells.line, cells.start, cells.end, cells.good, kind, first, last)
-    return np.stack([read_numbers(numbers, 0), read_numbers(numbers, 1)], axis=1)
+    numbers = cells.room(2)
+    _points(cells, numbers)
+    return np.stack([read_numbers(numbers.field(j)) for j in range(2)], axis=1)
 
 
 @lean_kernel
-def _choices(
-    data: Bytes,
-    names: Bytes,
-    bounds: Places,
-    kind: Bytes,
-    first: Places,
-    last: Places,
-    good: Flags,
-    chosen: npt.NDArray[np.int8],
-) -> None:
+def _choices(cells: Cells, names: Bytes, bounds: Ints, chosen: npt.NDArray[np.int8]) -> None:
+    data, good, kind, first, last = cells
     for r in range(len(kind)):
         if good[r]:
             choice = name_of(data, first[r], last[r], names, bounds) if kind[r] == STRING else -1
@@ -602,17 +541,15 @@ def _choices(
             chosen[r] = choice
 
 
-def read_choices(cells: Cells, field: int, names: Sequence[str]) -> npt.NDArray[np.int8]:
+def read_choices(cells: Cells, names: Sequence[str]) -> npt.NDArray[np.int8]:
     """Which of the names a field's string is, int8[n]; rows with another value, or none, become odd."""
-    chosen = np.zeros(len(cells), np.int8)
-    coded, bounds = coded_names(names)
-    kind, first, last = cells.kind[field], cells.first[field], cells.last[field]
-    _choices(cells.data, coded, bounds, kind, first, last, cells.good, chosen)
+    chosen = np.zeros(len(cells.good), np.int8)
+    _choices(cells, *coded_names(names), chosen)
     return chosen
 
 
 @lean_kernel
-def _sizes(starts: Places, ends: Places, offsets: npt.NDArray[np.int32]) -> int:
+def _sizes(starts: Ints, ends: Ints, offsets: Codes) -> int:
     total = 0
     for s in range(len(starts)):
         total += ends[s] - starts[s]
@@ -621,14 +558,14 @@ def _sizes(starts: Places, ends: Places, offsets: npt.NDArray[np.int32]) -> int:
 
 
 @lean_kernel
-def _gather(data: Bytes, starts: Places, offsets: npt.NDArray[np.int32], out: Bytes) -> None:
+def _gather(data: Bytes, starts: Ints, offsets: Codes, out: Bytes) -> None:
     for s in range(len(starts)):
         shift = starts[s] - offsets[s]
         for i in range(offsets[s], offsets[s + 1]):
             out[i] = byte(data, shift + i)
 
 
-def gather(data: Bytes, starts: Places, ends: Places) -> pa.StringArray:
+def gather(data: Bytes, starts: Ints, ends: Ints) -> pa.StringArray:
     """The slices of ``data`` as an Arrow utf8 column."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     out = np.empty(_sizes(starts, ends, offsets), np.uint8)
@@ -642,15 +579,15 @@ def prepare() -> None:
     line = (
         b'{"a": "x\\n", "b": ["p", "q\\u00e9"], "c": {"box": [1, 2, 3, 4.25]}, "d": 1.2345678901234567891, "e": [{}]}'
     )
-    cells = scan_json(line, names, 1)
-    read_strings(cells, 0)
-    read_lists(cells, 1)
-    read_regions(cells, 2)
-    read_numbers(cells, 3)
-    read_choices(cells, 0, names)
-    cells = scan_csv(b'"x""y",1s,2018-02-07T01:26Z,3\n', names, names, 1)
-    read_strings(cells, 0, csv=True)
-    read_durations(cells, 1, -1)
-    read_times(cells, 2, text=True)
-    read_counts(cells, 3)
-    read_points(scan_json(b'{"a": [1, 2]}', names, 1), 0)
+    a, b, c, d = map(scan_json(line, names, 1).cells.field, range(4))
+    read_strings(a)
+    read_lists(b)
+    read_regions(c)
+    read_numbers(d)
+    read_choices(a, names)
+    a, b, c, d = map(scan_csv(b'"x""y",1s,2018-02-07T01:26Z,3\n', names, names, 1).cells.field, range(4))
+    read_strings(a, csv=True)
+    read_durations(b, -1)
+    read_times(c, text=True)
+    read_counts(d)
+    read_points(scan_json(b'{"a": [1, 2]}', names, 1).cells.field(0))

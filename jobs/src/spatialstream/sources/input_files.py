@@ -67,5 +67,5 @@ class InputFiles:
         kind, _, number = partition.partition("/")
         for chunk in [self.chunks[kind][int(number)]][start:end]:  # type: ignore[index]  # a name is made of its kind
             columns = self.columns if kind == "objects" else {}
-            for decoded in decode_chunk(chunk, kind, self.space, self.rule, columns):  # type: ignore[call-overload]
+            for decoded in decode_chunk(chunk, kind, self.space, self.rule, columns):  # type: ignore[arg-type]
                 yield Records(chunk.source, decoded)

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from spatialstream.model.arrays import Ints
 from spatialstream.stages.messages import numbers, pack, unpack
 
 __all__ = ["Spool"]
@@ -34,15 +34,12 @@ __all__ = ["Spool"]
 _BLOCK_BYTES = 1 << 20
 _BYTES_IN_MEMORY = 32 << 20
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A sorted block that waits: its first key, its size, and itself or where it is in the file."""
+    """A sorted block that waits: its first key, and itself or where it is in the file."""
 
     first: tuple[int, int]
-    rows: int
     content: pa.RecordBatch | None
     place: tuple[int, int] = (0, 0)
 
@@ -118,11 +115,11 @@ class Spool:
 
     def _keep(self, content: pa.RecordBatch) -> None:
         major, minor = self._keys(content)
-        first, rows = (int(major[0]), int(minor[0])), content.num_rows
-        self.rows += rows
+        first = int(major[0]), int(minor[0])
+        self.rows += content.num_rows
         if self._file is None and content.nbytes <= self._room:
             self._room -= content.nbytes
-            self._blocks.append(_Block(first, rows, content))
+            self._blocks.append(_Block(first, content))
             return
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=_local_folder())  # noqa: SIM115 -- it is open as long as this is
@@ -138,7 +135,7 @@ class Spool:
         self._file.write(data)
         place = self._end, data.size
         self._end += data.size
-        return _Block(first, content.num_rows, None, place)
+        return _Block(first, None, place)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """All rows in order, in tables of about a block each; nothing is kept of what has been given."""
@@ -156,7 +153,7 @@ class Spool:
         held: list[_Held] = []
         for position, number in enumerate(order):
             content = _read(blocks[number], file)
-            blocks[number] = _Block(blocks[number].first, 0, None)
+            blocks[number] = _Block(blocks[number].first, None)
             held.append(_Held(number, self._keys(content), content))
             self.most_held = max(self.most_held, sum(len(each.keys[0]) for each in held))
             following = order[position + 1] if position + 1 < len(order) else None

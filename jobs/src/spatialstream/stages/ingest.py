@@ -24,11 +24,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import numpy_view
+from spatialstream.model.arrays import Flags, Ints, numpy_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -191,7 +190,7 @@ class Ingest:
                 clock = run.last if clock is None else max(clock, run.last)
         return self._intake(partition, name, run, clock, letters, given.column("offset")[given.num_rows - 1].as_py())
 
-    def _run(self, name: str, batch: Any, line: npt.NDArray[np.int64], source: str, *, packed: bool) -> Run | None:
+    def _run(self, name: str, batch: Any, line: Ints, source: str, *, packed: bool) -> Run | None:
         """Write a run, if there are any records."""
         if not len(batch):
             return None
@@ -223,9 +222,9 @@ class Ingest:
 
     def _records(
         self, data: pa.Buffer, cuts: list[int], partition: str, places: _Places, letters: _Letters
-    ) -> tuple[Any, npt.NDArray[np.int64]]:
+    ) -> tuple[Any, Ints]:
         """The records of a block that can be used, and their places."""
-        found: list[tuple[Any, npt.NDArray[np.int64]]] = []
+        found: list[tuple[Any, Ints]] = []
         is_objects = partition.startswith("objects/")
         decode = decode_objects if is_objects else decode_queries
 
@@ -252,49 +251,44 @@ class Ingest:
         whole = batch.concat([part for part, _ in found] or [batch.of([])])
         return whole, np.concatenate([np.empty(0, np.int64), *(part for _, part in found)])
 
-    def _short(
-        self,
-        batch: _Batch,
-        places: npt.NDArray[np.int64],
-        values: pa.BinaryArray,
-        letters: _Letters,
-    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+    def _short(self, batch: _Batch, places: Ints, values: pa.BinaryArray, letters: _Letters) -> tuple[_Batch, Ints]:
         """Without the records that no message could carry on: their terms may be longer than their texts."""
         if pc.max(pc.binary_length(values)).as_py() <= _SURELY_SHORT:
             return batch, places
         name = pc.binary_length(quoted(batch.ids)).to_numpy().astype(np.int64)
         size = name + _bytes_of_terms(batch)
         long = (name > LARGEST_ID) | (size > LARGEST_RECORD)
-        for row in np.flatnonzero(long).tolist():
-            reason = (
-                f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
-                if name[row] > LARGEST_ID
-                else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
-            )
-            letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
-        kept = np.flatnonzero(~long)
-        return (batch, places) if len(kept) == len(batch) else (batch.take(kept), places[kept])
+        reasons = {
+            row: f"id: {name[row]} bytes as JSON are too many; the most is {LARGEST_ID}"
+            if name[row] > LARGEST_ID
+            else f"record: id and terms take {size[row]} bytes; the most is {LARGEST_RECORD}"
+            for row in np.flatnonzero(long).tolist()
+        }
+        return self._without(batch, places, reasons, letters)
 
-    def _in_time(
-        self, batch: _Batch, places: npt.NDArray[np.int64], letters: _Letters
-    ) -> tuple[_Batch, npt.NDArray[np.int64]]:
+    def _in_time(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
         """Without the records that are too old or from the future."""
         late = np.zeros(len(batch), np.bool_)
         if self.floor is not None and isinstance(batch, ObjectBatch):
             late = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
-        refused = np.flatnonzero(late | future)
-        if not len(refused):
+        reasons = {
+            row: f"t: {batch.t[row]} is too old; retention has passed everything up to {self.floor}"
+            if late[row]
+            else f"t: {_in_the_future(int(batch.t[row]), self.ceiling)}"
+            for row in np.flatnonzero(late | future).tolist()
+        }
+        return self._without(batch, places, reasons, letters)
+
+    def _without(
+        self, batch: _Batch, places: Ints, reasons: Mapping[int, str], letters: _Letters
+    ) -> tuple[_Batch, Ints]:
+        """Without the rows that are refused, of which each becomes a letter."""
+        if not reasons:
             return batch, places
-        for row in refused.tolist():
-            t = int(batch.t[row])
-            reason = (
-                f"t: {t} is too old; retention has passed everything up to {self.floor}"
-                if late[row]
-                else f"t: {_in_the_future(t, self.ceiling)}"
-            )
+        for row, reason in reasons.items():
             letters.add(*unpack_place(int(places[row])), reason, self._echo(batch[row]))
-        kept = np.flatnonzero(~(late | future))
+        kept = np.setdiff1d(np.arange(len(batch)), list(reasons))
         return batch.take(kept), places[kept]
 
     def _echo(self, record: SpatialObject | Query | Cancellation) -> str:
@@ -305,9 +299,7 @@ class Ingest:
             return json.dumps(fields, ensure_ascii=False)
         return json.dumps(record.to_record(), ensure_ascii=False)
 
-    def _lines(
-        self, values: pa.BinaryArray, offsets: npt.NDArray[np.int64], letters: _Letters
-    ) -> tuple[pa.Buffer, npt.NDArray[np.int64], list[int]]:
+    def _lines(self, values: pa.BinaryArray, offsets: Ints, letters: _Letters) -> tuple[pa.Buffer, Ints, list[int]]:
         """All lines one after the other, blank where they are too long.
 
         With the first line of each message, from 0, and where to cut so that no part has too many lines.
@@ -343,11 +335,11 @@ class Ingest:
         return b"".join([*kept, value[last:]])
 
 
-def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> npt.NDArray[np.int64]:
+def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
     """What the terms of each record take in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
-    ends: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
+    ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
     return ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
 
 
@@ -399,10 +391,10 @@ class _Places:
         offsets: int64[n], of the messages.
     """
 
-    starts: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
+    starts: Ints
+    offsets: Ints
 
-    def of(self, line: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def of(self, line: Ints) -> Ints:
         """Places of lines (from 0)."""
         message = np.searchsorted(self.starts, line, side="right") - 1
         return pack_place(self.offsets[message], line - self.starts[message] + 1)
@@ -445,7 +437,7 @@ def _middle(text: pa.Buffer) -> int:
     return int(ends[(len(ends) - 1) // 2]) + 1
 
 
-def _cuts(ends_line: npt.NDArray[np.bool_]) -> list[int]:
+def _cuts(ends_line: Flags) -> list[int]:
     """Bounds of parts of whole lines, of at most about :data:`_BLOCK_LINES` lines each; the first and last included."""
     cuts, lines = [0], 0
     for first in range(0, len(ends_line), _BLOCK_LINES):

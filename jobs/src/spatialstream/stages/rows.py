@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import string_view
+from spatialstream.model.arrays import Codes, Flags, Floats, Ints, string_view
 from spatialstream.model.space import Space
 
 __all__ = ["RowLimits", "match_lines", "object_texts", "quoted", "row_lines", "term_texts"]
@@ -79,12 +78,7 @@ def _has_escaped(strings: pa.StringArray | pa.LargeStringArray) -> bool:
 
 
 def object_texts(
-    space: Space,
-    ids: pa.StringArray,
-    t: npt.NDArray[np.int64],
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    distance: npt.NDArray[np.float64] | None = None,
+    space: Space, ids: pa.StringArray, t: Ints, x: Floats, y: Floats, distance: Floats | None = None
 ) -> pa.StringArray | pa.LargeStringArray:
     """Each object as the JSON object that results show: id, t, place, and the distance where one is given."""
     first, second = space.axes
@@ -106,10 +100,7 @@ def object_texts(
 
 
 def match_lines(
-    queries: pa.StringArray,
-    t: npt.NDArray[np.int64],
-    objects: pa.StringArray | pa.LargeStringArray,
-    which: npt.NDArray[np.int32],
+    queries: pa.StringArray, t: Ints, objects: pa.StringArray | pa.LargeStringArray, which: Codes
 ) -> pa.StringArray | pa.LargeStringArray:
     """CRQ result lines, one a match.
 
@@ -130,13 +121,13 @@ def match_lines(
 def row_lines(
     kind: str,
     queries: pa.StringArray,
-    t: npt.NDArray[np.int64],
+    t: Ints,
     field: str,
-    offsets: npt.NDArray[np.int32],
+    offsets: Codes,
     items: pa.StringArray | pa.LargeStringArray,
     complete_after: pa.Int64Array | None = None,
     limits: RowLimits | None = None,
-) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
+) -> tuple[pa.LargeStringArray, Ints]:
     """Result lines that hold a list each: of objects (SRQ, SKQ, CKQ) or of terms (STQ, CTQ).
 
     Args:
@@ -181,15 +172,13 @@ def row_lines(
     return _joined(heads, before, _lists(offsets, items), after), row
 
 
-def _lists(offsets: npt.NDArray[np.int32], items: pa.LargeStringArray) -> pa.LargeStringArray:
+def _lists(offsets: Codes, items: pa.LargeStringArray) -> pa.LargeStringArray:
     """The items of each list, with commas between them."""
     comma = pa.scalar(", ", pa.large_string())
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items), comma)
 
 
-def _cut(
-    offsets: npt.NDArray[np.int32], items: pa.LargeStringArray, most: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _cut(offsets: Codes, items: pa.LargeStringArray, most: int) -> tuple[Codes, Ints]:
     """Lists of more than ``most`` bytes cut between their items: (offsets of all parts, parts of each list).
 
     A part has as many items as fit, and one at least.
@@ -214,13 +203,7 @@ def _cut(
 
 
 def _tails(
-    whole: npt.NDArray[np.int64],
-    lost: npt.NDArray[np.bool_],
-    row: npt.NDArray[np.int64],
-    number: npt.NDArray[np.int64],
-    parts: npt.NDArray[np.int64],
-    before: str,
-    limits: RowLimits,
+    whole: Ints, lost: Flags, row: Ints, number: Ints, parts: Ints, before: str, limits: RowLimits
 ) -> pa.LargeStringArray:
     """What comes between a line's head and its list: which part it is, or in place of a list why there is none."""
     texts = []
@@ -235,6 +218,6 @@ def _tails(
     return pa.array(texts, pa.large_string())
 
 
-def term_texts(terms: pa.StringArray, counts: npt.NDArray[np.int64]) -> pa.StringArray | pa.LargeStringArray:
+def term_texts(terms: pa.StringArray, counts: Ints) -> pa.StringArray | pa.LargeStringArray:
     """Each term and its count as the JSON object that results show."""
     return _joined('{"term": ', quoted(terms), ', "count": ', pc.cast(pa.array(counts), pa.string()), "}")

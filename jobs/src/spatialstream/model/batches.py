@@ -1,0 +1,54 @@
+"""Batches: dataclasses whose fields are columns of one length, and what all of them can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.model.arrays import Array
+
+__all__ = ["Batch", "joined"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """n rows as columns: numpy arrays, Arrow arrays, and what has columns itself (other batches, term lists)."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def take(self, rows: Array) -> Self:
+        """The rows at these positions."""
+        return type(self)(*(_taken(getattr(self, field.name), rows) for field in fields(self)))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All rows of ``parts`` (at least one) in order."""
+        return joined(parts)
+
+
+_Batch = TypeVar("_Batch", bound=Batch)
+
+
+def joined(parts: Sequence[_Batch]) -> _Batch:
+    """All rows of several batches of one kind (at least one) in order."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = ([getattr(part, field.name) for part in parts] for field in fields(parts[0]))
+    return type(parts[0])(*map(_joined, columns))
+
+
+def _taken(column: Any, rows: Array) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    return column.take(pa.array(rows) if isinstance(column, pa.Array) else rows)
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], np.ndarray):
+        return np.concatenate(columns)
+    return pa.concat_arrays(columns) if isinstance(columns[0], pa.Array) else type(columns[0]).concat(columns)
