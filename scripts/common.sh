@@ -31,7 +31,7 @@ step() {
     ) 9>&- & # no child keeps a lock that its script held
     beat=$!
     "$@" </dev/null >"$log" 2>&1 9>&- || status=$?
-    kill "$beat" 2>/dev/null || true
+    kill -KILL "$beat" 2>/dev/null || true # not TERM: one that has only just begun would run the script's own EXIT trap
     wait "$beat" 2>/dev/null || true
     if ((status != 0)); then
         tail -n 60 "$log" >&2

@@ -14,7 +14,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.servers.ports import free_port
 from spatialstream.servers.zookeeper import ZooKeeperServer
-from spatialstream.store import codec
+from spatialstream.store.blocks import PIECE
 from spatialstream.store.state import Binding, Pending
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.unit.store.contract import SLOTS, StoreContract, equal, eventually, version
@@ -440,7 +440,7 @@ def test_nodes_are_small_and_none_is_left_over(connect, raw):
 
     nodes = tree(raw, root(store))
 
-    assert max(nodes.values()) <= codec.PIECE
+    assert max(nodes.values()) <= PIECE
     names = {path.removeprefix(root(store)) for path in nodes}
     pieces = {each for each in names if "." in each}
     assert names - pieces == {
@@ -452,22 +452,20 @@ def test_nodes_are_small_and_none_is_left_over(connect, raw):
         "/statistics/J",
         "/versions",
         "/versions/5",
-        "/versions/5/mapping",
+        "/versions/5/block",
         "/versions/5/meta",
-        "/versions/5/tree",
     }
     folders = [each.rpartition("/")[0] for each in pieces]
     assert {each: folders.count(each) for each in folders} == {
         "/statistics/J": 3,
-        "/versions/5/mapping": 1,
-        "/versions/5/tree": 1,
+        "/versions/5/block": 1,
     }
 
 
 def test_what_a_dead_publisher_has_left_is_not_seen_and_goes(connect, raw):
     store = connect()
     store.create(version(0))
-    left = [f"{root(store)}/versions/{number}/{part}/dead.0000" for number in (1, 2, 3) for part in ("tree", "mapping")]
+    left = [f"{root(store)}/versions/{number}/block/{dead}.0000" for number in (1, 2, 3) for dead in ("one", "other")]
     for path in left:
         raw.create(path, b"remains", makepath=True)
     assert store.versions() == (0,)
@@ -512,10 +510,10 @@ def test_damage_is_noticed(connect, raw):
     store = connect()
     store.create(version(0))
     store.save_statistics("J", {"a": np.ones(9)}, {})
-    (piece,) = raw.get_children(f"{root(store)}/versions/0/tree")
+    (piece,) = raw.get_children(f"{root(store)}/versions/0/block")
     (block,) = raw.get_children(f"{root(store)}/statistics/J")
 
-    raw.set(f"{root(store)}/versions/0/tree/{piece}", b"other")
+    raw.set(f"{root(store)}/versions/0/block/{piece}", b"other")
     raw.delete(f"{root(store)}/statistics/J/{block}")
 
     with pytest.raises(StateError, match="damaged"):

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.store.lease import FolderLease, Lease, Leases, MemoryLease
+from spatialstream.store.lease import FolderLease, Lease
 from tests.contracts.lease import LeaseContract, Rival
+from tests.leases import Leases, MemoryLease
 
 
 class TestMemory(LeaseContract):

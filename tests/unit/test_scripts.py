@@ -119,6 +119,13 @@ def test_jars_are_fetched_once(place: Place) -> None:
     assert len(place.begun) == len(PROFILES)
 
 
+def test_what_a_script_cleans_up_at_its_end_stays_while_its_steps_are_short(place: Place) -> None:
+    steps = "for _ in {1..20}; do step short true; done; echo end"
+    script = f"source scripts/common.sh; trap 'echo cleaned up' EXIT; {steps}"
+    said, _ = place.start("bash", "-c", script).communicate(timeout=60)
+    assert said.split("\n") == ["end", "cleaned up", ""]
+
+
 def test_of_two_at_once_one_fetches_the_jars_and_the_other_waits(place: Place) -> None:
     first = place.start()
     wait_for_begin(place)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from spatialstream.balance import LeafCounts
+from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion

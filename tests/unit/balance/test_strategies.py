@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.balance import BalanceSettings, leaf_loads, slot_loads
 from spatialstream.balance.fg import adjust
 from spatialstream.balance.fm import assign, full_mapping, moved_queries
+from spatialstream.balance.loads import leaf_loads, slot_loads
 from spatialstream.balance.pm import partial_mapping
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.adjustment import Origins
 from spatialstream.index.construction import DEEPEST, build_tree
 from spatialstream.index.partition import imbalance, karmarkar_karp

@@ -8,8 +8,8 @@ from spatialstream.cli import live, main
 from spatialstream.model.errors import Unavailable
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.kafka import Topics
-from spatialstream.store.lease import Leases, MemoryLease
 from spatialstream.stream.settings import StreamSettings
+from tests.leases import Leases, MemoryLease
 
 
 class Store:

@@ -164,17 +164,6 @@ def test_a_new_life_is_told_and_loses_no_row(tmp_path: Path) -> None:
     assert said == ["the stream has begun anew, as life b: its rounds count from 0 again"]
 
 
-def test_a_position_from_before_lives_had_ids(tmp_path: Path) -> None:
-    position, said = tmp_path / "position", list[str]()
-    position.write_text('{"known": {"latest": 1, "next": [[0, 0, 1], [1, 0, 1]]}, "next": {"0": 2}}')
-    topic = Topic([(b"0 0 0", row("q0")), (b"1 0 0", row("q1")), (b"1 0 0", row("q1")), (b"2 0 0", row("q2"))])
-    assert read(topic, position=position, report=said.append) == ["q2*1"]
-    assert said == []
-    topic.messages += [(b"0 0 0 b", row("q3"))]
-    assert read(topic, position=position, report=said.append) == ["q3*1"]
-    assert ["anew" in text for text in said] == [True]
-
-
 @pytest.mark.parametrize("renamed", [True, False])
 def test_a_topic_that_was_made_anew_is_read_from_its_start(tmp_path: Path, renamed: bool) -> None:
     position, said = tmp_path / "position", list[str]()

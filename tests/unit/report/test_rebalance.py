@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from spatialstream.balance import BalanceSettings, propose
+from spatialstream.balance.proposal import propose
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.space import WGS84
 from spatialstream.report.rebalance import rebalance_svg
 from tests.unit.balance.test_proposal import skewed

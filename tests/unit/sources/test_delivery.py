@@ -96,13 +96,6 @@ def test_lives_that_are_kept_are_bounded() -> None:
     assert known.new_rows(b"0 0 0 life99", b"x") == []
 
 
-def test_a_record_from_before_lives_had_ids() -> None:
-    known = Deduplicator.from_record({"latest": 7, "next": [[7, 0, 2]]})
-    assert known.life == ""
-    assert known.new_rows(b"7 0 0", b"x\ny\nz") == [b"z"]
-    assert known.new_rows(b"7 0 0 new", b"x") == [b"x"]
-
-
 @given(st.integers(0, 10**12), st.integers(0, 1), st.integers(0, 10**12), st.sampled_from(["", "0f3a", "b"]))
 def test_a_key_says_its_place(number: int, phase: int, first: int, life: str) -> None:
     place = Place(number, phase, first, life)

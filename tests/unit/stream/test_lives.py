@@ -17,12 +17,12 @@ from spatialstream.sources.folder import Folder
 from spatialstream.sources.keys import block_key, key_of_life, key_within
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.store.lease import Leases, MemoryLease
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.beginning import check_life, claim, ensure_first_version, locked
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
 from spatialstream.stream.settings import StreamSettings
+from tests.leases import Leases, MemoryLease
 
 SETTINGS = StreamSettings("s", slots=2)
 FIRST = build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from spatialstream.model.tables import aligned, ratio
 
 if TYPE_CHECKING:
     from spatialstream.balance.proposal import Proposal
@@ -21,10 +22,6 @@ def explanation(proposal: Proposal) -> str:
     return "\n".join([*_headline(proposal), "", *_slot_table(proposal), *_move_table(proposal)]) + "\n"
 
 
-def _ratio(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "∞"
-
-
 def _counted(count: float, one: str, many: str) -> str:
     return f"{count:,.0f} {one if count == 1 else many}"
 
@@ -33,7 +30,7 @@ def _headline(proposal: Proposal) -> list[str]:
     """The lines above the tables."""
     lines = [
         f"proposal {proposal.id}: {proposal.strategy}, from version {proposal.base} to {proposal.version.number}",
-        f"Lmax/Lmin {_ratio(proposal.imbalance_before)} -> {_ratio(proposal.imbalance_after)} expected "
+        f"Lmax/Lmin {ratio(proposal.imbalance_before)} -> {ratio(proposal.imbalance_after)} expected "
         f"({'within' if proposal.balanced else 'NOT within'} the threshold of {proposal.threshold:g})",
     ]
     if proposal.strategy == "FG":
@@ -65,7 +62,7 @@ def _slot_table(proposal: Proposal) -> list[str]:
             row += [f"{100 * share:.1f} %", "█" * round(16 * share / peak), str(count[slot])]
         rows.append(row)
     head = ["slot", "before", "", "leaves", "after", "", "leaves"]
-    return _columns(head, rows, left={2, 5})
+    return aligned(head, rows, right={0, 1, 3, 4, 6})
 
 
 def _move_table(proposal: Proposal) -> list[str]:
@@ -82,20 +79,9 @@ def _move_table(proposal: Proposal) -> list[str]:
         rows.append(
             [str(moves.leaf[i]), *was, str(moves.old_slot[i]), str(moves.new_slot[i]), f"{moves.queries[i]:,.0f}"]
         )
-    lines = ["", *_columns(head, rows, left=set())]
+    lines = ["", *aligned(head, rows, right=range(len(head)))]
     if len(moves) > _MOST_ROWS:
         lines.append(
             f"and {len(moves) - _MOST_ROWS:,} more with {moves.queries.sum() - moves.queries[order].sum():,.0f}"
         )
     return lines
-
-
-def _columns(head: list[str], rows: list[list[str]], left: set[int]) -> list[str]:
-    """A table with its columns aligned to the right, but for those in ``left``."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        pairs = enumerate(zip(cells, widths, strict=True))
-        return "  ".join(f"{cell:<{width}}" if i in left else f"{cell:>{width}}" for i, (cell, width) in pairs).rstrip()
-
-    return [line(head), *map(line, rows)]

@@ -23,7 +23,7 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import StateError
 
-__all__ = ["LeafCounts", "ModelError", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+__all__ = ["LeafCounts", "imbalance", "leaf_loads", "model_error", "slot_loads"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,37 +98,14 @@ def slot_loads(loads: npt.NDArray[np.float64], mapping: npt.NDArray[np.int32], s
     return np.bincount(mapping, loads, slots).astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelError:
-    """How far the cost model is from what was measured.
+def model_error(estimated: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> float:
+    """How far estimated loads of leaves are from a measured cost, both float64[n] and at least 0, by their shares.
 
-    Attributes:
-        share_error: mean over the leaves of the absolute difference between the estimated and the measured share of
-            the whole load; 0 if they agree, at most 2 / n for n leaves.
-        correlation: Pearson's coefficient of the shares, from -1 to 1; where all leaves have equal shares on either
-            side, it is 1 if they have on both, otherwise 0.
+    The mean over the leaves of the absolute difference between the estimated and the measured share of the whole: 0 if
+    they agree, at most 2 / n. The units may differ: Eqn 2 counts visited objects a query, a measurement may count
+    candidates checked, or ms. If one of the two is 0 everywhere, so are its shares.
     """
-
-    share_error: float
-    correlation: float
-
-
-def model_error(estimated: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> ModelError:
-    """Compare estimated loads of leaves with a measured cost, both float64[n] and at least 0, by their shares.
-
-    The units may differ: Eqn 2 counts visited objects a query, a measurement may count candidates checked, or ms. If
-    one of the two is 0 everywhere, so are its shares.
-    """
-    if not len(estimated):
-        return ModelError(0.0, 1.0)
-    one, other = _shares(estimated), _shares(measured)
-    spread = float(one.std()), float(other.std())
-    if min(spread) <= 1e-12 / len(one):
-        correlation = float(max(spread) <= 1e-12 / len(one))
-    else:
-        together = float(((one - one.mean()) * (other - other.mean())).mean())
-        correlation = min(1.0, max(-1.0, together / (spread[0] * spread[1])))
-    return ModelError(float(np.abs(one - other).mean()), correlation)
+    return float(np.abs(_shares(estimated) - _shares(measured)).mean()) if len(estimated) else 0.0
 
 
 def _shares(loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

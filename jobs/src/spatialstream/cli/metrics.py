@@ -291,8 +291,8 @@ class _ModelSeries:
     def observe(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
         """What was measured, and the loads of leaves and of slots by the model."""
         self._imbalance.set(imbalance(slots))
-        self._error.set(model_error(leaves, view.checked).share_error)
-        self._time_error.set(model_error(leaves, view.seconds).share_error)
+        self._error.set(model_error(leaves, view.checked))
+        self._time_error.set(model_error(leaves, view.seconds))
 
 
 class WorkerMetrics(LoadObserver):

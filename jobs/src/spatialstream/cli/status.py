@@ -8,13 +8,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError, Unavailable
+from spatialstream.model.tables import aligned, ratio
 
 __all__ = ["add_parser", "slot_lines", "slots_of", "store_text", "stream_text", "table_text"]
 
@@ -171,7 +172,7 @@ def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
             ]
         )
     head = ["NAME", "PHASE", "READY", "SEEN", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
-    return "\n".join(_columns(head, rows))
+    return "\n".join(aligned(head, rows))
 
 
 def stream_text(
@@ -223,7 +224,7 @@ def _conditions(status: Mapping[str, Any], now: float) -> list[str]:
         [each["type"], each["status"], _age(each.get("lastTransitionTime"), now), *map(each.get, said, ("", ""))]
         for each in status.get("conditions", ())
     ]
-    return _columns(["condition", "status", "since", "reason", "message"], rows) if rows else []
+    return aligned(["condition", "status", "since", "reason", "message"], rows) if rows else []
 
 
 def _jobs(status: Mapping[str, Any], now: float) -> list[str]:
@@ -236,7 +237,7 @@ def _jobs(status: Mapping[str, Any], now: float) -> list[str]:
             )
             restarts, failures = str(job.get("restarts", 0)), str(job.get("failures", 0))
             rows.append([name, job.get("state", "-"), job.get("pod", "-"), restarts, failures, told])
-    return _columns(["job", "state", "pod", "restarts", "failures in a row", "last failure"], rows) if rows else []
+    return aligned(["job", "state", "pod", "restarts", "failures in a row", "last failure"], rows) if rows else []
 
 
 def _workers(stream: Mapping[str, Any]) -> list[str]:
@@ -283,7 +284,7 @@ def _events_lines(events: Sequence[Mapping[str, Any]], now: float) -> list[str]:
         [_age(_when(each), now), each.get("type", ""), each.get("reason", ""), str(each.get("message", ""))]
         for each in events[-_EVENTS:]
     ]
-    return _columns(["event", "type", "reason", "message"], rows) if rows else []
+    return aligned(["event", "type", "reason", "message"], rows) if rows else []
 
 
 # ------------------------------------------------------------------------------------------------------- routing store
@@ -377,9 +378,9 @@ def slot_lines(slots: Sequence[Mapping[str, float]]) -> list[str]:
         ]
         for each in slots
     ]
-    ratio = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
-    told = "no load yet" if not any(loads) else f"Lmax/Lmin = {'∞' if math.isinf(ratio) else f'{ratio:.2f}'}"
-    return [*_columns(["slot", "load", "", "objects", "standing queries"], rows, right={0, 1, 3, 4}), told]
+    apart = max(loads) / min(loads) if min(loads) > 0.0 else math.inf
+    told = f"Lmax/Lmin = {ratio(apart)}" if any(loads) else "no load yet"
+    return [*aligned(["slot", "load", "", "objects", "standing queries"], rows, right={0, 1, 3, 4}), told]
 
 
 def _age(then: str | None, now: float) -> str:
@@ -391,16 +392,3 @@ def _age(then: str | None, now: float) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
-
-
-def _columns(head: list[str], rows: Sequence[list[str]], right: Collection[int] = ()) -> list[str]:
-    """A table, its columns aligned to the left but for those in ``right``."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        pairs = enumerate(zip(cells, widths, strict=True))
-        return "  ".join(
-            f"{cell:>{width}}" if i in right else f"{cell:<{width}}" for i, (cell, width) in pairs
-        ).rstrip()
-
-    return [line(head), *map(line, rows)]

@@ -51,8 +51,7 @@ def leaf_table(version: Any, objects: Any) -> Any:
     from spatialstream.report import LeafTable
 
     leaves = version.index.leaves
-    counts = np.bincount(version.index.route_objects(objects), minlength=len(leaves))
-    return LeafTable(leaves.box, leaves.textual, leaves.load, version.mapping, counts, version.slots)
+    return LeafTable.of(version, leaves.load, np.bincount(version.index.route_objects(objects), minlength=len(leaves)))
 
 
 def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
@@ -65,8 +64,6 @@ def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
         StateError: there is no such stream.
         Unavailable: the store does not answer.
     """
-    import numpy as np
-
     from spatialstream.balance.loads import leaf_loads
     from spatialstream.report import LeafTable
     from spatialstream.store.reports import read_load, read_statistics
@@ -78,8 +75,7 @@ def live_table(store: RoutingStore) -> tuple[LeafTable, Any, str]:
         report, known = read_load(store), read_statistics(store)
         if known is not None and report.version == version.number:
             objects, loads, of = report.counts.objects, leaf_loads(version, report.counts, known), "of now"
-    count = np.rint(objects).astype(np.int64)
-    table = LeafTable(leaves.box, leaves.textual, loads, version.mapping, count, version.slots)
+    table = LeafTable.of(version, loads, objects)
     return table, version.index.space, f"version {version.number}; loads are those {of}"
 
 

@@ -51,7 +51,7 @@ class Position:
             record = json.loads(self.path.read_bytes())
             written = Deduplicator.from_record(record["known"])
             offsets = {int(partition): int(offset) for partition, offset in record["next"].items()}
-            topic, topic_id = record.get("topic", self.topic), record.get("id")
+            topic, topic_id = record["topic"], record["id"]
         except OSError as error:
             raise SettingError("position", f"{self.path} cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
-from spatialstream.index.partition import imbalance, karmarkar_karp
+from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import LEVELS, Statistics
 from spatialstream.model import hashing
@@ -80,18 +80,6 @@ class RoutingVersion:
         last_row = np.full(self.slots, -1, np.int64)
         found = _distinct_slots(rows, leaves, self.mapping, last_row, row, slot)
         return row[:found], slot[:found]
-
-    @property
-    def loads(self) -> npt.NDArray[np.float64]:
-        """The workload of each slot by Eqn 2, as estimated when the index was built: float64[slots]."""
-        result: npt.NDArray[np.float64] = np.zeros(self.slots)
-        np.add.at(result, self.mapping, self.index.leaves.load)
-        return result
-
-    @property
-    def imbalance(self) -> float:
-        """Lmax / Lmin (definition 4); infinite if a slot has no load, 1 if none has."""
-        return imbalance(self.loads)
 
     def pack(self) -> Iterator[bytes | memoryview]:
         """The version as the parts of a file, one after the other."""

@@ -17,17 +17,8 @@ import numpy.typing as npt
 from spatialstream.balance.proposal import Proposal
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import Space
-from spatialstream.report.tree import (
-    _MARGIN_LEFT,
-    _STYLE,
-    LeafTable,
-    _axes,
-    _map,
-    _ratio,
-    _tiles,
-    _View,
-    slot_colour,
-)
+from spatialstream.model.tables import ratio
+from spatialstream.report.tree import _MARGIN_LEFT, LeafTable, _axes, _map, _picture, _place, _tiles, _View, slot_colour
 
 __all__ = ["rebalance_svg"]
 
@@ -66,12 +57,6 @@ def rebalance_svg(proposal: Proposal, space: Space, width: int = 1200) -> str:
     height = chart + _CHART + 30
     title = _title(proposal)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="qt" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{escape(title)}">',
-        f"<style>{_STYLE}{_MORE_STYLE}</style>",
-        '<defs><pattern id="qt-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<path d="M0 0V5" stroke="var(--qt-paper)" stroke-width="1.7" stroke-opacity=".5"/></pattern></defs>',
-        f'<rect width="{width}" height="{height}" fill="var(--qt-paper)"/>',
         f'<text x="{before.left}" y="22" class="big">{escape(title)}</text>',
         f'<text x="{before.left}" y="41" class="soft">{escape(_subtitle(proposal))}</text>',
         *_side(proposal.previous, proposal.loads_before, proposal.moves.source, space, before, None),
@@ -79,14 +64,13 @@ def rebalance_svg(proposal: Proposal, space: Space, width: int = 1200) -> str:
         f'<text x="{before.left}" y="{before.bottom + 34}" class="soft">number and colour: slot; strength: load; '
         "framed: leaves that change slot; the corner has the colour of the slot that they come from</text>",
         *_bars(proposal, before.left, chart, width - before.left - 16),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return _picture(width, height, title, parts, _MORE_STYLE)
 
 
 def _title(proposal: Proposal) -> str:
     return (
-        f"{proposal.strategy}: Lmax/Lmin {_ratio(proposal.imbalance_before)} → {_ratio(proposal.imbalance_after)} "
+        f"{proposal.strategy}: Lmax/Lmin {ratio(proposal.imbalance_before)} → {ratio(proposal.imbalance_after)} "
         f"(threshold {proposal.threshold:g})"
     )
 
@@ -119,23 +103,17 @@ def _side(
     arrivals: dict[int, int] | None,
 ) -> list[str]:
     """One of the two maps; ``arrivals`` says where leaves come from, and is None for the map before."""
-    leaves = version.index.leaves
-    table = LeafTable(
-        leaves.box, leaves.textual, loads, version.mapping, np.rint(leaves.objects).astype(np.int64), version.slots
-    )
+    table = LeafTable.of(version, loads, version.index.leaves.objects)
     everything = np.arange(len(table))
     tiles, _ = _tiles(table, view, everything)
     moving = set(moved.tolist())
     name = "before" if arrivals is None else "after"
-    heading = f"{name}: {len(table):,} leaves, Lmax/Lmin {_ratio(table.imbalance)}"
+    heading = f"{name}: {len(table):,} leaves, Lmax/Lmin {ratio(table.imbalance)}"
     marks = []
     for tile in sorted(tiles, key=lambda each: each.leaf in moving):
         left, top, wide, high = tile.rect
         inset = min(1.0, 0.1 * min(wide, high)) if tile.leaf in moving else 0.0
-        place = (
-            f'x="{left + inset:.1f}" y="{top + inset:.1f}" width="{max(wide - 2 * inset, 0.1):.1f}" '
-            f'height="{max(high - 2 * inset, 0.1):.1f}"'
-        )
+        place = _place(left + inset, top + inset, wide - 2 * inset, high - 2 * inset)
         line = min(2.2, 0.5 + 0.06 * min(wide, high))
         if tile.leaf not in moving:
             marks.append(f'<rect class="still" {place}/>')

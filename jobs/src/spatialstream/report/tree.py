@@ -17,7 +17,9 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import Space
+from spatialstream.model.tables import aligned, ratio
 from spatialstream.report.land import land_rings
 
 __all__ = ["LeafTable", "slot_colour", "tree_svg", "tree_text"]
@@ -42,6 +44,15 @@ class LeafTable:
     slot: npt.NDArray[np.int32]
     objects: npt.NDArray[np.int64]
     slots: int = 0
+
+    @classmethod
+    def of(
+        cls, version: RoutingVersion, load: npt.NDArray[np.float64], objects: npt.NDArray[np.float64 | np.int64]
+    ) -> LeafTable:
+        """The leaves of a routing version, with their loads and objects as given, n values each."""
+        leaves = version.index.leaves
+        counts = np.rint(objects).astype(np.int64)
+        return cls(leaves.box, leaves.textual, load, version.mapping, counts, version.slots)
 
     def __len__(self) -> int:
         """Number of leaves."""
@@ -81,7 +92,8 @@ def tree_text(table: LeafTable, space: Space) -> str:
         ]
         for i in range(len(table))
     ]
-    lines = _columns(["leaf", "west", "south", "east", "north", "kind", "objects", "load", "slot"], rows, left={5})
+    head = ["leaf", "west", "south", "east", "north", "kind", "objects", "load", "slot"]
+    lines = aligned(head, rows, right={0, 1, 2, 3, 4, 6, 7, 8})
     slots = table.slot_load
     total = float(slots.sum()) or 1.0
     peak = float(slots.max(initial=0.0)) or 1.0
@@ -97,31 +109,17 @@ def tree_text(table: LeafTable, space: Space) -> str:
         ]
         for i in range(len(slots))
     ]
-    lines += ["", *_columns(["slot", "leaves", "objects", "load", ""], rows, left={4})]
+    lines += ["", *aligned(["slot", "leaves", "objects", "load", ""], rows, right={0, 1, 2, 3})]
     textual = int(table.textual.sum())
     kinds = f"{len(table):,} leaves, {textual:,} of them textual shares" if textual else f"{len(table):,} leaves"
-    lines += ["", f"{kinds}, on {len(slots):,} slots; Lmax/Lmin = {_ratio(table.imbalance)}"]
+    lines += ["", f"{kinds}, on {len(slots):,} slots; Lmax/Lmin = {ratio(table.imbalance)}"]
     return "\n".join(lines) + "\n"
-
-
-def _columns(head: list[str], rows: list[list[str]], left: set[int]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        pairs = enumerate(zip(cells, widths, strict=True))
-        return "  ".join(f"{cell:<{width}}" if i in left else f"{cell:>{width}}" for i, (cell, width) in pairs).rstrip()
-
-    return [line(head), *map(line, rows)]
 
 
 def _decimals(space: Space) -> int:
     """Decimals that tell apart the cells of a tree over the space, twelve levels deep."""
     extent = max(space.east - space.west, space.north - space.south)
     return max(0, min(9, 4 - math.floor(math.log10(extent)))) if extent < 100 else 2
-
-
-def _ratio(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.2f}"
 
 
 _PALETTE = (
@@ -197,23 +195,29 @@ def tree_svg(
     slots = table.slot_load
     below = max((inset.bottom for inset in insets), default=view.bottom + 24)
     height = max(below + 34, _MARGIN_TOP + 52 + 26 * min(len(slots), _MOST_BARS) + 20)
-    title = f"QT-tree: {len(table):,} leaves on {len(slots):,} slots, Lmax/Lmin {_ratio(table.imbalance)}"
+    title = f"QT-tree: {len(table):,} leaves on {len(slots):,} slots, Lmax/Lmin {ratio(table.imbalance)}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="qt" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{escape(title)}">',
-        f"<style>{_STYLE}</style>",
-        '<defs><pattern id="qt-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<path d="M0 0V5" stroke="var(--qt-paper)" stroke-width="1.7" stroke-opacity=".5"/></pattern></defs>',
-        f'<rect width="{width}" height="{height}" fill="var(--qt-paper)"/>',
         f'<text x="{view.left}" y="20" class="big">{escape(title)}</text>',
         *_map(table, space, view, everything, points),
         *_axes(space, view),
         *_insets(table, space, view, insets, points),
         *_legend(table, view.left, height - 22),
         *_slot_bars(table, view.left + view.width + 24, _MARGIN_TOP, _SIDE - 24),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return _picture(width, height, title, parts)
+
+
+def _picture(width: int, height: int, title: str, parts: Sequence[str], style: str = "") -> str:
+    """A self-contained SVG of elements, drawn one over the other; ``style`` adds to the styles of this module."""
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="qt" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{escape(title)}">',
+        f"<style>{_STYLE}{style}</style>",
+        '<defs><pattern id="qt-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<path d="M0 0V5" stroke="var(--qt-paper)" stroke-width="1.7" stroke-opacity=".5"/></pattern></defs>',
+        f'<rect width="{width}" height="{height}" fill="var(--qt-paper)"/>',
+    ]
+    return "\n".join([*head, *parts, "</svg>"]) + "\n"
 
 
 _Rect = tuple[float, float, float, float]
@@ -397,9 +401,9 @@ def _insets(table: LeafTable, space: Space, view: _View, insets: list[_View], po
     parts = []
     for number, inset in enumerate(insets):
         name = "AB"[number]
-        left, top, width, height = view.rect(inset.bounds)
+        left, top, *_ = frame = view.rect(inset.bounds)
         parts.append(
-            f'<rect class="frame" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+            f'<rect class="frame" {_place(*frame)}/>'
             f'<text class="name" x="{left - 3:.1f}" y="{top + 9:.1f}" text-anchor="end">{name}</text>'
         )
         west, south, east, north = inset.bounds
@@ -444,7 +448,7 @@ def _map(
         slot = int(table.slot[leaf])
         depth = 0.14 + 0.74 * math.sqrt(float(table.load[leaf]) / peak)
         kind = "textual share" if table.textual[leaf] else "cell"
-        place = f'x="{left:.1f}" y="{top:.1f}" width="{max(width, 0.1):.1f}" height="{max(height, 0.1):.1f}"'
+        place = _place(*tile.rect)
         drawn = by_slot.setdefault(slot, [])
         drawn.append(
             f'<rect class="{"share" if table.textual[leaf] else "leaf"}" {place} fill="{slot_colour(slot)}" '
@@ -458,15 +462,17 @@ def _map(
             middle = f'x="{left + width / 2:.1f}" y="{top + height / 2 + 0.36 * size:.1f}"'
             labels.append(f'<text class="label" {middle} style="font-size:{size:.1f}px">{slot}</text>')
     parts += [f'<g data-slot="{slot}">{"".join(drawn)}</g>' for slot, drawn in sorted(by_slot.items())]
-    parts += [
-        f'<rect class="cell" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-        for left, top, width, height in frames
-    ]
+    parts += [f'<rect class="cell" {_place(*frame)}/>' for frame in frames]
     if shore:
         parts.append(f'<path class="shore" d="{shore}"/>')
     if points is not None and len(points):
         parts.append(f'<path class="points" d="{_points_path(np.asarray(points, np.float64), view)}"/>')
     return [*parts, *labels, "</g>"]
+
+
+def _place(left: float, top: float, width: float, height: float) -> str:
+    """Where a rectangle is, as attributes; the smallest can still be seen."""
+    return f'x="{left:.1f}" y="{top:.1f}" width="{max(width, 0.1):.1f}" height="{max(height, 0.1):.1f}"'
 
 
 def _points_path(points: npt.NDArray[np.float64], view: _View) -> str:
@@ -573,7 +579,7 @@ def _slot_bars(table: LeafTable, x: float, y: float, width: float) -> list[str]:
     leaves = np.bincount(table.slot, minlength=len(slots))
     parts: list[str] = [
         f'<text x="{x}" y="{y + 12}" style="font-weight:600">Load by slot</text>',
-        f'<text class="soft" x="{x}" y="{y + 29}">Lmax/Lmin = {_ratio(table.imbalance)}</text>',
+        f'<text class="soft" x="{x}" y="{y + 29}">Lmax/Lmin = {ratio(table.imbalance)}</text>',
     ]
     for i, load in enumerate(slots[:_MOST_BARS].tolist()):
         top = y + 42 + 26 * i

@@ -40,7 +40,7 @@ class Place:
         round: number of the round.
         phase: 0, or 1 for the second phase.
         first: number of the first row among those of its round and phase.
-        life: of the stream; empty for streams that began before lives had ids.
+        life: of the stream; empty where it has no id.
     """
 
     round: int
@@ -183,22 +183,17 @@ class Deduplicator:
 
     def to_record(self) -> dict[str, Any]:
         """JSON-able: what a consumer keeps beside its offsets to go on later."""
-        return {
-            "lives": [
-                {
-                    "life": name,
-                    "latest": life.latest,
-                    "next": [[*part, rows] for part, rows in sorted(life.rows.items())],
-                }
-                for name, life in self._lives.items()
-            ]
-        }
+        lives = []
+        for name, life in self._lives.items():
+            counts = [[*part, rows] for part, rows in sorted(life.rows.items())]
+            lives.append({"life": name, "latest": life.latest, "next": counts})
+        return {"lives": lives}
 
     @classmethod
     def from_record(cls, record: dict[str, Any], rounds: int = 256) -> Deduplicator:
-        """What :meth:`to_record` gave, also before lives had ids."""
+        """What :meth:`to_record` gave."""
         self = cls(rounds)
-        for each in record.get("lives", [{"life": "", **record}]):
+        for each in record["lives"]:
             counts = {(int(number), int(phase)): int(row) for number, phase, row in each["next"]}
             if counts:
                 self._lives[str(each["life"])] = _Life(int(each["latest"]), counts)

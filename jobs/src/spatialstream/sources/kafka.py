@@ -11,29 +11,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = [
-    "INTERNAL",
-    "LARGEST_MESSAGE",
-    "NAMED",
-    "Connection",
-    "Offsets",
-    "Topics",
-    "read_properties",
-    "read_topic",
-]
+__all__ = ["INTERNAL", "LARGEST_MESSAGE", "NAMED", "Connection", "Offsets", "Topics", "read_properties", "read_topic"]
 
 LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
@@ -163,67 +149,34 @@ class Connection:
         return Consumer(self.client(**(defaults | more)))
 
 
-@dataclass(frozen=True, slots=True)
 class Topics:
     """The topics of a stream.
 
-    Attributes:
+    Args:
         stream: its name, with which the topics' names begin,
         names: unless this has another name for one of :data:`NAMED`.
 
+    Attributes:
+        objects: objects, one or many to a message.
+        queries: queries and cancellations.
+        results: result rows; see :mod:`spatialstream.sources.delivery`.
+        rejected: dead letters.
+        blocks: blocks for the slots, one partition each.
+        epochs: announcements of epochs, one partition.
+
     Raises:
-        SettingError: two kinds would share a topic.
+        SettingError: two kinds would share a topic: each would read the other's records as its own.
     """
 
-    stream: str
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Refuse two kinds that share a topic: each would read the other's records as its own."""
+    def __init__(self, stream: str, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._stream = stream
+        self._names = {kind: names.get(kind, f"{stream}.{kind}") for kind in (*NAMED, *INTERNAL)}
         kinds: dict[str, str] = {}
-        for kind in (*NAMED, *INTERNAL):
-            topic = self._name(kind)
+        for kind, topic in self._names.items():
             if topic in kinds:
                 raise SettingError("topic", f"{topic} is the topic of {kinds[topic]} and of {kind}; name another one")
             kinds[topic] = kind
-
-    def _name(self, kind: str) -> str:
-        return self.names.get(kind, f"{self.stream}.{kind}")
-
-    @property
-    def objects(self) -> str:
-        """Objects, one or many to a message."""
-        return self._name("objects")
-
-    @property
-    def queries(self) -> str:
-        """Queries and cancellations."""
-        return self._name("queries")
-
-    @property
-    def results(self) -> str:
-        """Result rows; see :mod:`spatialstream.sources.delivery`."""
-        return self._name("results")
-
-    @property
-    def rejected(self) -> str:
-        """Dead letters."""
-        return self._name("rejected")
-
-    @property
-    def blocks(self) -> str:
-        """Blocks for the slots, one partition each."""
-        return self._name("blocks")
-
-    @property
-    def epochs(self) -> str:
-        """Announcements of epochs, one partition."""
-        return self._name("epochs")
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """What the router reads: topic -> kind."""
-        return {self.objects: "objects", self.queries: "queries"}
+        self.objects, self.queries, self.results, self.rejected, self.blocks, self.epochs = self._names.values()
 
     def wanted(self, slots: int, objects: int, replicas: int) -> list[NewTopic]:
         """The topics as they are created.
@@ -281,14 +234,13 @@ class Topics:
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
         """All topics, once the broker tells of those that were just created."""
-        names = [topic.topic for topic in self.wanted(1, 1, 1)]
         ends = time.monotonic() + 2 * _TIMEOUT
         while True:
             present = admin.list_topics(timeout=_TIMEOUT).topics
-            if all(name in present and present[name].partitions for name in names):
+            if all(name in present and present[name].partitions for name in self._names.values()):
                 return present
             if time.monotonic() > ends:
-                raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
+                raise Unavailable(f"topics of {self._stream} are missing; the router creates them")
             time.sleep(0.1)
 
     def _check_sizes(self, admin: AdminClient) -> None:
@@ -319,14 +271,14 @@ class Topics:
         Raises:
             Unavailable: the broker cannot be reached, or does not delete them.
         """
-        wanted = {self._name(kind) for kind in kinds or (*NAMED, *INTERNAL)}
+        wanted = {self._names[kind] for kind in kinds or self._names}
         try:
             admin = connection.admin()
             names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
             for deleted in admin.delete_topics(names).values() if names else ():
                 deleted.result(_TIMEOUT)
         except KafkaException as error:
-            raise Unavailable(f"topics of {self.stream} cannot be removed: {_words(error)}") from None
+            raise Unavailable(f"topics of {self._stream} cannot be removed: {_words(error)}") from None
         return names
 
 

@@ -40,8 +40,8 @@ class KafkaSource:
 
     def bounds(self) -> Ranges:
         """See :class:`~spatialstream.sources.contracts.Source`."""
-        kinds = self.connection.topics(self.stream).kinds
-        where = offsets(self.connection)
+        topics, where = self.connection.topics(self.stream), offsets(self.connection)
+        kinds = {topics.objects: "objects", topics.queries: "queries"}
         counts = where.partitions(kinds)
         if missing := sorted(kinds.keys() - counts.keys()):
             raise Unavailable(f"the broker has no topic {missing[0]}")
@@ -55,8 +55,9 @@ class KafkaSource:
     def read(self, partition: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """See :class:`~spatialstream.sources.contracts.Source`."""
         kind, _, number = partition.partition("/")
-        topics = {kind: topic for topic, kind in self.connection.topics(self.stream).kinds.items()}
-        for messages in read(self.connection, topics[kind], int(number), start, end):
+        topics = self.connection.topics(self.stream)
+        topic = topics.objects if kind == "objects" else topics.queries
+        for messages in read(self.connection, topic, int(number), start, end):
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([message.offset() for message in messages], pa.int64()),

@@ -1,46 +1,87 @@
 """Blocks of any size in ZooKeeper, whose nodes hold at most 1 MB: pieces as children of one node.
 
 The pieces of a block carry a token that is drawn anew for each, so writers never disturb each other, and a block is
-there only when something names its token. Reading and writing ask for all pieces at once.
+there only when something holds its *head*, which names the token and says how to check the pieces. They are compressed.
+Reading and writing ask for all pieces at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
+import pyarrow as pa
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from spatialstream.store.codec import Seal, pieces
+from spatialstream.model.errors import StateError
 from spatialstream.store.connection import Wait
 
-__all__ = ["delete", "delete_pieces", "new_token", "read_pieces", "tokens", "write_pieces"]
+__all__ = ["PIECE", "Block", "delete", "delete_pieces", "read_block", "token_of", "tokens"]
+
+PIECE = 900_000
+"""The most bytes of a piece: with its envelope it stays below ZooKeeper's limit of 1 MiB a request."""
 
 
-def new_token() -> str:
-    """A name for a block that no other has."""
-    return uuid.uuid4().hex
+class Block:
+    """A block on its way into the store.
+
+    Args:
+        client: the connection.
+        folder: the node that the pieces are children of; it is made if it is missing.
+        parts: what the block holds, one part after the other.
+
+    Attributes:
+        token: tells the block from others below the node.
+        head: JSON; what :func:`read_block` finds it by.
+    """
+
+    def __init__(self, client: KazooClient, folder: str, parts: Iterable[bytes | memoryview]) -> None:
+        plain = b"".join(parts)
+        packed = pa.Codec("zstd").compress(plain, asbytes=True)
+        self._client, self._folder = client, folder
+        self._pieces = [packed[at : at + PIECE] for at in range(0, len(packed), PIECE)]
+        self.token = uuid.uuid4().hex
+        head = {"token": self.token, "pieces": len(self._pieces), "size": len(plain), "checksum": _checksum(packed)}
+        self.head = json.dumps(head).encode()
+
+    def write(self, wait: Wait) -> None:
+        """Write the pieces, which are nothing yet. To do it again does no harm."""
+        client = self._client
+        wait(client.ensure_path_async(self._folder))
+        paths = [_path(self._folder, self.token, i) for i in range(len(self._pieces))]
+        for result in [client.create_async(path, piece) for path, piece in zip(paths, self._pieces, strict=True)]:
+            with contextlib.suppress(NodeExistsError):
+                wait(result)
+
+    def discard(self, wait: Wait) -> None:
+        """Delete the pieces."""
+        delete_pieces(self._client, wait, self._folder, [self.token])
 
 
-def write_pieces(client: KazooClient, wait: Wait, folder: str, token: str, packed: bytes) -> None:
-    """Write a block below a node, which is made if it is missing. To do it again does no harm."""
-    wait(client.ensure_path_async(folder))
-    for result in [client.create_async(_path(folder, token, i), part) for i, part in enumerate(pieces(packed))]:
-        with contextlib.suppress(NodeExistsError):
-            wait(result)
-
-
-def read_pieces(client: KazooClient, wait: Wait, folder: str, token: str, seal: Seal) -> list[bytes]:
-    """The pieces of a block.
+def read_block(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.Buffer:
+    """What a block holds, in memory of its own.
 
     Raises:
-        NoNodeError: one is not there.
+        NoNodeError: a piece is not there.
+        StateError: a piece is damaged.
+        ValueError, TypeError, KeyError: the head is none.
     """
-    results = [client.get_async(_path(folder, token, i)) for i in range(seal.pieces)]
-    return [wait(result)[0] for result in results]
+    found = json.loads(head)
+    results = [client.get_async(_path(folder, found["token"], i)) for i in range(found["pieces"])]
+    packed = b"".join([wait(result)[0] for result in results])
+    if _checksum(packed) != found["checksum"]:
+        raise StateError("a block of the routing store is damaged: its pieces do not match its checksum")
+    return pa.py_buffer(bytearray(pa.Codec("zstd").decompress(packed, found["size"], asbytes=True)))
+
+
+def token_of(head: bytes) -> str:
+    """The token of the block with this head; errors as :func:`read_block`."""
+    return str(json.loads(head)["token"])
 
 
 def tokens(client: KazooClient, wait: Wait, folder: str) -> dict[str, list[str]]:
@@ -74,3 +115,7 @@ def _ignoring_absence(wait: Wait, result: Any) -> None:
 
 def _path(folder: str, token: str, piece: int) -> str:
     return f"{folder}/{token}.{piece:04d}"
+
+
+def _checksum(packed: bytes) -> str:
+    return hashlib.sha256(packed).hexdigest()

@@ -1,8 +1,8 @@
 """A job's lease: of all processes that could do a stream's job, at most one is at it, as far as that can be known.
 
 Interface
-    :class:`Lease`: :meth:`~Lease.acquire` it, look at :attr:`~Lease.held`, let go of it. Three implementations with one
-    suite of tests: in ZooKeeper (live streams), by a folder's lock file (embedded mode, on one machine), in memory.
+    :class:`Lease`: :meth:`~Lease.acquire` it, look at :attr:`~Lease.held`, let go of it. Two implementations with one
+    suite of tests: in ZooKeeper (live streams), by a folder's lock file (embedded mode, on one machine).
 
 Invariant
     Each time that somebody becomes the holder there is a new *fencing number*, larger than all before it. As long as
@@ -23,9 +23,6 @@ In ZooKeeper::
 One transaction creates the holder and sets the node above it, so both happen or neither, and the number grows with each
 holder. It is a version, and not the transaction's own number (``czxid``), because it stays small enough to be read in
 names, and because "nobody since" is then a condition that a transaction can check.
-
-Oracle
-    A counter and a name in one place (:class:`MemoryLease`).
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ import socket
 import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,7 +44,7 @@ from spatialstream.model.errors import SettingError, SpatialStreamError, Unavail
 from spatialstream.store.codec import damage
 from spatialstream.store.connection import Connection, Wait
 
-__all__ = ["FolderLease", "Lease", "Leases", "MemoryLease", "ZooKeeperLease"]
+__all__ = ["FolderLease", "Lease", "ZooKeeperLease"]
 
 _DIGITS = 20
 _LOOK = 0.05
@@ -58,22 +54,17 @@ _RETRY = 1.0
 
 
 class Lease(ABC):
-    """The lease of one job, as one process sees it."""
+    """The lease of one job, as one process sees it.
 
-    @property
-    @abstractmethod
-    def number(self) -> int:
-        """The fencing number; 0 before this one was ever the holder. It stays when the lease is lost."""
+    Attributes:
+        number: the fencing number; 0 before this one was ever the holder. It stays when the lease is lost.
+        held: whether this is the holder, as far as is known here: False at once when the connection is lost.
+        superseded: whether somebody else is known to have become the holder since: this one has to end.
+    """
 
-    @property
-    @abstractmethod
-    def held(self) -> bool:
-        """Whether this is the holder, as far as is known here: False at once when the connection is lost."""
-
-    @property
-    @abstractmethod
-    def superseded(self) -> bool:
-        """Whether somebody else is known to have become the holder since: this one has to end."""
+    number: int = 0
+    held: bool = False
+    superseded: bool = False
 
     @abstractmethod
     def acquire(self, patience: float) -> None:
@@ -102,94 +93,6 @@ class Lease(ABC):
         self.release()
 
 
-# ----------------------------------------------------------------------------------------------------------- in memory
-
-
-@dataclass(slots=True, eq=False)
-class Leases:
-    """What the leases of one job share in memory.
-
-    Attributes:
-        number: of the last holder.
-        holder: the holder; None if there is none.
-    """
-
-    number: int = 0
-    holder: MemoryLease | None = None
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def expire(self) -> None:
-        """The holder has not been heard of for too long."""
-        with self.changed:
-            self.holder = None
-            self.changed.notify_all()
-
-
-class MemoryLease(Lease):
-    """One process's view of a lease in memory.
-
-    Args:
-        leases: shared with other processes.
-        job: its name, for messages.
-
-    Attributes:
-        reachable: whether this process can see it now. May be set.
-    """
-
-    def __init__(self, leases: Leases, job: str = "job") -> None:
-        self.reachable = True
-        self._leases, self._job = leases, job
-        self._number = 0
-        self._wanted = False
-
-    @property
-    def number(self) -> int:
-        """See :class:`Lease`."""
-        return self._number
-
-    @property
-    def held(self) -> bool:
-        """See :class:`Lease`."""
-        with self._leases.changed:
-            return self._take()
-
-    @property
-    def superseded(self) -> bool:
-        """See :class:`Lease`."""
-        with self._leases.changed:
-            return self._wanted and self.reachable and not self._take()
-
-    def _take(self) -> bool:
-        """Become the holder, or stay it, if that is possible now."""
-        leases = self._leases
-        if not self._wanted or not self.reachable:
-            return False
-        if leases.holder is None and self._number in (0, leases.number):
-            leases.holder = self
-            leases.number += self._number == 0
-            self._number = leases.number
-        return leases.holder is self
-
-    def acquire(self, patience: float) -> None:
-        """See :class:`Lease`."""
-        with self._leases.changed:
-            self._wanted = True
-            if self._leases.changed.wait_for(self._take, patience):
-                return
-            if not self.reachable:
-                raise Unavailable("the lease cannot be reached")
-            self._wanted = False
-            raise SettingError("stream", f"another {self._job} is running")
-
-    def release(self) -> None:
-        """See :class:`Lease`."""
-        with self._leases.changed:
-            self._wanted = False
-            if self._leases.holder is self:
-                self._leases.holder = None
-                self._leases.changed.notify_all()
-
-
 # --------------------------------------------------------------------------------------------------------- by a folder
 
 
@@ -203,23 +106,7 @@ class FolderLease(Lease):
 
     def __init__(self, folder: Path, job: str) -> None:
         self._folder, self._job = folder, job
-        self._number = 0
         self._file: int | None = None
-
-    @property
-    def number(self) -> int:
-        """See :class:`Lease`."""
-        return self._number
-
-    @property
-    def held(self) -> bool:
-        """See :class:`Lease`."""
-        return self._file is not None
-
-    @property
-    def superseded(self) -> bool:
-        """See :class:`Lease`."""
-        return False
 
     def acquire(self, patience: float) -> None:
         """See :class:`Lease`."""
@@ -235,16 +122,16 @@ class FolderLease(Lease):
                     raise SettingError("checkpoint", f"another {self._job} is running on {self._folder}")
                 time.sleep(_LOOK)
             with damage(str(path)):
-                self._number = 1 + int(os.pread(file, _DIGITS, 0) or b"0")
-            os.pwrite(file, b"%0*d" % (_DIGITS, self._number), 0)  # as long as before: it is never half written
+                self.number = 1 + int(os.pread(file, _DIGITS, 0) or b"0")
+            os.pwrite(file, b"%0*d" % (_DIGITS, self.number), 0)  # as long as before: it is never half written
             opened.pop_all()
-            self._file = file
+            self._file, self.held = file, True
 
     def release(self) -> None:
         """See :class:`Lease`."""
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+            self._file, self.held = None, False
 
 
 def _locked(file: int) -> bool:
@@ -270,9 +157,8 @@ class ZooKeeperLease(Lease):
     def __init__(self, connection: Connection, path: str, job: str) -> None:
         self._connection, self._client = connection, connection.client
         self._path, self._holder, self._job = path, f"{path}/holder", job
-        self._number = 0
         self._session = 0
-        self._held = self._superseded = self._overdue = False
+        self._overdue = False
         self._other = ""
         self._problem: SpatialStreamError | None = None
         self._interruptions = 0
@@ -282,28 +168,13 @@ class ZooKeeperLease(Lease):
         self._keeper = threading.Thread(target=self._keep, name=f"lease-{job}", daemon=True)
         connection.listen(self._reachable)
 
-    @property
-    def number(self) -> int:
-        """See :class:`Lease`."""
-        return self._number
-
-    @property
-    def held(self) -> bool:
-        """See :class:`Lease`."""
-        return self._held
-
-    @property
-    def superseded(self) -> bool:
-        """See :class:`Lease`."""
-        return self._superseded
-
     def acquire(self, patience: float) -> None:
         """See :class:`Lease`."""
         if self._keeper.ident is None:
             self._keeper.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._held or self._superseded or self._problem is not None, patience)
-            if self._held:
+            self._changed.wait_for(lambda: self.held or self.superseded or self._problem is not None, patience)
+            if self.held:
                 return
             if self._problem is not None:
                 raise self._problem
@@ -318,8 +189,8 @@ class ZooKeeperLease(Lease):
         self._stale.set()
         if self._keeper.is_alive():
             self._keeper.join()
-        if self._held:
-            self._held = False
+        if self.held:
+            self.held = False
             with contextlib.suppress(SpatialStreamError):  # then it goes with the session
                 self._connection.attempt(self._delete)
 
@@ -330,7 +201,7 @@ class ZooKeeperLease(Lease):
     def _reachable(self, connected: bool) -> None:
         with self._changed:
             self._interruptions += 1
-            self._held = False
+            self.held = False
         self._stale.set()
 
     def _notice(self, event: object) -> None:
@@ -338,8 +209,8 @@ class ZooKeeperLease(Lease):
 
     def _keep(self) -> None:
         """Look how things are whenever they may have changed; once in a while where they should."""
-        while not self._superseded:
-            self._stale.wait(None if self._held else _RETRY)
+        while not self.superseded:
+            self._stale.wait(None if self.held else _RETRY)
             self._stale.clear()
             if self._closing.is_set():
                 return
@@ -359,10 +230,10 @@ class ZooKeeperLease(Lease):
         with self._changed:
             self._problem, self._other = problem, other
             if number and interruptions == self._interruptions:
-                self._number, self._session, self._held = number, session, True
+                self.number, self._session, self.held = number, session, True
             elif problem is None and not number:
-                self._held = False
-                self._superseded = self._overdue or self._number > 0
+                self.held = False
+                self.superseded = self._overdue or self.number > 0
             self._changed.notify_all()
 
     def _take(self, wait: Wait) -> tuple[int, int, str]:
@@ -384,14 +255,14 @@ class ZooKeeperLease(Lease):
             if owner is not None and above is not None:
                 return above.version, session, ""  # it is set with a new holder alone
             # whoever has removed the holder of a session that goes on wants it to end
-            if self._number and (above is None or above.version != self._number or session == self._session):
+            if self.number and (above is None or above.version != self.number or session == self._session):
                 return 0, session, "nobody any more"
             if above is None:
                 wait(client.ensure_path_async(self._path))
                 continue
             transaction = client.transaction()
-            if self._number:
-                transaction.check(self._path, self._number)
+            if self.number:
+                transaction.check(self._path, self.number)
             else:
                 transaction.set_data(self._path, b"", above.version)
             transaction.create(self._holder, _this_process().encode(), ephemeral=True)

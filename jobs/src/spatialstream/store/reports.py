@@ -1,7 +1,8 @@
 """What is told through the routing store besides versions: load statistics, J, λ, and how many executors are wanted.
 
 The router writes J, the worker the load statistics, who scales a stream the number of executors, and who runs it when
-its load counts as imbalanced. The rebalancer and the operator read them. Each is small and replaced as a whole.
+its load counts as imbalanced. The rebalancer and the operator read them. Each is small and replaced as a whole. Every
+function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -56,18 +57,10 @@ class LoadReport:
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:
-    """Keep load statistics in place of those before.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """Keep load statistics in place of those before."""
     counts = report.counts
-    arrays = {
-        "objects": counts.objects,
-        "arrivals": counts.arrivals,
-        "standing": counts.standing,
-        "checked": report.checked,
-    }
+    arrays = {"objects": counts.objects, "arrivals": counts.arrivals, "standing": counts.standing}
+    arrays["checked"] = report.checked
     if report.seconds is not None:
         arrays["seconds"] = report.seconds
     store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
@@ -78,7 +71,6 @@ def read_load(store: RoutingStore) -> LoadReport:
 
     Raises:
         StateError: there are none yet.
-        Unavailable: the store cannot be reached.
     """
     kept = store.load_statistics(LOAD)
     if kept is None:
@@ -89,48 +81,28 @@ def read_load(store: RoutingStore) -> LoadReport:
 
 
 def read_statistics(store: RoutingStore) -> Statistics | None:
-    """J; None before the router has learned anything.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """J; None before the router has learned anything."""
     known = store.load_statistics(STATISTICS)
     return None if known is None else Statistics.from_arrays(*known)
 
 
 def ask_executors(store: RoutingStore, count: int) -> None:
-    """Ask the worker to run on so many executors.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """Ask the worker to run on so many executors."""
     store.save_statistics(EXECUTORS, {}, {"count": count})
 
 
 def asked_executors(store: RoutingStore) -> int | None:
-    """How many executors are asked for; None if nobody has asked.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """How many executors are asked for; None if nobody has asked."""
     kept = store.load_statistics(EXECUTORS)
     return None if kept is None else int(kept[1]["count"])
 
 
 def save_balance(store: RoutingStore, settings: BalanceSettings) -> None:
-    """Keep when the stream's load counts as imbalanced, and how its tree is adjusted.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """Keep when the stream's load counts as imbalanced, and how its tree is adjusted."""
     store.save_statistics(BALANCE, {}, asdict(settings))
 
 
 def read_balance(store: RoutingStore) -> BalanceSettings | None:
-    """The same; None if nobody has said so.
-
-    Raises:
-        Unavailable: the store cannot be reached.
-    """
+    """The same; None if nobody has said so."""
     kept = store.load_statistics(BALANCE)
     return None if kept is None else BalanceSettings(**kept[1])

@@ -6,10 +6,10 @@
                             epochs          [version, first epoch] of all bindings: JSON
                             pending         the pending version and its proposal; absent if none: JSON, compressed
                             acks/N-stage-S  slot S has confirmed a stage of version N; empty
-                            versions/N/meta            what the version consists of: JSON
-                            versions/N/{tree,mapping}  their blocks, in pieces
-                            statistics/<name>          what a named block consists of: JSON; below it its pieces
-                            leases/<job>               see :mod:`~spatialstream.store.lease`
+                            versions/N/meta    the head of the version's block (:mod:`~spatialstream.store.blocks`)
+                            versions/N/block   its pieces
+                            statistics/<name>  the head of a named block; below it its pieces
+                            leases/<job>       see :mod:`~spatialstream.store.lease`
 
 Every change but a confirmation sets ``active``, on condition that it is still as it was read: so changes are made one
 after the other, and a state is consistent if ``active`` did not change while it was read. Confirmations check it
@@ -22,7 +22,6 @@ Cost: a round trip to read, two to change, one more for the pieces of a block.
 from __future__ import annotations
 
 import contextlib
-import json
 import posixpath
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -33,12 +32,13 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
 
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
-from spatialstream.store import blocks, codec
+from spatialstream.store import blocks
 from spatialstream.store.base import Arrays, RoutingStore
-from spatialstream.store.codec import Seal, checked_name
+from spatialstream.store.blocks import Block
+from spatialstream.store.codec import checked_name, damage, digest
 from spatialstream.store.connection import Connection, Credentials, Wait
-from spatialstream.store.entry import Entry, discard_others, read_version
 from spatialstream.store.lease import Lease, ZooKeeperLease
 from spatialstream.store.records import acknowledgement, active_bytes, epochs_bytes, pending_bytes, read_state
 from spatialstream.store.state import RoutingState, Stage
@@ -106,8 +106,7 @@ class ZooKeeperStore(RoutingStore):
 
     def create(self, version: RoutingVersion, life: str = "") -> None:
         """See :class:`RoutingStore`."""
-        origin = codec.digest(version)
-        entry = Entry(self._client, self._version(version.number), version)
+        origin, block = digest(version), self._block(version)
 
         def operation(wait: Wait) -> None:
             while True:
@@ -117,19 +116,19 @@ class ZooKeeperStore(RoutingStore):
                 state = RoutingState.created(version.number, version.slots, origin, life)
                 for name in ("acks", "statistics"):
                     wait(self._client.ensure_path_async(self._path(name)))
-                entry.write(wait)
+                block.write(wait)
                 transaction = self._client.transaction()
                 transaction.create(self._path("active"), active_bytes(state))
                 transaction.create(self._path("epochs"), epochs_bytes(state))
-                entry.name(transaction)
+                transaction.create(self._path("versions", version.number, "meta"), block.head)
                 if _committed(wait, transaction):
                     return
 
-        self._with_entry(entry, operation)
+        self._with_block(block, operation)
 
     def publish(self, version: RoutingVersion, base: int, proposal: str, record: Mapping[str, Any]) -> None:
         """See :class:`RoutingStore`."""
-        entry = Entry(self._client, self._version(version.number), version)
+        block, meta = self._block(version), self._path("versions", version.number, "meta")
 
         def operation(wait: Wait) -> None:
             while True:
@@ -138,11 +137,11 @@ class ZooKeeperStore(RoutingStore):
                 if after is before:
                     return
                 with contextlib.suppress(NoNodeError):  # somebody has tidied up below a number that is not new any more
-                    entry.write(wait)
-                    if self._replace(wait, before, after, lock, entry.name):
+                    block.write(wait)
+                    if self._replace(wait, before, after, lock, lambda each: each.create(meta, block.head)):
                         return
 
-        self._with_entry(entry, operation)
+        self._with_block(block, operation)
 
     def versions(self) -> tuple[int, ...]:
         """See :class:`RoutingStore`."""
@@ -150,8 +149,18 @@ class ZooKeeperStore(RoutingStore):
 
     def load(self, number: int) -> RoutingVersion:
         """See :class:`RoutingStore`."""
-        folder = self._version(number)
-        return self._attempt(lambda wait: read_version(self._client, wait, folder))
+        folder, name = self._path("versions", number), f"version {number}"
+
+        def operation(wait: Wait) -> RoutingVersion:
+            try:
+                head, _ = wait(self._client.get_async(f"{folder}/meta"))
+                with damage(name):
+                    content = blocks.read_block(self._client, wait, f"{folder}/block", head)
+                    return RoutingVersion.unpack(content, name)
+            except NoNodeError as error:
+                raise StateError(f"{name} is not in the store") from error
+
+        return self._attempt(operation)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """See :class:`RoutingStore`."""
@@ -166,21 +175,7 @@ class ZooKeeperStore(RoutingStore):
 
     def erase(self) -> None:
         """See :class:`RoutingStore`."""
-
-        def operation(wait: Wait) -> None:
-            for path in self._below(wait, self._root):
-                with contextlib.suppress(NoNodeError):
-                    wait(self._client.delete_async(path))
-
-        self._attempt(operation)
-
-    def _below(self, wait: Wait, path: str) -> list[str]:
-        """A node and all below it, children before their parents."""
-        try:
-            children = wait(self._client.get_children_async(path))
-        except NoNodeError:
-            return []
-        return [each for child in children for each in self._below(wait, f"{path}/{child}")] + [path]
+        self._attempt(lambda wait: blocks.delete(self._client, wait, self._root))
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -232,23 +227,21 @@ class ZooKeeperStore(RoutingStore):
     def save_statistics(self, name: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
         """See :class:`RoutingStore`."""
         folder = self._path("statistics", checked_name(name))
-        packed, seal = codec.pack(arrays)
-        token = blocks.new_token()
-        head = json.dumps({"token": token, "block": seal.to_record(), "meta": dict(meta)}).encode()
+        block = Block(self._client, folder, pack_arrays(arrays, meta))
         replaced: set[str] = set()
 
         def operation(wait: Wait) -> None:
-            blocks.write_pieces(self._client, wait, folder, token, packed)
+            block.write(wait)
             while True:  # until nobody else has replaced it at the same moment
                 before, stat = wait(self._client.get_async(folder))
-                if before == head:
+                if before == block.head:
                     break
                 with contextlib.suppress(BadVersionError):
-                    wait(self._client.set_async(folder, head, stat.version))
-                    with codec.damage(f"what the statistics {name} were"):
-                        replaced.update({json.loads(before)["token"]} if before else ())
+                    wait(self._client.set_async(folder, block.head, stat.version))
+                    with damage(f"what the statistics {name} were"):
+                        replaced.update({blocks.token_of(before)} if before else ())
                     break
-            blocks.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, token))
+            blocks.delete_pieces(self._client, wait, folder, replaced | self._abandoned(wait, folder, block.token))
 
         self._attempt(operation)
 
@@ -268,11 +261,8 @@ class ZooKeeperStore(RoutingStore):
                 if stat.version == last:
                     raise StateError(f"the statistics {name} are damaged: a piece is missing")
                 last = stat.version
-                with codec.damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
-                    head = json.loads(data)
-                    seal = Seal(**head["block"])
-                    found = blocks.read_pieces(self._client, wait, folder, head["token"], seal)
-                    return codec.unpack(found, seal), head["meta"]
+                with damage(f"the block of statistics {name}"), contextlib.suppress(NoNodeError):
+                    return unpack_arrays(blocks.read_block(self._client, wait, folder, data), f"statistics {name}")
 
         return self._attempt(operation)
 
@@ -299,14 +289,12 @@ class ZooKeeperStore(RoutingStore):
 
         return self._connection.attempt(synchronised)
 
-    def _path(self, *names: str) -> str:
-        return "/".join((self._root, *names))
+    def _path(self, *names: object) -> str:
+        return "/".join((self._root, *map(str, names)))
 
-    def _version(self, number: int) -> str:
-        return self._path("versions", str(number))
-
-    def _meta(self, number: int) -> str:
-        return self._path("versions", str(number), "meta")
+    def _block(self, version: RoutingVersion) -> Block:
+        """The block of a version that is to be written; there is the version when a transaction writes its head."""
+        return Block(self._client, self._path("versions", version.number, "block"), version.pack())
 
     def _read(self, wait: Wait, watch: Callable[[Any], None] | None = None) -> Read | None:
         """The state at one moment, None if there is none; ``watch`` is called once when it has changed."""
@@ -355,7 +343,7 @@ class ZooKeeperStore(RoutingStore):
         except NoNodeError:
             return {}
         numbers = [int(name) for name in names if name.isdecimal()]
-        results = [self._client.exists_async(self._meta(number)) for number in numbers]
+        results = [self._client.exists_async(self._path("versions", number, "meta")) for number in numbers]
         return {number: wait(result) is not None for number, result in zip(numbers, results, strict=True)}
 
     # ------------------------------------------------------------------------------------------------------- changing
@@ -404,14 +392,14 @@ class ZooKeeperStore(RoutingStore):
 
     def _unname(self, transaction: TransactionRequest, numbers: Iterable[int]) -> None:
         for number in numbers:
-            transaction.delete(self._meta(number))
+            transaction.delete(self._path("versions", number, "meta"))
 
-    def _with_entry(self, entry: Entry, operation: Callable[[Wait], None]) -> None:
+    def _with_block(self, block: Block, operation: Callable[[Wait], None]) -> None:
         try:
             self._attempt(operation)
         except StateError:
             with contextlib.suppress(Unavailable):
-                self._attempt(entry.discard)
+                self._attempt(block.discard)
             raise
         self._tidy()
 
@@ -427,13 +415,21 @@ class ZooKeeperStore(RoutingStore):
         state = read[0]
         for number, there in self._numbers(wait).items():
             if not there and number <= state.last:
-                blocks.delete(self._client, wait, self._version(number))
+                blocks.delete(self._client, wait, self._path("versions", number))
         current = state.active.number if state.pending is None else state.pending.number
-        discard_others(self._client, wait, self._version(current))
+        self._discard_others(wait, self._path("versions", current))
         names = wait(self._client.get_children_async(self._path("acks")))
         for name in names:
             if state.pending is None or not name.startswith(f"{current}-"):
                 blocks.delete(self._client, wait, self._path("acks", name))
+
+    def _discard_others(self, wait: Wait, folder: str) -> None:
+        """Delete the blocks beside that of a version, whose publishers came too late or died before."""
+        with contextlib.suppress(NoNodeError):
+            mine = blocks.token_of(wait(self._client.get_async(f"{folder}/meta"))[0])
+            others = blocks.tokens(self._client, wait, f"{folder}/block").keys() - {mine}
+            if others:
+                blocks.delete_pieces(self._client, wait, f"{folder}/block", others)
 
     def _abandoned(self, wait: Wait, folder: str, token: str) -> set[str]:
         """Blocks below a node that are much older than one of them: whoever wrote them will not name them any more."""

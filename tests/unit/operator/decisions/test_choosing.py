@@ -2,7 +2,8 @@
 
 import pytest
 
-from spatialstream.balance import BalanceSettings, propose
+from spatialstream.balance.proposal import propose
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.decisions.choosing import choose
 from spatialstream_operator.decisions.rebalancing_inputs import ProposalView

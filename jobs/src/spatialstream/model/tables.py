@@ -1,0 +1,27 @@
+"""Tables of text for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+__all__ = ["aligned", "ratio"]
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """The lines of a table, its columns aligned to the left but for those in ``right``."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            f"{cell:>{width}}" if i in right else f"{cell:<{width}}"
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(padded).rstrip()
+
+    return [line(head), *map(line, rows)]
+
+
+def ratio(value: float) -> str:
+    """A quotient of loads, which may be infinite."""
+    return "∞" if math.isinf(value) else f"{value:.2f}"
