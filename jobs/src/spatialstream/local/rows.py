@@ -106,7 +106,7 @@ def _rows(table: Array, owners: Array, positions: Array, ordered: bool) -> tuple
     return t, offsets, ids, x, y
 
 
-def rows_at(table: npt.NDArray[Any], owners: Codes, positions: Codes, distances: Floats | None = None) -> ObjectRows:
+def rows_at(table: Array, owners: Codes, positions: Codes, distances: Floats | None = None) -> ObjectRows:
     """The objects at positions of the table's rows: as they come if they have distances, else by (t, id, x, y)."""
     t, offsets, ids, x, y = _rows(table, owners, positions, distances is not None)
     return ObjectRows(to_arrow(offsets, ids), t, x, y, distances)
