@@ -5,9 +5,10 @@
 
 - *throughput*: objects at a rate for two minutes. The lag is the day's clock minus the timestamp up to which results
   are out, by the worker's metrics, sampled every second; it must not grow. Then a burst, sent faster than it can be
-  done, shows the ceiling. Steps of both jobs are clocked, and, unless told not to, what Spark's tasks do; so is the
-  CPU time of every process.
-- *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute: age of result rows on arrival.
+  done, shows the ceiling. Steps of both jobs are clocked, and, unless told not to, what their tasks do, part by
+  part; so is the CPU time of every process.
+- *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute: age of result rows on arrival, and what of it is
+  what, as with *throughput*.
 - *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
   proposal to activation, and the longest time without a round and without an epoch, beside the time before.
 
@@ -54,7 +55,7 @@ from spatialstream.servers.process import Server, await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.store.reports import read_load, read_statistics
 from spatialstream.store.zookeeper import ZooKeeperStore
-from tests.benchmarks import workload
+from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
 
@@ -173,16 +174,22 @@ def clock_steps(log: StepLog) -> None:
 def run_job(folder: Path, arguments: Sequence[str]) -> int:
     """A job of the command line, with clocks."""
     from spatialstream.cli import main as command_line
-    from tests.benchmarks.profile_pipeline import clock_tasks
 
     clock_steps(StepLog(folder / "steps.jsonl"))
-    if (folder / "tasks").is_dir():
-        clock_tasks(folder / "tasks")
     return command_line(arguments)
 
 
 class ClockedJob(JobServer):
-    """A job whose steps, and whose tasks if the folder ``tasks`` is there, are clocked."""
+    """A job whose steps are clocked, and with ``profile`` its tasks too."""
+
+    def __init__(
+        self, folder: Path, job: str, arguments: Sequence[str], environment: dict[str, str], profile: bool
+    ) -> None:
+        if profile:
+            (folder / "tasks").mkdir(parents=True)
+            environment = {**environment, clocks.VARIABLE: str(folder / "tasks")}
+            arguments = [*arguments, "--conf", f"spark.python.daemon.module={clocks.DAEMON}"]
+        super().__init__(folder, job, arguments, None, environment)
 
     def _command(self) -> list[str]:
         command = super()._command()
@@ -287,10 +294,8 @@ class Live:
             routing += self._history()
         known = os.environ.get("PYTHONPATH")
         environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), known] if known else [str(ROOT)])}
-        self.router = ClockedJob(folder / "router", "router", [*common, *routing], None, environment)
-        self.worker = ClockedJob(folder / "worker", "worker", common, None, environment)
-        for job in (self.router, self.worker) if profile else ():
-            (job.folder / "tasks").mkdir(parents=True)
+        self.router = ClockedJob(folder / "router", "router", [*common, *routing], environment, profile)
+        self.worker = ClockedJob(folder / "worker", "worker", common, environment, profile)
         self.store = ZooKeeperStore(zookeeper.hosts, name)
 
     def _history(self) -> list[str]:
@@ -442,13 +447,22 @@ def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     ]
     window = (steady[0]["now"], steady[-1]["now"])
     rows += _steps(live, window, gained["worked"])
-    rows += [
-        row(f"   CPU of {name[4:]}", 1e6 * seconds / gained["worked"], "us/object", None, f"{seconds / span:.2f} cores")
-        for name, seconds in sorted(gained.items(), key=lambda item: -item[1])
-        if name.startswith("CPU ") and seconds / span >= 0.005
-    ]
+    rows += _cpu(steady)
     record = {"samples": everything, "began": began, "ended": ended, "behind": sender.behind, "drained": drained}
-    return rows, record | {"tasks": _tasks(live, window)}
+    return rows + _tasks(live, window), record
+
+
+def _cpu(samples: list[Sample]) -> list[dict[str, Any]]:
+    """CPU of an object by process, between the first and the last of some samples."""
+    span = samples[-1]["now"] - samples[0]["now"]
+    gained = {name: samples[-1][name] - samples[0].get(name, 0.0) for name in samples[-1]}
+    found = {name: seconds for name, seconds in gained.items() if name.startswith("CPU ")}
+    found["CPU all of it"] = sum(found.values())
+    return [
+        row(f"   CPU of {name[4:]}", 1e6 * seconds / gained["worked"], "us/object", None, f"{seconds / span:.2f} cores")
+        for name, seconds in sorted(found.items(), key=lambda item: -item[1])
+        if seconds / span >= 0.005
+    ]
 
 
 def _drain(live: Live, timeout: float = 120.0) -> bool:
@@ -514,22 +528,17 @@ def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict
     return rows
 
 
-def _tasks(live: Live, window: tuple[float, float]) -> dict[str, dict[str, Any]]:
-    """Mean of what each kind of task does, if tasks are clocked."""
-    found: dict[str, Steps] = defaultdict(list)
-    for line in [*live.router.tasks(), *live.worker.tasks()]:
-        if window[0] <= line["begun"] <= window[1] and line.get("bytes in", 0.0) + line.get("bytes out", 0.0) > 0:
-            found[line["stage"]].append(line)
-    result = {}
-    for stage, lines in found.items():
-        parts: dict[str, float] = defaultdict(float)
-        for line in lines:
-            for name, seconds in line["parts"].items():
-                parts[name] += seconds / len(lines)
-        keys = ("whole", "input", "own", "output", "cpu", "bytes in", "bytes out")
-        means = {key: float(np.mean([line.get(key, 0.0) for line in lines])) for key in keys}
-        result[stage] = {"calls": len(lines), **means, "parts": {k: v for k, v in parts.items() if v >= 0.0005}}
-    return result
+def _tasks(live: Live, window: tuple[float, float]) -> list[dict[str, Any]]:
+    """Mean of what each kind of task does, part by part, if tasks are clocked."""
+    rows = []
+    for name, job in (("router", live.router), ("worker", live.worker)):
+        lines = [line for line in job.tasks() if window[0] <= line["begun"] <= window[1]]
+        for stage, means in clocks.parts_of(lines).items():
+            note = f"{means['calls']} tasks; CPU of its thread {1e3 * means['cpu']:.1f} ms"
+            rows.append(row(f"   a task of the {name}: {stage}", 1e3 * means["whole"], "ms", None, note))
+            parts = means["parts"].items()
+            rows += [row(f"      {part}", 1e3 * seconds, "ms") for part, seconds in parts if seconds >= 0.0002]
+    return rows
 
 
 # -------------------------------------------------------------------------------------------------------------- latency
@@ -551,7 +560,7 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Ages of results at a moderate rate."""
     scale = live.scale
     since = int((time.time() + scale.warm_up) * 1000)
-    with Watch(live.connection, live.name, Latencies(since, every=1)) as watch:
+    with Watch(live.connection, live.name, Latencies(since, every=1)) as watch, Sampler(live) as sampler:
         sender = live.sender(scale.calm_rate, 50)
         asked = snapshots(live.source, 500)
         seconds = scale.warm_up + scale.calm_seconds
@@ -573,8 +582,10 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             )
         )
         rows.append(row(f"   {what}, p95", each["p95"], "ms", 2_500, f"aim 1,000; p99 {each['p99']:,.0f}"))
-    steps = _steps(live, (watch.latencies.since / 1000, time.time()), float(sender.sent))
-    return rows + steps, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
+    window = (watch.latencies.since / 1000, time.time())
+    rows += _steps(live, window, float(sender.sent)) + _tasks(live, window)
+    rows += _cpu(sampler.between(window[0], window[0] + scale.calm_seconds))
+    return rows, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
 
 
 # ------------------------------------------------------------------------------------------------------------ rebalance
@@ -803,7 +814,7 @@ def main() -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
     add("--short", action="store_true", help="a few seconds each, to try")
-    add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what Spark's tasks do")
+    add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what tasks do")
     add("--output", type=Path, default=Path("bench-output"), help="for figures and pictures")
     for name, kind in (("rate", float), ("seconds", float), ("standing", int), ("slots", int), ("pause", int)):
         add(f"--{name}", type=kind, help=f"default {getattr(Scale, name)}")
