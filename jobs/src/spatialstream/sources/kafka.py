@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicMetadata
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, Unavailable
 
@@ -30,12 +30,13 @@ NAMED = ("objects", "queries", "results", "rejected")
 INTERNAL = ("blocks", "epochs")
 """The topics that are between the jobs."""
 
-_COMMITTED = IsolationLevel.READ_COMMITTED
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
 _COUNTS_KEPT = 5.0
 """Seconds for which the numbers of partitions are not asked for again."""
+_BEGINS_KEPT = 1.0
+"""Seconds for which it is not asked again where partitions begin."""
 
 _BROKERS_DEFAULT = 1_000_000
 """Bytes of a message that a topic takes whose settings nobody has made, about."""
@@ -285,14 +286,21 @@ class Topics:
 class Offsets:
     """Tells where the partitions of topics begin and end.
 
+    A consumer is asked, not a client for administration: that one asks who leads the partitions each time before, and
+    takes twice the time.
+
     Args:
         connection: how to reach the broker.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._admin = connection.admin()
+        self._client = self._connected()
         self._counts: tuple[float, dict[str, int]] = 0.0, {}
+        self._begins: tuple[float, dict[str, list[int]]] = 0.0, {}
+
+    def _connected(self) -> Consumer:
+        return self._connection.consumer("spatialstream", **{"isolation.level": "read_committed"})
 
     def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
         """The offset after the last message of each partition; of a transaction that is open, before its first.
@@ -303,40 +311,39 @@ class Offsets:
         Raises:
             Unavailable: the broker did not answer.
         """
-        return self._ask(partitions, OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
+        return self._ask(partitions, OFFSET_END)
 
     def earliest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
         """The offset of the first message of each partition; as :meth:`latest`."""
-        return self._ask(partitions, OffsetSpec.earliest())[0]  # type: ignore[no-untyped-call]
+        return self._ask(partitions, OFFSET_BEGINNING)
 
     def bounds(self, partitions: Mapping[str, int]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """:meth:`earliest` and :meth:`latest`, asked at the same time."""
-        earliest, latest = self._ask(partitions, OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        return earliest, latest
+        """:meth:`earliest`, as it was up to a second ago, and :meth:`latest`."""
+        asked, begins = self._begins
+        known = {topic: len(offsets) for topic, offsets in begins.items()}
+        if time.monotonic() > asked + _BEGINS_KEPT or known != partitions:
+            begins = self.earliest(partitions)
+            self._begins = time.monotonic(), begins
+        return begins, self.latest(partitions)
 
-    def _ask(self, partitions: Mapping[str, int], *specs: OffsetSpec) -> list[dict[str, list[int]]]:
-        places = [TopicPartition(topic, i) for topic, count in partitions.items() for i in range(count)]
+    def _ask(self, partitions: Mapping[str, int], which: int) -> dict[str, list[int]]:
         until = time.monotonic() + _TIMEOUT
         while True:
+            places = [TopicPartition(topic, i, which) for topic, count in partitions.items() for i in range(count)]
             try:
-                asked = [
-                    self._admin.list_offsets(
-                        dict.fromkeys(places, spec), isolation_level=_COMMITTED, request_timeout=5.0
-                    )
-                    for spec in specs
-                ]
-                found = [_by_topic(partitions, answers) for answers in asked]
+                answers = self._client.offsets_for_times(places, timeout=5.0)
             except KafkaException as error:
                 problem = _words(error)
             else:
-                if all(offset >= 0 for topics in found for offsets in topics.values() for offset in offsets):
-                    return found
-                problem = "it went away"  # librdkafka says then that the offset is -1001, and calls that no error
+                found = {(at.topic, at.partition): at.offset for at in answers if at.error is None}
+                if len(found) == len(places) and all(offset >= 0 for offset in found.values()):
+                    return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
+                problem = next((at.error.str() for at in answers if at.error is not None), "it went away")
             if time.monotonic() > until:
                 raise Unavailable(f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}")
             time.sleep(0.2)
             # a client may hold on to what it knew of a broker that has been started again
-            self._admin = self._connection.admin()
+            self._client = self._connected()
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions each topic has now, or had seconds ago, of those that are there.
@@ -347,17 +354,12 @@ class Offsets:
         asked, counts = self._counts
         if time.monotonic() > asked + _COUNTS_KEPT or not counts.keys() >= set(topics):
             try:
-                present = self._admin.list_topics(timeout=_TIMEOUT).topics
+                present = self._client.list_topics(timeout=_TIMEOUT).topics
             except KafkaException as error:
                 raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
             counts = {topic: len(present[topic].partitions) for topic in present}
             self._counts = time.monotonic(), counts
         return {topic: counts[topic] for topic in topics if topic in counts}
-
-
-def _by_topic(partitions: Mapping[str, int], answers: Mapping[TopicPartition, Any]) -> dict[str, list[int]]:
-    found = {(at.topic, at.partition): answer.result(_TIMEOUT).offset for at, answer in answers.items()}
-    return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
 
 
 def _words(error: KafkaException) -> str:
