@@ -11,6 +11,7 @@ import json
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
@@ -88,6 +89,7 @@ class SeatEngine:
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()
         self._moves = 0
+        self._had: dict[Any, str] = {}
         self._merger = ""
         self._begun = self._all_came = False
         self._worked: dict[int, float] = {}
@@ -213,6 +215,11 @@ class SeatEngine:
         where = {slot: addresses.get(name) for slot, name in self._placement.items()}
         return json.dumps({**self._published, "seats": where}).encode()
 
+    def held(self) -> dict[int, int]:
+        """How many slots, or partitions, each seat has, by its number."""
+        names = list(self._placement.values())
+        return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
+
     def retire(self, executors: Iterable[str]) -> bool:
         """Give seats of these executors nothing to hold from the next turn on; whether they hold nothing now."""
         self._retired = frozenset(executors)
@@ -277,19 +284,40 @@ class SeatEngine:
     def _wherever(
         self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
     ) -> dict[Any, list[str]]:
-        """Lines of items, each done by a seat that has nothing else to do then."""
-        left, found = list(reversed(items)), dict[Any, list[str]]()
-        calls: dict[Future[Any], tuple[Seated, Any]] = {}
-        free = list(seats)
-        while left or calls:
-            while left and free:
-                seat, item = free.pop(0), left.pop()
-                calls[self._asked(seat, "map", Command.of(do, [item], generation).to_json())] = seat, item
+        """Lines of items, each done by a seat that has nothing else to do then.
+
+        Parts of what comes in go where those of the same partition went before: their seat has read ahead.
+        """
+        kept, left = self._kept(items, seats)
+        found, calls = dict[Any, list[str]](), dict[Future[Any], tuple[Seated, Any]]()
+        free = deque(sorted(seats, key=lambda seat: seat.name not in kept))
+        while left or kept or calls:
+            while free and (left or free[0].name in kept):
+                seat = free.popleft()
+                some = tuple(kept.pop(seat.name)) if seat.name in kept else left.popleft()
+                calls[self._asked(seat, "map", Command.of(do, some, generation).to_json())] = seat, some
             for call in self._some_done(calls, generation, [seat for seat, _ in calls.values()]):
-                seat, item = calls.pop(call)
-                (found[item],) = call.result()
+                seat, some = calls.pop(call)
+                found |= zip(some, call.result(), strict=True)
                 free.append(seat)
+                self._had |= {item[0]: seat.name for item in some if isinstance(item, tuple)}
         return found
+
+    def _kept(self, items: Sequence[T], seats: Sequence[Seated]) -> tuple[dict[str, list[T]], deque[tuple[T, ...]]]:
+        """The items that go where those of the same name went before, by seat, and the others.
+
+        No seat gets more than its share so; nor does any item of a name that several have.
+        """
+        names = [item[0] if isinstance(item, tuple) else item for item in items]
+        known = {seat.name for seat in seats} if len(set(names)) == len(names) else set()
+        kept, left = dict[str, list[T]](), deque[tuple[T, ...]]()
+        for name, item in zip(names, items, strict=True):
+            before = self._had.get(name, "")
+            if before in known and len(kept.get(before, ())) * len(seats) < len(items):
+                kept.setdefault(before, []).append(item)
+            else:
+                left.append((item,))
+        return kept, left
 
     def _done(
         self, calls: dict[Future[Any], tuple[Seated, Any]], generation: int, working: Sequence[Seated] = ()

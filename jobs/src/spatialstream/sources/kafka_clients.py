@@ -4,9 +4,11 @@ A process makes its clients when it first needs them, and keeps them: to connect
 uses one has it alone, so there are as many as threads use them at a time, and one that has failed is thrown away. A
 process that is forked makes its own; librdkafka's threads are not forked with it.
 
-Reading is between exact offsets. Not every offset has a message: markers of transactions, what transactions have sent
-that were aborted, and what compaction has removed leave gaps, also where a range ends. The broker says where it stands
-(``enable.partition.eof``), so that nobody waits for a message that will not come.
+Reading is between exact offsets. A stream is read range after range, so who has read one reads on, and mostly has the
+next one in memory when it is asked for; of a few partitions, for that takes a client of its own. Not every offset has a
+message: markers of transactions, what transactions have sent that were aborted, and what compaction has removed leave
+gaps, also where a range ends. The broker says where it stands (``enable.partition.eof``), so that nobody waits for a
+message that will not come.
 """
 
 from __future__ import annotations
@@ -43,23 +45,39 @@ _READING = {
     # what is read ahead beyond the end of a range is read for nothing; a larger message comes all the same, by itself
     "fetch.message.max.bytes": 1 << 20,
 }
+_AHEAD = _READING | {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 16 << 10}
 _FOLLOWING = {"auto.offset.reset": "error", "enable.partition.eof": False, "isolation.level": "read_committed"}
 
+_AHEAD_MOST = 8
+"""Partitions of which a process reads ahead; each is a connection, and as much memory as is said above."""
+_AHEAD_SECONDS = 60.0
+"""Seconds after which what nobody goes on with is let go of, for a slot may have moved."""
+
 _idle: dict[tuple[Any, ...], list[Any]] = {}
+
+
+def _unused(connection: Connection, use: str) -> list[Any]:
+    """The clients of this process for a use that nobody uses."""
+    security = tuple(sorted(connection.security.items()))
+    return _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
+
+
+def _taken_from(clients: list[T], fits: Callable[[T], bool]) -> T | None:
+    """A client that fits, the one that was used last; taken out of the list."""
+    for client in reversed(clients):
+        if fits(client):
+            with suppress(ValueError):  # somebody was quicker
+                clients.remove(client)
+                return client
+    return None
 
 
 def _kept(
     connection: Connection, use: str, make: Callable[[], T], fits: Callable[[T], bool] = lambda client: True
 ) -> tuple[list[T], T]:
     """A client that nobody uses and that fits, and the list to put it back into."""
-    security = tuple(sorted(connection.security.items()))
-    clients = _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
-    for client in reversed(clients):
-        if fits(client):
-            with suppress(ValueError):  # somebody was quicker
-                clients.remove(client)
-                return clients, client
-    return clients, make()
+    clients = _unused(connection, use)
+    return clients, _taken_from(clients, fits) or make()
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -72,6 +90,46 @@ def offsets(connection: Connection) -> Offsets:
     return found
 
 
+class _Reader:
+    """A consumer, and where it goes on to read.
+
+    Attributes:
+        consumer: the client.
+        place: topic and partition that it reads ahead; None: it reads any, and then stops.
+        next: offset of the next message that it gives, if it reads on; else -1.
+        used: when it was used last, s of the monotonic clock.
+    """
+
+    def __init__(self, connection: Connection, place: tuple[str, int] | None) -> None:
+        self.consumer = connection.consumer("spatialstream", **(_READING if place is None else _AHEAD))
+        self.place, self.next, self.used = place, -1, 0.0
+
+    def begin(self, topic: str, partition: int, start: int) -> None:
+        """Have the message at an offset come next."""
+        if self.next != start:
+            self.consumer.assign([TopicPartition(topic, partition, start)])
+
+    def end(self, offset: int, *, complete: bool) -> None:
+        """A range has been read up to an offset; ``complete`` if nothing after it has been taken."""
+        self.next, self.used = -1, time.monotonic()
+        if self.place is not None and complete:
+            self.next = offset
+        else:
+            self.consumer.unassign()
+
+
+def _reader(connection: Connection, place: tuple[str, int]) -> tuple[list[_Reader], _Reader]:
+    """A client to read a partition with, and the list to put it back into."""
+    ahead: list[_Reader] = _unused(connection, "read ahead")
+    if (reader := _taken_from(ahead, lambda each: each.place == place)) is not None:
+        return ahead, reader
+    while ahead and ahead[0].used < time.monotonic() - _AHEAD_SECONDS:
+        ahead.pop(0).consumer.close()
+    if len(ahead) < _AHEAD_MOST:
+        return ahead, _Reader(connection, place)
+    return _kept(connection, "read", lambda: _Reader(connection, None))
+
+
 def read(connection: Connection, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
     """The messages of a partition between two offsets, many at a time, in their order.
 
@@ -81,24 +139,23 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
     """
     if start >= end:
         return
-    clients, consumer = _kept(connection, "read", lambda: connection.consumer("spatialstream", **_READING))
+    clients, reader = _reader(connection, (topic, partition))
     try:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _between(consumer, topic, partition, start, end)
-        consumer.unassign()
+        reader.begin(topic, partition, start)
+        yield from _between(reader, topic, partition, start, end)
     except BaseException as error:
-        consumer.close()
+        reader.consumer.close()
         if isinstance(error, KafkaException):
             raise Unavailable(f"{topic} cannot be read: {error}") from None
         raise
-    clients.append(consumer)
+    clients.append(reader)
 
 
-def _between(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
+def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
     at, shortest = start, None  # the next offset, and that at which the partition was said to end
-    until = time.monotonic() + PATIENCE
+    until, complete = time.monotonic() + PATIENCE, True
     while at < end:
-        messages = _taken(consumer, min(_MOST, end - at), until - time.monotonic())
+        messages = _taken(reader.consumer, min(_MOST, end - at), until - time.monotonic())
         if any(message.error() is not None for message in messages):
             events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
@@ -117,8 +174,10 @@ def _between(consumer: Consumer, topic: str, partition: int, start: int, end: in
             at = max(at, int(messages[-1].offset() or 0) + 1)
             while messages and int(messages[-1].offset() or 0) >= end:
                 messages.pop()
+                complete = False
             if messages:
                 yield messages
+    reader.end(at, complete=complete)
 
 
 def _taken(consumer: Consumer, most: int, patience: float) -> list[Message]:
