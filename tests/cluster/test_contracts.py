@@ -110,3 +110,16 @@ def channels(servers: Servers) -> Channels:
 @pytest.fixture
 def sinks(servers: Servers) -> Sinks:
     return KafkaSinks(servers)
+
+
+def test_nothing_is_lost_of_what_is_first_sent_to_a_new_topic(servers: Servers) -> None:
+    """A new partition refuses its first batch at times, while it takes the second one, which is under way already."""
+    connection, value = Connection(servers.kafka.bootstrap, servers.kafka.security), bytes(12 << 20)
+    for _ in range(15):
+        topics = Topics(f"contract-{uuid.uuid4().hex[:8]}")
+        topics.ensure(connection, slots=1, objects=1)
+        kafka_clients.send(connection, ((topics.blocks, 0, str(i).encode(), value) for i in range(3)))
+        ends = kafka_clients.offsets(connection).latest({topics.blocks: 1})[topics.blocks]
+        given = kafka_clients.read(connection, topics.blocks, 0, 0, ends[0])
+        assert [each.key() for messages in given for each in messages] == [b"0", b"1", b"2"]
+        topics.remove(connection)

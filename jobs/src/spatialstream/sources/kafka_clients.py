@@ -250,10 +250,17 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
 
 
 class _Sender:
-    """A producer, and what it could not deliver."""
+    """A producer, what it could not deliver, and the partitions to which it has delivered anything.
+
+    A broker takes a producer's first batch for a partition whatever its number in the sequence is, and a producer takes
+    an acknowledged batch for a sign that those before it have arrived. So of two first batches under way the first is
+    lost if it fails and the second does not, as where the topic is new. Once the broker has one, it refuses gaps: so
+    what is first sent to a partition goes alone.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.failed: list[str] = []
+        self._known: set[tuple[str, int]] = set()
         self.producer: Producer = connection.producer(
             **{
                 "message.timeout.ms": int(PATIENCE * 1000),
@@ -265,6 +272,29 @@ class _Sender:
 
     def _note(self, error: KafkaError, _: Message) -> None:
         self.failed.append(error.str())
+
+    def send(self, topic: str, partition: int, key: bytes | None, value: Any) -> None:
+        """Send a message, or leave it to :meth:`arrived` to tell why not."""
+        while not self.failed:
+            try:
+                self.producer.produce(topic, value, key, partition)
+                self.producer.poll(0)
+            except BufferError:  # the queue is full, until messages are delivered or have waited too long
+                self.producer.poll(0.1)
+            else:
+                break
+        if (topic, partition) not in self._known:
+            self.arrived()
+            self._known.add((topic, partition))
+
+    def arrived(self) -> None:
+        """Wait until the broker has everything.
+
+        Raises:
+            Unavailable: it may not have.
+        """
+        if self.producer.flush(PATIENCE) or self.failed:
+            raise Unavailable(f"messages were not taken: {self.failed[0] if self.failed else 'no answer'}")
 
 
 def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]) -> None:
@@ -280,9 +310,8 @@ def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes
     clients, sender = _kept(connection, "send", lambda: _Sender(connection))
     try:
         for topic, partition, key, value in messages:
-            _produce(sender, topic, -1 if partition is None else partition, key, value)
-        if sender.producer.flush(PATIENCE) or sender.failed:
-            raise Unavailable(f"messages were not taken: {sender.failed[0] if sender.failed else 'no answer'}")
+            sender.send(topic, -1 if partition is None else partition, key, value)
+        sender.arrived()
     except BaseException as error:
         # nothing of it is to come when others have begun to send it again
         sender.producer.purge(in_queue=True, in_flight=False)
@@ -292,13 +321,3 @@ def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes
         raise
     clients.append(sender)
 
-
-def _produce(sender: _Sender, topic: str, partition: int, key: bytes | None, value: Any) -> None:
-    while not sender.failed:
-        try:
-            sender.producer.produce(topic, value, key, partition)
-            sender.producer.poll(0)
-        except BufferError:  # the queue is full, until messages are delivered or have waited too long
-            sender.producer.poll(0.1)
-        else:
-            return
