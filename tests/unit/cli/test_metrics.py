@@ -29,6 +29,7 @@ from spatialstream.store.memory import MemoryStore
 from spatialstream.store.reports import STATISTICS
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
+from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
 from spatialstream_operator.metrics import OperatorMetrics
 from tests.unit.stream.loads import SLOTS, Hourly, load_of, loads_of, round_of, sample
@@ -84,7 +85,7 @@ def observe(
 ) -> None:
     """What becomes of a round in a worker's job."""
     done = round_of(number, version, loads)
-    worker.observe(*done, 0.1)
+    worker.observe(*done, 0.1, {"wait": 0.01, "work": 0.09})
     reporter.observe(*done)
     assert reporter.reported(60.0)
 
@@ -127,12 +128,19 @@ def test_the_page_names_the_labels(worker: WorkerMetrics, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("job", ["router", "worker"])
-def test_all_series_but_those_of_leaves_are_there_from_the_first_scrape_on(job: str, worker: WorkerMetrics) -> None:
+def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: WorkerMetrics) -> None:
     registry = worker.registry if job == "worker" else RouterMetrics().registry
-    values = {"slot": {"0", "1", "2"}, "kind": {"objects", "queries"}, "type": TYPES, "reason": set(REASONS)}
+    parts = set(WORKER_PARTS if job == "worker" else ROUTER_PARTS)
+    values = {
+        "part": parts,
+        "slot": {"0", "1", "2"},
+        "kind": {"objects", "queries"},
+        "type": TYPES,
+        "reason": set(REASONS),
+    }
 
     for name, (_, series) in exposed(registry).items():
-        assert series or name in BY_LEAF, name
+        assert series or name in {*BY_LEAF, "spatialstream_seat_slots"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
                 standing = label == "type" and name == "spatialstream_slot_standing_queries"
@@ -189,6 +197,22 @@ def test_time_of_tasks_adds_up(worker: WorkerMetrics) -> None:
     assert value("spatialstream_worker_cores") == 2
 
 
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_seats_are_those_that_there_are_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
+    metrics = worker if job == "worker" else RouterMetrics()
+    value = metrics.registry.get_sample_value
+    assert value("spatialstream_seats") == 0
+
+    there = {0: 2, 1: 1}
+    metrics.seats(lambda: there)
+    assert value("spatialstream_seats") == 2
+    assert [value("spatialstream_seat_slots", {"seat": str(seat)}) for seat in (0, 1)] == [2, 1]
+
+    del there[0]
+    assert value("spatialstream_seats") == 1
+    assert value("spatialstream_seat_slots", {"seat": "0"}) is None
+
+
 def test_epochs_make_no_new_series() -> None:
     metrics = RouterMetrics()
     before = exposed(metrics.registry)
@@ -197,10 +221,12 @@ def test_epochs_make_no_new_series() -> None:
         clocks = Clocks.start(["objects/0"], 0).heard({"objects/0": 3_000 * epoch}, 0)
         adoption = Adoption(epoch, epoch + 1, "p", "prepare")
         told = Epoch(epoch, 2, 0, 1_000 * epoch, adoption.active, adoption.pending, (), (), ())
-        metrics.observe(EpochRecord(told, clocks, adoption, (), intakes, {}, None, 0, epoch - 1, {}), 0.1)
+        record = EpochRecord(told, clocks, adoption, (), intakes, {}, None, 0, epoch - 1, {})
+        metrics.observe(record, 0.5, dict.fromkeys(ROUTER_PARTS, 0.25))
 
     assert exposed(metrics.registry) == before
     value = metrics.registry.get_sample_value
+    assert value("spatialstream_router_part_seconds_sum", {"part": "route"}) == 5
     assert value("spatialstream_router_records_total", {"kind": "objects"}) == 400
     assert value("spatialstream_router_rejected_total", {"kind": "objects", "reason": "late"}) == 20
     assert value("spatialstream_router_clock_seconds") == 19

@@ -369,7 +369,7 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     arguments = given_.arguments | {"warm_up": 60.0}
     router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
     rounds: list[int] = []
-    worker = WorkerJob(**arguments, observe=lambda record, summary, seconds: rounds.append(record.round.number))
+    worker = WorkerJob(**arguments, observe=lambda record, *more: rounds.append(record.round.number))
 
     def stop_at_the_end() -> None:
         """Once everything has been answered."""

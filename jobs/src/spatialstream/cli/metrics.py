@@ -1,14 +1,14 @@
 """What the jobs tell Prometheus.
 
-Everything is there from the first scrape on, and bounded: series by slot, by type of query, and by leaf of the active
-version (numbers of leaves begin anew with each version).
+Everything is there from the first scrape on, and bounded: series by slot, by type of query, by part of a turn, by seat,
+and by leaf of the active version (numbers of leaves begin anew with each version).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -16,6 +16,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.errors import SettingError
@@ -25,6 +27,7 @@ from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.load_report import LoadObserver
 from spatialstream.stream.load_window import SNAPSHOT, STANDING, WindowView
+from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
 from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import RoundRecord
 
@@ -52,6 +55,7 @@ _SECONDS = (
     30.0,
     60.0,
 )
+_PART_SECONDS = (0.001, 0.002, *_SECONDS)
 
 
 class _Quiet(WSGIRequestHandler):
@@ -104,6 +108,34 @@ class _Series:
     def times(self, name: str, text: str) -> Histogram:
         return Histogram(self._prefix + name, text, buckets=_SECONDS, registry=self._registry)
 
+    def times_of_parts(self, name: str, text: str, parts: Iterable[str]) -> Histogram:
+        times = Histogram(self._prefix + name, text, ["part"], buckets=_PART_SECONDS, registry=self._registry)
+        for part in parts:
+            times.labels(part)
+        return times
+
+
+class _Seats(Collector):
+    """The seats that there are when somebody asks, and what each of them has."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._slots: Callable[[], Mapping[int, int]] = dict
+        registry.register(self)
+
+    def are(self, slots: Callable[[], Mapping[int, int]]) -> None:
+        """What is to be asked for the number of slots, or partitions, of each seat."""
+        self._slots = slots
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """As Prometheus' client calls it."""
+        slots = self._slots()
+        yield GaugeMetricFamily("spatialstream_seats", "Processes that do the turns' tasks.", len(slots))
+        text = "Slots, or partitions of the router, that a seat has."
+        family = GaugeMetricFamily("spatialstream_seat_slots", text, labels=["seat"])
+        for seat, count in sorted(slots.items()):
+            family.add_metric([str(seat)], count)
+        yield family
+
 
 def _running(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
@@ -116,6 +148,7 @@ class RouterMetrics:
         self.registry = CollectorRegistry()
         series = _Series(self.registry, "router_")
         self._epochs = series.times("epoch_seconds", "Time that an epoch takes.")
+        self._parts = series.times_of_parts("part_seconds", "Time that a part of an epoch takes.", ROUTER_PARTS)
         self._epoch = series.gauge("epoch", "Number of the last epoch.")
         self._records = series.counter("records", "Records accepted.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
@@ -134,15 +167,18 @@ class RouterMetrics:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.running = _running(self.registry)
+        self.seats = _Seats(self.registry).are
 
     def lag(self, kind: str, messages: int) -> None:
         """So many messages are left to read."""
         self._lag.labels(kind).set(max(0, messages))
 
-    def observe(self, record: EpochRecord, seconds: float) -> None:
+    def observe(self, record: EpochRecord, seconds: float, parts: Mapping[str, float]) -> None:
         """An epoch has been done."""
         epoch = record.epoch
         self._epochs.observe(seconds)
+        for part, of_part in parts.items():
+            self._parts.labels(part).observe(of_part)
         self._epoch.set(epoch.number)
         for intake in record.intakes:
             kind = intake.partition.split("/")[0]
@@ -165,6 +201,7 @@ class _RoundSeries:
 
     def __init__(self, series: _Series) -> None:
         self._rounds = series.times("round_seconds", "Time that a round takes.")
+        self._parts = series.times_of_parts("part_seconds", "Time that a part of a round takes.", WORKER_PARTS)
         text = "Time from the decision about an epoch in the router to its results."
         self._delay = series.times("epoch_delay_seconds", text)
         self._round = series.gauge("round", "Number of the last round.")
@@ -178,9 +215,13 @@ class _RoundSeries:
         for kind in QueryType:
             self._results.labels(kind.value)
 
-    def observe(self, record: RoundRecord, summary: Summary, seconds: float, now: float) -> None:
+    def observe(
+        self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float], now: float
+    ) -> None:
         """A round has been done; it took so many seconds, and it is now so many seconds since 1970 UTC."""
         self._rounds.observe(seconds)
+        for part, of_part in parts.items():
+            self._parts.labels(part).observe(of_part)
         for born in record.births:
             self._delay.observe(max(0.0, now - born / 1000))
         order = record.round
@@ -319,6 +360,7 @@ class WorkerMetrics(LoadObserver):
         self._tasks = series.counter("task_seconds", text)
         self._of_leaves.begin(leaves)
         self.running = _running(self.registry)
+        self.seats = _Seats(self.registry).are
 
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""
@@ -330,9 +372,9 @@ class WorkerMetrics(LoadObserver):
         self._cores.set(cores)
         self._tasks.inc(worked)
 
-    def observe(self, record: RoundRecord, summary: Summary, seconds: float) -> None:
+    def observe(self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float]) -> None:
         """A round has been done."""
-        self._of_rounds.observe(record, summary, seconds, time.time())
+        self._of_rounds.observe(record, summary, seconds, parts, time.time())
         for slot, load in summary.loads.items():
             self._of_slots.observe(slot, load)
 

@@ -85,6 +85,7 @@ def _run(options: argparse.Namespace) -> int:
             source=KafkaSource(connection, options.stream),
         )
         with live.seats(options, world) as (_, engine):
+            metrics.seats(engine.held)
             job = RouterJob(
                 engine=engine,
                 store=store,

@@ -78,6 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         with live.seats(options, world) as (session, engine):
             _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
+            metrics.seats(engine.held)
             job = WorkerJob(
                 engine=engine,
                 store=store,

@@ -57,13 +57,16 @@ class RouterTurns:
         if record is None:
             self.step("ingest")
             # a task of a try that has failed may still be at work, on other messages than this one
-            record = router.decide(ingestion(router.ingest(uuid.uuid4().hex[:8])))
+            intakes = ingestion(router.ingest(uuid.uuid4().hex[:8]))
+            self.step("decide")
+            record = router.decide(intakes)
         if not record.silent:
             self.step("route")
             engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
             self.step("announce")
             channel = engine.world.channel
             channel.announce({**router.announcement(record), "ends": channel.ends()})
+        self.step("finish")
         router.done(record)
         return record
 
@@ -152,6 +155,7 @@ class WorkerTurns:
         self.foreign += len(given) - len(known)
         router, announcements = router.read(known, offset)
         self._heard = offset, router
+        self.step("decide")
         return worker.decide(announcements, offset, router, channel.begins)
 
     def do(self, record: RoundRecord) -> Summary:
@@ -163,6 +167,7 @@ class WorkerTurns:
         if summary.second:
             self.step("second")
             engine.gather(tasks.ask, summary.second, tasks.merge_answers)
+        self.step("finish")
         self.worker.done(record)
         engine.settled()
         self.step("confirm")

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from spatialstream.store.lease import Lease
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.engine import Engine, StageError
 from spatialstream.stream.load_report import LoadObserver, LoadReporter
+from spatialstream.stream.parts import Parts
 from spatialstream.stream.reign import Alone, Reign, Superseded
 from spatialstream.stream.router import EPOCHS, EpochRecord, Router
 from spatialstream.stream.settings import StreamSettings
@@ -73,6 +74,7 @@ class _Job(ABC):
     lease: Lease | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
+    _parts: Parts = field(default_factory=Parts)
     _failure: Exception | None = None
 
     name = ""
@@ -291,13 +293,14 @@ class RouterJob(_Job):
         most_messages: messages an epoch, at most.
         learn_every: seconds between two renewals of J, and two looks at what is left to read.
         lag: is told how many messages of a kind no epoch has read.
-        observe: is told what each epoch has been, and how long it took, in s.
+        observe: is told what each epoch has been, and how long it took, in s: without the look at what is new, and
+            part by part (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
     """
 
     most_messages: int = 200_000
     learn_every: float = 10.0
     lag: Callable[[str, int], object] = lambda kind, messages: None
-    observe: Callable[[EpochRecord, float], object] = lambda record, seconds: None
+    observe: Callable[[EpochRecord, float, Mapping[str, float]], object] = lambda record, seconds, parts: None
     _turns: RouterTurns | None = None
     _learner: Learner | None = None
     _learn_at: float = 0.0
@@ -307,7 +310,7 @@ class RouterJob(_Job):
     def _prepare(self) -> None:
         storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
         router = Router(self.settings, storage, self.store, names, _now, reign=reign)
-        self._turns = RouterTurns(router, self.engine)
+        self._turns = RouterTurns(router, self.engine, self._parts.step)
         self._learner = Learner(storage, self.store, self.settings.space)
 
     @property
@@ -322,13 +325,14 @@ class RouterJob(_Job):
     def _turn(self) -> bool:
         assert self._turns is not None
         turns, router = self._turns, self._turns.router
+        self._parts.begin("look")
         ranges = {} if router.unfinished else news(self._source.bounds(), router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
         record = turns.epoch(turns.ingestion(ranges))
-        self.observe(record, time.monotonic() - began)
+        self.observe(record, time.monotonic() - began, self._parts.end())
         return True
 
     def _narrow(self) -> Sequence[Left]:
@@ -390,7 +394,8 @@ class WorkerJob(_Job):
         publish: is told the newest round that can be asked about.
         follow: is called now and then, beside the turns.
         foreign: is told how many messages of the internal logs are not the router's.
-        observe: is told what each round has been, and how long it took, in s.
+        observe: is told what each round has been, and how long it took, in s: without the wait for an announcement, and
+            part by part (:data:`~spatialstream.stream.parts.WORKER_PARTS`).
         loads: is told the loads of leaves and slots that the job reports to the routing store.
     """
 
@@ -398,7 +403,9 @@ class WorkerJob(_Job):
     publish: Callable[[Round], object] = lambda turn: None
     follow: Callable[[], object] = lambda: None
     foreign: Callable[[int], object] = lambda messages: None
-    observe: Callable[[RoundRecord, Summary, float], object] = lambda record, summary, seconds: None
+    observe: Callable[[RoundRecord, Summary, float, Mapping[str, float]], object] = (
+        lambda record, summary, seconds, parts: None
+    )
     loads: LoadObserver = field(default_factory=LoadObserver)
     _reporter: LoadReporter | None = None
     _turns: WorkerTurns | None = None
@@ -411,7 +418,7 @@ class WorkerJob(_Job):
     def _prepare(self) -> None:
         settings, storage = self.settings, self.world.storage
         worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS))
-        self._turns = WorkerTurns(worker, self.engine, settings.slots)
+        self._turns = WorkerTurns(worker, self.engine, settings.slots, self._parts.step)
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 
     def _idle_turn(self) -> None:
@@ -423,13 +430,14 @@ class WorkerJob(_Job):
         assert self._turns is not None
         assert self._reporter is not None
         turns = self._turns
+        self._parts.begin("wait")
         record = turns.next(self.most_epochs, _WAIT_SECONDS)
         foreign, turns.foreign = turns.foreign, 0
         if record is not None:
             began = time.monotonic()
             summary = turns.do(record)
             self.publish(record.round)
-            self.observe(record, summary, time.monotonic() - began)
+            self.observe(record, summary, time.monotonic() - began, self._parts.end())
             self._reporter.observe(record, summary)
             foreign += summary.foreign
             self._recalled = self.engine.moves
