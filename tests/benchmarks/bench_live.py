@@ -1,16 +1,21 @@
 """The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
 
-``python -m tests.benchmarks.bench_live [throughput] [latency] [rebalance] [--short] [--no-profile] [--rate R]
-[--seconds S] [--output DIR]``; all three without a name.
+``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [embedded] [--short]
+[--no-profile] [--rate R] [--seconds S] [--output DIR]``; all of them without a name.
 
-- *throughput*: objects at a rate for two minutes. The lag is the day's clock minus the timestamp up to which results
-  are out, by the worker's metrics, sampled every second; it must not grow. Then a burst, sent faster than it can be
-  done, shows the ceiling. Steps of both jobs are clocked, and, unless told not to, what their tasks do, part by
-  part; so is the CPU time of every process.
-- *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute: age of result rows on arrival, and what of it is
-  what, as with *throughput*.
+- *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute, then 40,000 objects/s: age of result rows on
+  arrival.
+- *throughput*: a burst, sent faster than it can be done, shows the ceiling; then objects for two minutes at the highest
+  rate of a few that lasts. The lag is the day's clock minus the timestamp up to which results are out, by the worker's
+  metrics, sampled every second; it must not grow.
+- *killed*: under 5,000 objects/s a seat of the worker, then the worker with all its processes, are killed; the worker
+  is started again at once. How long until results are out of what was sent after that.
 - *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
   proposal to activation, and the longest time without a round and without an epoch, beside the time before.
+- *embedded*: as ``bench_pipeline``.
+
+The first two tell where the time goes: parts of turns, what tasks do, part by part, unless told not to, and the CPU
+time of every process.
 
 Leaves ``live.json`` and ``live-*.svg``. ``bench_live job FOLDER COMMAND...`` is what the jobs' processes run: the
 command, with clocks.
@@ -19,7 +24,6 @@ command, with clocks.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import signal
@@ -29,7 +33,7 @@ import threading
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,7 +63,10 @@ from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
 
-NAMES = ("latency", "throughput", "rebalance")
+NAMES = ("latency", "throughput", "killed", "rebalance", "embedded")
+RATES = (200_000.0, 160_000.0, 130_000.0, 100_000.0, 80_000.0, 60_000.0, 40_000.0, 20_000.0)
+"""Objects a second, of which the highest is found that lasts."""
+_MOST_TRIES = 3
 PARTITIONS = 2
 YEAR = 365 * 24 * 3_600_000
 ROOT = Path(__file__).parents[2]
@@ -75,10 +82,11 @@ class Scale:
     Attributes:
         standing: CRQs.
         slots: worker slots.
-        rate: objects a second, of *throughput*.
+        rate: objects a second, of *throughput*; None: the highest of :data:`RATES` that lasts.
         seconds: how long they are sent.
         burst: objects of the burst.
-        calm_rate: objects a second, of *latency* and *rebalance*.
+        calm_rate: objects a second, of *latency*, *killed* and *rebalance*.
+        busy_rate: objects a second, of *latency* once more.
         calm_seconds: how long they are sent.
         warm_up: seconds at the start of each that do not count.
         leaves: of the first tree.
@@ -88,10 +96,11 @@ class Scale:
 
     standing: int = 200_000
     slots: int = 4
-    rate: float = 40_000.0
+    rate: float | None = None
     seconds: float = 120.0
     burst: int = 2_000_000
     calm_rate: float = 5_000.0
+    busy_rate: float = 40_000.0
     calm_seconds: float = 60.0
     warm_up: float = 10.0
     leaves: int = 64
@@ -114,68 +123,38 @@ def row(name: str, value: float, unit: str, floor: float | None = None, note: st
 # ------------------------------------------------------------------------------------------------- in the jobs' process
 
 
-class StepLog:
-    """A line in a file for each epoch or round: when it began, and how long each step took."""
+def log_turns(path: Path) -> None:
+    """Have the metrics of both jobs leave a line in a file about each epoch or round: how long each part took."""
+    from spatialstream.cli import metrics
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._marks: list[tuple[str, float]] = []
-        self._begun = 0.0
-
-    def begin(self) -> None:
-        self._begun, self._marks = time.time(), [("decide", time.perf_counter())]
-
-    def step(self, name: str) -> None:
-        self._marks.append((name, time.perf_counter()))
-
-    def end(self, **more: Any) -> None:
-        steps: dict[str, float] = defaultdict(float)
-        ends = [at for _, at in self._marks[1:]] + [time.perf_counter()]
-        for (name, at), until in zip(self._marks, ends, strict=True):
-            steps[name] += until - at
-        line = {"begun": self._begun, "ended": time.time(), "steps": steps, **more}
-        with self._path.open("a") as file:
+    def write(parts: Mapping[str, float], **more: Any) -> None:
+        ended = time.time()
+        line = {"begun": ended - sum(parts.values()), "ended": ended, "steps": parts, **more}
+        with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-
-def clock_steps(log: StepLog) -> None:
-    """Have the router's and the worker's steps write to a log."""
-    from spatialstream.stream import job
-
-    class RouterTurns(job.RouterTurns):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, step=log.step)
-
-        def epoch(self, ingestion: Any) -> Any:
-            log.begin()
-            record = super().epoch(ingestion)
+    class RouterMetrics(metrics.RouterMetrics):
+        def observe(self, record: Any, seconds: float, parts: Mapping[str, float]) -> None:
+            super().observe(record, seconds, parts)
             objects = sum(run.records for run in record.intakes if run.partition.startswith("objects"))
             epoch = record.epoch
-            log.end(number=epoch.number, silent=record.silent, version=epoch.version, objects=objects)
-            return record
+            write(parts, number=epoch.number, silent=record.silent, version=epoch.version, objects=objects)
 
-    class WorkerTurns(job.WorkerTurns):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, step=log.step)
+    class WorkerMetrics(metrics.WorkerMetrics):
+        def observe(self, record: Any, summary: Any, seconds: float, parts: Mapping[str, float]) -> None:
+            super().observe(record, summary, seconds, parts)
+            turn, loads = record.round, summary.loads.values()
+            more = {"objects": sum(load["objects"] for load in loads), "slots": [load["seconds"] for load in loads]}
+            write(parts, number=turn.number, version=turn.version, epochs=len(turn.epochs), **more)
 
-        def do(self, record: Any) -> Any:
-            log.begin()
-            summary = super().do(record)
-            turn = record.round
-            objects = sum(load["objects"] for load in summary.loads.values())
-            slots = [load["seconds"] for load in summary.loads.values()]
-            more = {"objects": objects, "lines": summary.lines, "slots": slots, "epochs": len(turn.epochs)}
-            log.end(number=turn.number, version=turn.version, **more)
-            return summary
-
-    job.RouterTurns, job.WorkerTurns = RouterTurns, WorkerTurns  # type: ignore[misc]
+    metrics.RouterMetrics, metrics.WorkerMetrics = RouterMetrics, WorkerMetrics  # type: ignore[misc]
 
 
 def run_job(folder: Path, arguments: Sequence[str]) -> int:
     """A job of the command line, with clocks."""
     from spatialstream.cli import main as command_line
 
-    clock_steps(StepLog(folder / "steps.jsonl"))
+    log_turns(folder / "steps.jsonl")
     return command_line(arguments)
 
 
@@ -195,6 +174,11 @@ class ClockedJob(JobServer):
         command = super()._command()
         at = command.index("spatialstream")
         return [*command[:at], "tests.benchmarks.bench_live", "job", str(self.folder), *command[at + 1 :]]
+
+    def restart_killed(self) -> None:
+        """Kill it with all of its processes, and have it started again; do not wait until it is."""
+        self.kill()
+        threading.Thread(target=self.start, args=(240.0,), daemon=True).start()
 
     def steps(self) -> Steps:
         """What has been written so far."""
@@ -410,46 +394,86 @@ class Sampler:
 
 
 def throughput(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Objects at a rate, then a burst."""
+    """A burst, then the highest rate of a few that lasts: tried from what the burst has reached downwards."""
     scale = live.scale
     with Sampler(live) as sampler:
-        sender = live.sender(scale.rate)
-        began = time.time()
-        count = int(scale.rate * scale.seconds)
-        sender.live(live.objects, QueryBatch.of([]), 0.0, scale.seconds, lambda: False, count)
-        ended = time.time()
+        ceiling, burst = _burst(live, scale.burst)
+        below = [rate for rate in RATES if rate <= ceiling] or RATES[-1:]
+        for rate in (below if scale.rate is None else [scale.rate])[:_MOST_TRIES]:
+            say(f"{rate:,.0f} objects/s ...")
+            if not _drain(live):
+                raise TimeoutError("not everything that was sent has had its results in time")
+            tried = _sustained(live, sampler, rate)
+            if not tried.grows:
+                break
         drained = _drain(live)
-        steady = sampler.between(began + scale.warm_up, ended)
-        ceiling, burst = _burst(live, scale.burst) if drained else (0.0, 0.0)
-        everything = sampler.between(began, time.time())
-    if len(steady) < 3:
-        raise TimeoutError("the jobs' metrics could not be read while objects were sent")
-    span = steady[-1]["now"] - steady[0]["now"]
+        everything = sampler.between(tried.began - 1.0, time.time())
+    steady, span = tried.steady, tried.span
     gained = {name: steady[-1][name] - steady[0].get(name, 0.0) for name in steady[-1]}
-    slope = float(np.polyfit([each["now"] for each in steady], [each["lag"] for each in steady], 1)[0])
-    lags = [each["lag"] for each in steady]
-    grows = slope * span > max(1.0, 0.5 * float(np.median(lags)))
-    rate = gained["worked"] / span
+    lags, goes = [each["lag"] for each in steady], "LAG GROWS" if tried.grows else "lag does not grow"
     rows = [
         row(
             f"objects in to CRQ results out, {scale.standing:,} CRQs, all on {os.cpu_count()} cores",
-            rate,
+            gained["worked"] / span,
             "objects/s",
-            40_000,
-            "LAG GROWS" if grows else f"lag does not grow; sent {sender.sent / (ended - began):,.0f}/s",
+            100_000,
+            f"aim 200,000; {goes} in {tried.ended - tried.began:.0f} s; sent {tried.sent:,.0f}/s",
         ),
         row("   result rows", gained["rows"] / span, "rows/s"),
         row("   lag, median", float(np.median(lags)), "s"),
         row("   lag, longest", max(lags), "s"),
-        row("   lag, slope", 60.0 * slope, "s/min"),
-        row(f"   a burst of {scale.burst:,}: all results out", ceiling, "objects/s"),
+        row("   lag, slope", 60.0 * tried.slope, "s/min"),
+        row(f"   a burst of {scale.burst:,}: all results out", ceiling, "objects/s", 140_000, "aim 200,000"),
         row("   a burst: once it is sent", burst, "objects/s"),
     ]
     window = (steady[0]["now"], steady[-1]["now"])
     rows += _steps(live, window, gained["worked"])
     rows += _cpu(steady)
-    record = {"samples": everything, "began": began, "ended": ended, "behind": sender.behind, "drained": drained}
-    return rows + _tasks(live, window), record
+    times = {"began": tried.began, "ended": tried.ended, "rate": tried.rate}
+    return rows + _tasks(live, window), {"samples": everything, "drained": drained, **times}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Objects at a rate.
+
+    Attributes:
+        rate: objects a second, as they were to be sent.
+        sent: as they were.
+        began, ended: of sending, s since 1970.
+        steady: the samples after the warm-up.
+        slope: of the lag, s/s.
+    """
+
+    rate: float
+    sent: float
+    began: float
+    ended: float
+    steady: list[Sample]
+    slope: float
+
+    @property
+    def span(self) -> float:
+        return self.steady[-1]["now"] - self.steady[0]["now"]
+
+    @property
+    def grows(self) -> bool:
+        """Whether the lag does, or not all was sent at that rate."""
+        usual = float(np.median([each["lag"] for each in self.steady]))
+        return self.slope * self.span > max(1.0, 0.5 * usual) or self.sent < 0.95 * self.rate
+
+
+def _sustained(live: Live, sampler: Sampler, rate: float) -> Tried:
+    """Send objects at a rate."""
+    scale, sender, began = live.scale, live.sender(rate), time.time()
+    count = int(rate * scale.seconds)
+    sender.live(live.objects, QueryBatch.of([]), 0.0, scale.seconds, lambda: False, count)
+    ended = time.time()
+    steady = sampler.between(began + scale.warm_up, ended)
+    if len(steady) < 3:
+        raise TimeoutError("the jobs' metrics could not be read while objects were sent")
+    slope = float(np.polyfit([each["now"] for each in steady], [each["lag"] for each in steady], 1)[0])
+    return Tried(rate, sender.sent / (ended - began), began, ended, steady, slope)
 
 
 def _cpu(samples: list[Sample]) -> list[dict[str, Any]]:
@@ -493,7 +517,7 @@ def _burst(live: Live, count: int) -> tuple[float, float]:
 
 
 def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict[str, Any]]:
-    """Mean time of each step of an epoch and of a round, and of what Spark does between them."""
+    """Mean time of each part of an epoch and of a round."""
     rows = []
     for job, unit in ((live.router, "epoch"), (live.worker, "round")):
         steps = [each for each in job.steps() if window[0] <= each["ended"] <= window[1] and not each.get("silent")]
@@ -503,12 +527,11 @@ def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict
         for each in steps:
             for name, seconds in each["steps"].items():
                 means[name] += seconds / n
-        pauses = [max(0.0, b["begun"] - a["ended"]) for a, b in itertools.pairwise(steps)]
         span = steps[-1]["ended"] - steps[0]["begun"]
         more = f"{objects / n:,.0f} objects"
         if unit == "round":
             slowest = float(np.mean([max(each["slots"], default=0.0) for each in steps]))
-            means["work: slowest slot in Python"] = slowest
+            means["work: slowest slot"] = slowest
             more += f", {np.mean([each['epochs'] for each in steps]):.1f} epochs"
             share = sum(sum(each["slots"]) for each in steps) / (span * (os.cpu_count() or 1))
             rows.append(
@@ -521,7 +544,6 @@ def _steps(live: Live, window: tuple[float, float], objects: float) -> list[dict
                 )
             )
         rows.append(row(f"   {unit} in all", 1e3 * span / n, "ms", None, f"{n}, of {more}"))
-        rows.append(row("      between: what is new, offsets", 1e3 * float(np.mean(pauses)), "ms"))
         for name, seconds in means.items():
             if seconds >= 0.0005:
                 rows.append(row(f"      {name}", 1e3 * seconds, "ms"))
@@ -557,14 +579,26 @@ def snapshots(source: ObjectBatch, n: int) -> QueryBatch:
 
 
 def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Ages of results at a moderate rate."""
+    """Ages of results at a moderate rate, and at a high one."""
+    scale = live.scale
+    rows, record = _ages(live, scale.calm_rate, {"CRQ": (400, "aim 150"), "": (400, "aim 150")})
+    if not _drain(live):
+        raise TimeoutError("not everything that was sent has had its results in time")
+    more, _ = _ages(live, scale.busy_rate, {"CRQ": (800, "aim 300")})
+    return rows + more, record
+
+
+def _ages(
+    live: Live, rate: float, floors: Mapping[str, tuple[float, str]]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Ages of results at a rate, and where the time goes; with the floor of p95 by kind of query, or of all others."""
     scale = live.scale
     since = int((time.time() + scale.warm_up) * 1000)
     with Watch(live.connection, live.name, Latencies(since, every=1)) as watch, Sampler(live) as sampler:
-        sender = live.sender(scale.calm_rate, 50)
+        sender = live.sender(rate, 50 if rate <= scale.calm_rate else 200)
         asked = snapshots(live.source, 500)
         seconds = scale.warm_up + scale.calm_seconds
-        sender.live(live.objects, asked, 10.0, seconds, lambda: False, int(scale.calm_rate * seconds))
+        sender.live(live.objects, asked, 10.0, seconds, lambda: False, int(rate * seconds))
         watch.settle(3.0)
     rows, found = [], watch.latencies.percentiles()
     missing = {"CRQ", "SRQ", "SKQ", "STQ"} - set(found)
@@ -572,20 +606,77 @@ def latency(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         raise TimeoutError(f"no results of {', '.join(sorted(missing))} have come")
     for kind, each in found.items():
         what = "object to CRQ result" if kind == "CRQ" else f"{kind} to complete result"
-        rows.append(
-            row(
-                f"{what}, {scale.calm_rate:,.0f} objects/s, p50",
-                each["p50"],
-                "ms",
-                None,
-                f"{each['measured']:,} measured",
-            )
-        )
-        rows.append(row(f"   {what}, p95", each["p95"], "ms", 2_500, f"aim 1,000; p99 {each['p99']:,.0f}"))
+        what += f", {rate:,.0f} objects/s"
+        floor, aim = floors.get(kind, floors.get("", (None, "")))
+        rows.append(row(f"{what}, p50", each["p50"], "ms", None, f"{each['measured']:,} measured"))
+        rows.append(row(f"{what}, p95", each["p95"], "ms", floor, f"{aim}; p99 {each['p99']:,.0f}".removeprefix("; ")))
     window = (watch.latencies.since / 1000, time.time())
     rows += _steps(live, window, float(sender.sent)) + _tasks(live, window)
     rows += _cpu(sampler.between(window[0], window[0] + scale.calm_seconds))
     return rows, {"percentiles": found, "behind": sender.behind, "rows": watch.latencies.rows}
+
+
+# --------------------------------------------------------------------------------------------------------------- killed
+
+
+def seats_below(pid: int) -> list[int]:
+    """The processes that are seats of a job: those that Spark's daemon of Python has forked."""
+    parents, commands = dict[int, int](), dict[int, bytes]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            commands[int(path.parent.name)] = (path.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+    def is_below(each: int) -> bool:
+        return each == pid or (each in parents and is_below(parents[each]))
+
+    daemons = {each for each, command in commands.items() if b"daemon" in command.replace(b"\0", b" ")}
+    return [each for each in daemons if parents[each] in daemons and is_below(each)]
+
+
+def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A seat, then the worker, killed under load: how long until what was sent after that has its results."""
+    scale, over, rows = live.scale, threading.Event(), []
+    sender = live.sender(scale.calm_rate, 50)
+    thread = threading.Thread(
+        target=sender.live,
+        args=(live.objects, QueryBatch.of([]), 0.0, 600.0, over.is_set, int(scale.calm_rate * 600)),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        over.wait(scale.warm_up)
+        for what, kill, floor, aim in (
+            ("one Python process", lambda: os.kill(seats_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
+            ("the worker", live.worker.restart_killed, 20, 10),
+        ):
+            at, began = time.time(), time.monotonic()
+            kill()
+            live.await_worker(
+                lambda m, at=at: total(m, "worker_clock_seconds") > at, 120.0, f"no results: {what} killed"
+            )
+            seconds = time.monotonic() - began
+            rows.append(row(f"{what} killed -9, to results again", seconds, "s", floor, f"aim {aim}"))
+            over.wait(scale.warm_up)
+    finally:
+        over.set()
+        thread.join(60.0)
+    return rows, {}
+
+
+# ------------------------------------------------------------------------------------------------------------- embedded
+
+
+def embedded() -> list[dict[str, Any]]:
+    """Files to results, and small epochs, without servers."""
+    from tests.benchmarks import bench_pipeline
+
+    return [
+        row(each["name"], each["value"], each["unit"], each["floor"], each.get("note", ""))
+        for each in bench_pipeline.run()
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------ rebalance
@@ -698,11 +789,11 @@ def draw_throughput(record: dict[str, Any], scale: Scale, path: Path) -> None:
     figure, (lag, done, cores) = pyplot.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
     lag.plot(t, [each["lag"] for each in samples], color="#2a5f8f", linewidth=1.2, label="day's clock minus results'")
     lag.plot(t, [each["held"] for each in samples], color="#b5482a", linewidth=1, label="held by the router")
-    lag.set(title=f"{scale.rate:,.0f} objects/s, {scale.standing:,} CRQs; then a burst of {scale.burst:,}", ylabel="s")
+    lag.set(title=f"{record['rate']:,.0f} objects/s, {scale.standing:,} CRQs", ylabel="s")
     for name, colour in (("routed", "#b5482a"), ("worked", "#2a5f8f")):
         speed = np.diff([each[name] for each in samples]) / np.maximum(np.diff(t), 1e-3)
         done.plot(t[1:], speed, color=colour, linewidth=0.8, label=name)
-    done.axhline(40_000, color="#555555", linewidth=1, linestyle="--", label="floor")
+    done.axhline(100_000, color="#555555", linewidth=1, linestyle="--", label="floor")
     done.set(ylabel="objects/s")
     names = sorted({name for each in samples for name in each if name.startswith("CPU ")})
     shares = [np.diff([each.get(name, 0.0) for each in samples]) / np.maximum(np.diff(t), 1e-3) for name in names]
@@ -724,8 +815,8 @@ def draw_latency(record: dict[str, Any], scale: Scale, path: Path) -> None:
     for i, (name, colour) in enumerate((("p50", "#9ec5e8"), ("p95", "#2a5f8f"), ("p99", "#b5482a"))):
         axes.bar(np.arange(len(found)) + 0.25 * (i - 1), [each[name] for each in found.values()], 0.22, color=colour)
         axes.plot([], [], color=colour, linewidth=6, label=name)
-    axes.axhline(2_500, color="#555555", linewidth=1, linestyle="--", label="floor of p95")
-    axes.axhline(1_000, color="#999999", linewidth=1, linestyle=":", label="aim")
+    axes.axhline(400, color="#555555", linewidth=1, linestyle="--", label="floor of p95")
+    axes.axhline(150, color="#999999", linewidth=1, linestyle=":", label="aim")
     axes.set_xticks(range(len(found)), list(found))
     axes.set(title=f"{scale.calm_rate:,.0f} objects/s, {scale.standing:,} CRQs, 10 snapshots/s", ylabel="ms")
     axes.legend(frameon=False, fontsize=8)
@@ -764,9 +855,10 @@ def _pyplot() -> Any:
 
 # -------------------------------------------------------------------------------------------------------------- running
 
-_MEASURES = {
+_MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], None] | None]] = {
     "latency": (latency, draw_latency),
     "throughput": (throughput, draw_throughput),
+    "killed": (killed, None),
     "rebalance": (rebalance, draw_rebalance),
 }
 
@@ -779,7 +871,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
 
-    *latency* and *throughput* share a stream; *rebalance* has one of its own, which begins without history.
+    *latency*, *throughput* and *killed* share a stream; *rebalance* has one of its own, which begins without history.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
@@ -787,10 +879,14 @@ def run(
     compile_kernels()
     rows: list[dict[str, Any]] = []
     records: dict[str, Any] = {}
+
+    def write() -> None:
+        (output / "live.json").write_text(json.dumps({"figures": rows, "records": records}, indent=1))
+
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
-        for group, history in ((("latency", "throughput"), True), (("rebalance",), False)):
+        for group, history in ((("latency", "throughput", "killed"), True), (("rebalance",), False)):
             wanted = [name for name in group if name in names]
             if not wanted:
                 continue
@@ -802,8 +898,13 @@ def run(
                     say(f"{name} ...")
                     more, records[name] = measure(live)
                     rows += more
-                    draw(records[name], scale, output / f"live-{name}.svg")
-    (output / "live.json").write_text(json.dumps({"figures": rows, "records": records}, indent=1))
+                    if draw is not None:
+                        draw(records[name], scale, output / f"live-{name}.svg")
+                    write()
+    if "embedded" in names:
+        say("embedded ...")
+        rows += embedded()
+        write()
     return rows
 
 

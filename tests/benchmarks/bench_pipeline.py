@@ -65,7 +65,7 @@ def throughput(
     answering = ended - clock.phases["answering"]
     matches = summary.results.get("CRQ", 0)
     return [
-        row(f"file to results, {standing:,} CRQs", count / (reading + answering), "objects/s", 80_000),
+        row(f"file to results, {standing:,} CRQs", count / (reading + answering), "objects/s", 150_000, "aim 250,000"),
         row("   decoding and ordering alone", (count + standing) / reading, "records/s"),
         row("   route, work, merge alone", count / answering, "objects/s"),
         row("   result rows", matches / (reading + answering), "rows/s"),
@@ -97,11 +97,11 @@ def latency(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
     warm = np.diff([ends[done] for done in sorted(ends) if done >= 10]) * 1_000
     p50, p95 = np.percentile(warm, [50, 95])
     label = "epoch of 1,000 objects and 10 snapshots"
-    return [row(f"{label}, p50", p50, "ms"), row(f"{label}, p95", p95, "ms", 1_000, at_most=True)]
+    return [row(f"{label}, p50", p50, "ms"), row(f"{label}, p95", p95, "ms", 80, "aim 30")]
 
 
-def row(name: str, value: float, unit: str, floor: float | None = None, at_most: bool = False) -> dict[str, Any]:
-    return {"name": name, "value": float(value), "unit": unit, "floor": floor, "at_most": at_most}
+def row(name: str, value: float, unit: str, floor: float | None = None, note: str = "") -> dict[str, Any]:
+    return {"name": name, "value": float(value), "unit": unit, "floor": floor, "note": note}
 
 
 def run() -> list[dict[str, Any]]:
