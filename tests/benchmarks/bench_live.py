@@ -1,7 +1,7 @@
 """The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
 
-``python -m tests.benchmarks.bench_live [throughput] [latency] [rebalance] [--short] [--no-profile] [--rate R]
-[--seconds S] [--output DIR]``; all three without a name.
+``python -m tests.benchmarks.bench_live [throughput] [latency] [rebalance] [asked] [--short] [--no-profile] [--rate R]
+[--seconds S] [--output DIR]``; all four without a name.
 
 - *throughput*: objects at a rate for two minutes. The lag is the day's clock minus the timestamp up to which results
   are out, by the worker's metrics, sampled every second; it must not grow. Then a burst, sent faster than it can be
@@ -10,6 +10,9 @@
 - *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute: age of result rows on arrival.
 - *rebalance*: a stream that began without any history gets 5,000 objects/s; FM and then FG are forced. How long from
   proposal to activation, and the longest time without a round and without an epoch, beside the time before.
+
+- *asked*: snapshot queries at once over 5,000,000 objects, idle and while objects come
+  (:mod:`tests.benchmarks.live_asked`).
 
 Leaves ``live.json`` and ``live-*.svg``. ``bench_live job FOLDER COMMAND...`` is what the jobs' processes run: the
 command, with clocks.
@@ -58,7 +61,7 @@ from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
 
-NAMES = ("latency", "throughput", "rebalance")
+NAMES = ("latency", "throughput", "rebalance", "asked")
 PARTITIONS = 2
 YEAR = 365 * 24 * 3_600_000
 ROOT = Path(__file__).parents[2]
@@ -80,6 +83,7 @@ class Scale:
         calm_rate: objects a second, of *latency* and *rebalance*.
         calm_seconds: how long they are sent.
         warm_up: seconds at the start of each that do not count.
+        held: objects that are there when it is *asked*.
         leaves: of the first tree.
         pause: ms between the starts of a job's micro-batches, at least.
         epoch: records an epoch, about.
@@ -93,12 +97,13 @@ class Scale:
     calm_rate: float = 5_000.0
     calm_seconds: float = 60.0
     warm_up: float = 10.0
+    held: int = 5_000_000
     leaves: int = 64
     pause: int = 0
     epoch: int = 250_000
 
 
-SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0)
+SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
 
 
 def say(text: str) -> None:
@@ -753,10 +758,20 @@ def _pyplot() -> Any:
 
 # -------------------------------------------------------------------------------------------------------------- running
 
-_MEASURES = {
+
+def _asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    from tests.benchmarks.live_asked import asked
+
+    return asked(live)
+
+
+_MEASURES: dict[
+    str, tuple[Callable[[Live], tuple[list[dict[str, Any]], dict[str, Any]]], Callable[..., None] | None]
+] = {
     "latency": (latency, draw_latency),
     "throughput": (throughput, draw_throughput),
     "rebalance": (rebalance, draw_rebalance),
+    "asked": (_asked, None),
 }
 
 
@@ -768,7 +783,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
 
-    *latency* and *throughput* share a stream; *rebalance* has one of its own, which begins without history.
+    *latency* and *throughput* share a stream; *rebalance* has one of its own, which begins without history, and so has
+    *asked*, with one.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
@@ -779,7 +795,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
-        for group, history in ((("latency", "throughput"), True), (("rebalance",), False)):
+        for group, history in ((("latency", "throughput"), True), (("rebalance",), False), (("asked",), True)):
             wanted = [name for name in group if name in names]
             if not wanted:
                 continue
@@ -791,7 +807,8 @@ def run(
                     say(f"{name} ...")
                     more, records[name] = measure(live)
                     rows += more
-                    draw(records[name], scale, output / f"live-{name}.svg")
+                    if draw is not None:
+                        draw(records[name], scale, output / f"live-{name}.svg")
     (output / "live.json").write_text(json.dumps({"figures": rows, "records": records}, indent=1))
     return rows
 
