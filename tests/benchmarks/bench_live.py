@@ -1,6 +1,6 @@
 """The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
 
-``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [embedded] [--short]
+``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
 [--no-profile] [--rate R] [--seconds S] [--output DIR]``; all of them without a name.
 
 - *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute, then 40,000 objects/s: age of result rows on
@@ -16,6 +16,9 @@
 
 The first two tell where the time goes: parts of turns, what tasks do, part by part, unless told not to, and the CPU
 time of every process.
+
+- *asked*: snapshot queries at once over 5,000,000 objects, idle and while objects come
+  (:mod:`tests.benchmarks.live_asked`).
 
 Leaves ``live.json`` and ``live-*.svg``. ``bench_live job FOLDER COMMAND...`` is what the jobs' processes run: the
 command, with clocks.
@@ -63,7 +66,7 @@ from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
 
-NAMES = ("latency", "throughput", "killed", "rebalance", "embedded")
+NAMES = ("latency", "throughput", "killed", "rebalance", "asked", "embedded")
 RATES = (200_000.0, 160_000.0, 130_000.0, 100_000.0, 80_000.0, 60_000.0, 40_000.0, 20_000.0)
 """Objects a second, of which the highest is found that lasts."""
 _MOST_TRIES = 3
@@ -89,6 +92,7 @@ class Scale:
         busy_rate: objects a second, of *latency* once more.
         calm_seconds: how long they are sent.
         warm_up: seconds at the start of each that do not count.
+        held: objects that are there when it is *asked*.
         leaves: of the first tree.
         pause: ms between the starts of a job's micro-batches, at least.
         epoch: records an epoch, about.
@@ -103,12 +107,13 @@ class Scale:
     busy_rate: float = 40_000.0
     calm_seconds: float = 60.0
     warm_up: float = 10.0
+    held: int = 5_000_000
     leaves: int = 64
     pause: int = 0
     epoch: int = 250_000
 
 
-SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0)
+SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
 
 
 def say(text: str) -> None:
@@ -855,11 +860,19 @@ def _pyplot() -> Any:
 
 # -------------------------------------------------------------------------------------------------------------- running
 
+
+def _asked(live: Live) -> Any:
+    from tests.benchmarks.live_asked import asked
+
+    return asked(live)
+
+
 _MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], None] | None]] = {
     "latency": (latency, draw_latency),
     "throughput": (throughput, draw_throughput),
     "killed": (killed, None),
     "rebalance": (rebalance, draw_rebalance),
+    "asked": (_asked, None),
 }
 
 
@@ -871,7 +884,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
 
-    *latency*, *throughput* and *killed* share a stream; *rebalance* has one of its own, which begins without history.
+    *latency*, *throughput* and *killed* share a stream; *rebalance* has one of its own, which begins without history,
+    and so has *asked*, with one.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
@@ -886,7 +900,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
-        for group, history in ((("latency", "throughput", "killed"), True), (("rebalance",), False)):
+        groups = ((("latency", "throughput", "killed"), True), (("rebalance",), False), (("asked",), True))
+        for group, history in groups:
             wanted = [name for name in group if name in names]
             if not wanted:
                 continue

@@ -1,0 +1,123 @@
+"""Questions to a live stream at once, with transport: one client by itself, and several in processes of their own.
+
+``live_asked NAME ZOOKEEPER SEED SECONDS TOGETHER`` is what such a client runs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from spatialstream.client import connect
+from spatialstream.model.queries import QueryBatch
+from tests.benchmarks import bench_live as live_stream
+from tests.benchmarks import workload
+from tests.benchmarks.bench_asked import questions
+from tests.benchmarks.bench_live import Live, row, say
+
+CLIENTS = 8
+RATE = 20_000.0
+"""Objects a second while it is asked under load."""
+EACH = 500
+SECONDS = 10.0
+
+
+def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Snapshot queries over some millions of objects: idle, and while objects come."""
+    held = live.scale.held
+    sender = live.sender(400_000.0, 500)
+    sender.live(live.objects, QueryBatch.of([]), 0.0, 600.0, lambda: False, held)
+    if not live_stream._drain(live, 600.0):
+        raise TimeoutError("the objects that are to be asked for are not taken in")
+    rows: list[dict[str, Any]] = []
+    record: dict[str, Any] = {"held": held}
+    for load, floor in (("idle", 10.0), (f"under {RATE:,.0f} objects/s", 40.0)):
+        with _coming(live) if load != "idle" else _nothing():
+            for kind, records in questions(live.source).items():
+                found = one_client(live, records)
+                record[f"{kind}, {load}"] = found
+                rows.append(row(f"asked {kind}, {held:,} objects, {load}, p50", found["p50"], "ms"))
+                rows.append(row("   p95", found["p95"], "ms", floor, f"oldest answer {found['oldest']:.0f} ms old"))
+            for together in (1, 100):
+                rate, refused = several_clients(live, together)
+                name = f"asked snapshots, {CLIENTS} clients, {together} at a time, {load}"
+                rows.append(row(name, rate, "questions/s", 1_500 if load == "idle" else None, f"{refused} refused"))
+    return rows, record
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _coming(live: Live) -> Iterator[None]:
+    """Objects come at a rate."""
+    over, sender = threading.Event(), live.sender(RATE, 50)
+    given = live.objects, QueryBatch.of([]), 0.0, 600.0, over.is_set, int(RATE * 600)
+    thread = threading.Thread(target=sender.live, args=given)
+    thread.start()
+    time.sleep(3.0)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
+    """Percentiles of one question after the other, ms; and how old the clock of an answer was at most."""
+    times, ages = [], []
+    with connect(live.name, live.zookeeper.hosts) as stream:
+        stream.ask(records[:20])
+        for record in records[:EACH]:
+            began = time.perf_counter()
+            answer = stream.ask(record, timeout=30.0)
+            times.append((time.perf_counter() - began) * 1e3)
+            ages.append(time.time() * 1e3 - answer["as_of"]["clock"])
+    p50, p95 = np.percentile(times, [50, 95]).tolist()
+    return {"p50": p50, "p95": p95, "oldest": max(ages)}
+
+
+def several_clients(live: Live, together: int) -> tuple[float, int]:
+    """Questions answered a second, and calls without an answer."""
+    command = [sys.executable, "-m", "tests.benchmarks.live_asked", live.name, live.zookeeper.hosts]
+    clients = [
+        subprocess.Popen([*command, str(seed), str(SECONDS), str(together)], stdout=subprocess.PIPE, text=True)
+        for seed in range(CLIENTS)
+    ]
+    told = [json.loads(client.communicate(timeout=240.0)[0].splitlines()[-1]) for client in clients]
+    say(f"{together} at a time: {sum(each['answered'] for each in told)} answers")
+    return sum(each["answered"] / each["seconds"] for each in told), sum(each["refused"] for each in told)
+
+
+def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) -> dict[str, float]:
+    """One client: asks all kinds, as fast as it is answered, from when all are likely to be there."""
+    kinds = list(questions(workload.objects(200_000, seed=1)).values())
+    records = [kind[i] for i in range(len(kinds[0])) for kind in kinds]
+    answered = refused = 0
+    with connect(name, zookeeper) as stream:
+        stream.ask(records[:3])
+        time.sleep(15.0 - time.time() % 15.0)
+        began, at = time.monotonic(), 997 * seed
+        while time.monotonic() - began < seconds:
+            part = [records[(at + i) % len(records)] for i in range(together)]
+            at += together
+            try:
+                answered += len(stream.ask(part, timeout=30.0))
+            except Exception:  # noqa: BLE001 -- it is counted, whatever it is
+                refused += 1
+        return {"answered": answered, "refused": refused, "seconds": time.monotonic() - began}
+
+
+if __name__ == "__main__":
+    told = client(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))
+    print(json.dumps(told))
