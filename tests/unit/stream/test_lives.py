@@ -67,7 +67,7 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
     known = json.loads(path.read_text())
     for other in ({**known, "format": 1}, {name: value for name, value in known.items() if name != "format"}):
         path.write_text(json.dumps(other))
-        with pytest.raises(StateError, match=r"belongs to a stream with format (1|None), not 2"):
+        with pytest.raises(StateError, match=r"belongs to a stream with format (1|None), not 3"):
             SETTINGS.claim(Folder(tmp_path))
 
 
