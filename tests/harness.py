@@ -19,7 +19,7 @@ from spatialstream.records.decode import REJECTED, Decoded
 from spatialstream.sources.contracts import Ranges, Records
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.result_files import ResultFiles
-from spatialstream.stages import merge, work
+from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import Row
 from spatialstream.stages.tasks import World
@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 
 def forget() -> None:
-    """Drop what this process has in memory, as if it had died: the next round restores its state."""
-    work.forget()
-    merge.forget()
+    """Drop what this process has in memory, as if it had died."""
+    state.forget()
+    views.forget()
 
 
 class Processes:
@@ -105,6 +105,7 @@ class Shape:
         epoch_records: records an epoch.
         forget: drop all memory after every epoch, as if every process died.
         replays: chance that an epoch is run twice.
+        checkpoints: chance that a turn ends with a checkpoint.
         blocks: number of runs that the input is dealt out to, in random order of time.
     """
 
@@ -114,6 +115,7 @@ class Shape:
     epoch_records: int = 1_000_000
     forget: bool = False
     replays: float = 0.0
+    checkpoints: float = 1.0
     blocks: int = 1
 
 
@@ -156,7 +158,8 @@ def run_stream(
     def begin() -> EmbeddedStream:
         sink = ResultFiles(folder / "results", folder / "rejected")
         engine = Inline(embedded_world(setup, storage, sink, source))
-        return EmbeddedStream(setup, engine, list(blocks), leaves=shape.leaves, now=lambda: 0)
+        leaves, due = shape.leaves, lambda: chance.random() < shape.checkpoints
+        return EmbeddedStream(setup, engine, list(blocks), leaves=leaves, now=lambda: 0, due=due)
 
     stream = begin()
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.errors import Conflict, Unavailable
+from spatialstream.model.errors import Conflict, Lost, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -27,9 +26,13 @@ from spatialstream.sources.contracts import Storage
 from spatialstream.sources.delivery import Assembler, Deduplicator
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
+from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
+from spatialstream.stages.merge import MERGER
+from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.state import forget
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.memory import MemoryStore
@@ -37,7 +40,7 @@ from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord, Worker
-from tests.harness import Processes, forget
+from tests.harness import Processes
 
 IDLE = 10**12
 LIMITS = RowLimits(part=300)
@@ -72,7 +75,8 @@ class Simulation:
         space, objects, queries: the stream, in time order.
         settings: of the stream.
         seed: decides everything that is left to chance.
-        chaos: chance that a step does not happen because its process dies.
+        chaos: chance that a step does not happen because its process dies, and that the state of one owner is lost.
+        checkpoints: chance that a turn ends with a checkpoint.
     """
 
     def __init__(
@@ -86,11 +90,14 @@ class Simulation:
         *,
         object_partitions: int = 2,
         chaos: float = 0.0,
+        checkpoints: float = 0.3,
         sample: tuple[ObjectBatch, QueryBatch] | None = None,
         storage: Storage | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.storage, self.settings, self.chaos = storage or Folder(folder), settings, chaos
+        self.due = lambda: self.random.random() < checkpoints
+        self.again = 0
         self.source = MemorySource([*(f"objects/{i}" for i in range(object_partitions)), "queries/0"])
         self.blocks: list[MemoryLog] = [Topic(self.step) for _ in range(settings.slots)]
         self.announced, self.results, self.rejected = (Topic(self.step) for _ in range(3))
@@ -156,20 +163,32 @@ class Simulation:
     def step(self, name: str) -> None:
         """A process is about to do a step; it may die now."""
         self.time += 1
+        self.again += name == "again"
         if self.random.random() < self.chaos:
             raise Crash(name)
+        if self.random.random() < self.chaos:
+            self.lose()
+
+    def lose(self) -> None:
+        """The process that has some owner's state in memory is gone."""
+        if known := sorted(owner for place, owner in state._kept if place == self.storage.place):
+            del state._kept[self.storage.place, self.random.choice(known)]
 
     def run_router(self) -> None:
         """One epoch, or its repetition."""
         try:
             if self.router is None:
                 names, view = list(self.source.logs), self.views[0]
-                self.router = Router(self.settings, self.storage, view, names, lambda: self.time, self.step)
+                forget(self.storage, REGISTRY)
+                now, due = (lambda: self.time), self.due
+                self.router = Router(self.settings, self.storage, view, names, now, self.step, due=due)
             turns = RouterTurns(self.router, self.processes, self.step)
             turns.epoch(turns.ingestion(news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
             self._failed("router", turns.leave_out)
+        except Lost:  # once more, while it was being made anew
+            pass
         except Crash:
             self.crashes += 1
             self.router = None
@@ -185,6 +204,8 @@ class Simulation:
             return
         try:
             self.left += leave_out()
+        except Lost:
+            pass
         except Crash:
             self.crashes += 1
             setattr(self, name, None)
@@ -199,11 +220,11 @@ class Simulation:
         """One round, or its repetition."""
         try:
             if self.worker is None:
-                forget()
-                self.worker = Worker(self.settings, self.storage, self.views[1], self.step)
-            self.processes.world = replace(self.processes.world, few=self.random.choice([0, 10**9]))
+                for owner in (MERGER, *(f"slot-{slot:04d}" for slot in range(self.settings.slots))):
+                    forget(self.storage, owner)
+                self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=self.due)
             turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step)
-            record = turns.next(self.random.randint(1, max(1, self.unheard)))
+            record = turns.next(self.random.randint(1, max(1, self.unheard))) or self.worker.settle()
             if record is None:
                 self.worker.confirm()
             else:
@@ -211,6 +232,8 @@ class Simulation:
             self.failures["worker"] = 0
         except StageError:
             self._failed("worker", turns.leave_out)
+        except Lost:
+            pass
         except Crash:
             self.crashes += 1
             self.worker = None

@@ -198,11 +198,14 @@ class Slots:
             self.upto = int(objects.t[-1])
         routing = Routing(self.active, pending, self.past, two_phase=True)
         inbox: dict[int, list[Block]] = {slot: [] for slot in range(SLOTS)}
-        routed = route(self._share(objects, queries), routing, OwnerState(self.storage, REGISTRY, self.number))
+        before = (self.number - 1, 0) if self.number else None
+        registry = OwnerState(self.storage, REGISTRY, (self.number, 0), before, before)
+        routed = route(self._share(objects, queries), routing, registry)
         for i, (slot, kind, content) in enumerate(routed):
             inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
         past = tuple((each.version.number, each.first, each.last) for each in self.past)
         turn = Round(self.number, (self.number,), (0,), self.upto, self.active.number, controls, past)
+        turn = replace(turn, before=before, since=before)
         seconds, partials = np.zeros(SLOTS), []
         for slot, blocks in inbox.items():
             began = time.process_time()
@@ -226,7 +229,7 @@ class Slots:
         second = second_phase(partials, routing, SPACE)
         for slot in () if second is None else second.slots:
             assert second is not None
-            held = slot_objects(slot, turn, self.settings, self.storage)
+            held = slot_objects(slot, turn, self.storage)
             began = time.process_time()
             list(answer_second(slot, second.rows, held))
             seconds[slot] = time.process_time() - began

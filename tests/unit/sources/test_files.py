@@ -60,7 +60,7 @@ def test_what_fails_on_the_way_leaves_nothing() -> None:
     assert given(channel, 0, 0, 1) == []
 
 
-def test_announcements_are_heard_and_what_lies_long_before_them_is_let_go() -> None:
+def test_announcements_are_heard_and_what_lies_long_before_is_let_go() -> None:
     channel = BlockFiles(MemoryStorage(), 2)
     assert channel.announced(None, 9, 0.0) == ([], 0)
     for epoch in (0, 1, 3, 4):  # those in which nothing happens are not announced
@@ -71,7 +71,11 @@ def test_announcements_are_heard_and_what_lies_long_before_them_is_let_go() -> N
         assert (found, after) == ([{"epoch": epoch, "past": [[1, 2, 3]]}], epoch + 1)
     assert announced(channel, None) == [3, 4]
     assert channel.announced(0, 1, 0.0)[1] == 4
+    assert (channel.begins(), channel.ends()) == ([0, 0], [5, 5])
+    channel.release([2, 2])
     assert (channel.begins(), channel.ends()) == ([3, 3], [5, 5])
+    channel.release([4, 4])
+    assert (channel.begins(), channel.ends()) == ([4, 4], [5, 5])
 
 
 def test_rows_and_letters_are_whole_files_that_a_repetition_overwrites(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
         Progress(Folder(tmp_path), "done").load()
     put(tmp_path, "state/registry/epoch-000000000.json")
     with pytest.raises(StateError, match=r"epoch-000000000\.json is damaged"):
-        OwnerState(Folder(tmp_path), "registry", 1).previous()
+        OwnerState(Folder(tmp_path), "registry", (1, 0), (0, 0), (0, 0)).previous()
 
 
 def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:

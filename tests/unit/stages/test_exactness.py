@@ -35,6 +35,7 @@ SHAPES = st.builds(
     epoch_records=st.sampled_from([1, 2, 5, 13, 1_000]),
     forget=st.booleans(),
     replays=st.sampled_from([0.0, 0.3]),
+    checkpoints=st.sampled_from([1.0, 0.3, 0.0]),
     blocks=st.sampled_from([1, 2, 4]),
 )
 
@@ -106,5 +107,5 @@ def test_the_largest_and_the_smallest_planes_are_answered(bounds: tuple[float, f
 @pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 1.0, 1.0)], ids=["wgs84", "planar"])
 def test_a_bigger_stream_of_one_type(kind: QueryType, space: Space) -> None:
     stream = random_stream(7, 2_000, 100, space, types=[kind])
-    shape = Shape(slots=3, leaves=40, partitions=2, epoch_records=400, blocks=3, replays=0.3)
+    shape = Shape(slots=3, leaves=40, partitions=2, epoch_records=400, blocks=3, replays=0.3, checkpoints=0.4)
     assert differences(stream, run(stream, shape)) == []

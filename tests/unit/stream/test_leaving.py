@@ -76,14 +76,15 @@ def test_what_is_no_record_s_fault_is_raised(kind: type[Exception]) -> None:
 
 def test_a_rehearsal_reads_the_state_and_leaves_no_trace(tmp_path: Path) -> None:
     arrays = {"a": np.arange(3)}
-    state = OwnerState(Folder(tmp_path), "slot-0000", 0)
+    state = OwnerState(Folder(tmp_path), "slot-0000", (0, 0))
     state.commit({"file": state.write("x", arrays)})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     copy = Overlay(Folder(tmp_path))
     for _ in range(2):
         copy.renew()
         for epoch in (1, 2, 3):
-            rehearsed = OwnerState(copy, "slot-0000", epoch)
+            last = (epoch - 1, 0)
+            rehearsed = OwnerState(copy, "slot-0000", (epoch, 0), last, last)
             manifest = rehearsed.previous()
             assert manifest is not None
             assert rehearsed.read(manifest["file"])[0]["a"].tolist() == [0, 1, 2]
@@ -92,15 +93,16 @@ def test_a_rehearsal_reads_the_state_and_leaves_no_trace(tmp_path: Path) -> None
 
 
 def test_takes_of_an_epoch_do_not_meet(tmp_path: Path) -> None:
-    def commit(epoch: int, take: int, before: int, value: int) -> None:
-        state = OwnerState(Folder(tmp_path), "o", epoch, take, before)
+    def commit(epoch: int, take: int, take_before: int, value: int) -> None:
+        before = (epoch - 1, take_before) if epoch else None
+        state = OwnerState(Folder(tmp_path), "o", (epoch, take), before, before)
         state.commit({"file": state.write("x", {"a": np.array([value])})})
 
     commit(0, 0, 0, 10)
     commit(1, 0, 0, 11)
     commit(1, 2, 0, 12)
     commit(1, 0, 0, 11)  # a task of the first take ends late
-    state = OwnerState(Folder(tmp_path), "o", 2, 0, 2)
+    state = OwnerState(Folder(tmp_path), "o", (2, 0), (1, 2), (1, 2))
     manifest = state.previous()
     assert manifest is not None
     assert state.read(manifest["file"])[0]["a"].tolist() == [12]

@@ -72,6 +72,7 @@ class Process:
         sink = ResultFiles(self.folder / "output" / "results", self.folder / "output" / "rejected")
         engine = Processes(embedded_world(self.setup, self.storage, sink), self.step, self.random)
         given: dict[str, Any] = {"leaves": 8, "queries": self.queries, "now": lambda: self.time, "step": self.step}
+        given["due"] = lambda: self.random.random() < 0.4
         return LocalStream(self.setup, engine, **(given | more))
 
     # --------------------------------------------------------------------------------------------------------- the test
@@ -197,7 +198,7 @@ def test_wherever_it_dies(stream: Stream, seed: int, given_queries: bool) -> Non
 
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_larger_stream_that_dies_often(seed: int) -> None:
-    process, found = answered(random_stream(seed, 250, 12, [WGS84, PLANE][seed % 2]), seed, 0.03, seed % 2 == 0)
+    process, found = answered(random_stream(seed, 250, 12, [WGS84, PLANE][seed % 2]), seed, 0.04, seed % 2 == 0)
     assert found == []
     assert process.crashes >= 10
 

@@ -24,6 +24,7 @@ from spatialstream.model.errors import Missing, StateError, Unavailable
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.contracts import find
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
@@ -345,12 +346,20 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
 # --------------------------------------------------------------------------------------------------- with real turns
 
 
+class Own(Folder):
+    """A folder as one process has it, whose memory is its own."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.path} {threading.get_ident()}"
+
+
 class Crowd(Simulation):
     """A stream with several routers and workers at once; see :class:`World`, whose turns are simpler."""
 
     def __init__(self, folder: Path, stream: Stream, setup: StreamSettings, seed: int) -> None:
         self.scheduler = Scheduler(seed)
-        super().__init__(folder, stream.space, stream.objects, stream.queries, setup, seed)
+        super().__init__(folder, stream.space, stream.objects, stream.queries, setup, seed, storage=Own(folder))
         self.channel = MemoryChannel(self.blocks, self.announced)
         self.leases = {"router": 0, "worker": 0}
         self.idle: dict[threading.Thread, int] = {}
@@ -384,7 +393,8 @@ class Crowd(Simulation):
 
     def routing(self, reign: Reign) -> Iterator[int]:
         names = list(self.source.logs)
-        router = Router(self.settings, self.storage, self.views[0], names, lambda: self.time, self.step, reign)
+        given = self.settings, self.storage, self.views[0], names, lambda: self.time
+        router = Router(*given, self.step, reign, self.due)
         turns = RouterTurns(router, self.processes, self.step)
         while True:
             fresh = {} if router.unfinished else news(self.source.bounds(), router.read, 10**9)
@@ -395,11 +405,11 @@ class Crowd(Simulation):
                 yield 0 if any(self.unsent.values()) else 1
 
     def working(self, reign: Reign) -> Iterator[int]:
-        worker = Worker(self.settings, self.storage, self.views[1], self.step, reign)
+        worker = Worker(self.settings, self.storage, self.views[1], self.step, reign, self.due)
         turns = WorkerTurns(worker, self.processes, self.settings.slots, self.step)
         while True:
             bound = self.announced.bounds[1]
-            if (record := turns.next(self.random.randint(1, 9))) is not None:
+            if (record := turns.next(self.random.randint(1, 9)) or worker.settle()) is not None:
                 turns.do(record)
             else:
                 worker.confirm()

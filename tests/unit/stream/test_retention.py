@@ -47,11 +47,11 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker is not None
     assert simulation.worker.last is not None
     last = simulation.worker.last.round
-    before = RoundRecord.load(Folder(tmp_path), f"rounds/{last.number - 1:09d}.json")
+    before = RoundRecord.load(Folder(tmp_path), simulation.worker.last.previous)
     dropped = before.round.upto  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):
-        store = slot_objects(slot, last, simulation.work_settings, Folder(tmp_path))
+        store = slot_objects(slot, last, Folder(tmp_path))
         held += [name for part in store.leaving(2**62) for name in part.ids.to_pylist()]
     assert sorted(archived + held) == sorted(each.id for each in objects)
     assert not {each.id for each in objects if each.t > dropped - RETENTION} & set(archived)

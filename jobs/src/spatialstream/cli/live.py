@@ -121,6 +121,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
+    told = "from one checkpoint of the job's state to the next, about (default 10s)"
+    add("--checkpoint-interval", type=shared.duration, default=10_000, metavar="TIME", help=told)
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="say nothing but errors")

@@ -159,6 +159,7 @@ class RouterMetrics:
         text = "Number of the version that is being prepared; -1 if none is."
         self._pending = series.gauge("pending_version", text)
         self._last = series.gauge("last_epoch_timestamp_seconds", "When the last epoch ended.")
+        self._checkpoint = series.gauge("last_checkpoint_timestamp_seconds", "When the last checkpoint was done.")
         self._lag = series.gauge("lag_messages", "Messages that no epoch has read.", "kind")
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
@@ -194,6 +195,8 @@ class RouterMetrics:
         self._active.set(epoch.version)
         self._pending.set(-1 if epoch.pending is None else epoch.pending)
         self._last.set_to_current_time()
+        if epoch.checkpoint:
+            self._checkpoint.set_to_current_time()
 
 
 class _RoundSeries:
@@ -212,6 +215,7 @@ class _RoundSeries:
         self._left = series.counter("left_out", "Records left out of a failing round.")
         self._version = series.gauge("active_version", "Number of the routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
+        self._checkpoint = series.gauge("last_checkpoint_timestamp_seconds", "When the last checkpoint was done.")
         for kind in QueryType:
             self._results.labels(kind.value)
 
@@ -226,7 +230,7 @@ class _RoundSeries:
             self._delay.observe(max(0.0, now - born / 1000))
         order = record.round
         self._round.set(order.number)
-        self._epoch.set(order.last)
+        self._epoch.set(record.last)
         self._clock.set(order.upto / 1000)
         self._version.set(order.version)
         self._rejected.inc(summary.rejected - len(order.left))
@@ -234,6 +238,8 @@ class _RoundSeries:
         for kind in QueryType:
             self._results.labels(kind.value).set(summary.counts.get(kind.value, 0))
         self._last.set(now)
+        if order.checkpoint:
+            self._checkpoint.set(now)
 
 
 class _SlotSeries:

@@ -85,6 +85,7 @@ def _run(options: argparse.Namespace) -> int:
                 settings=settings,
                 life=life,
                 pause=options.pause,
+                checkpoint_interval=options.checkpoint_interval / 1000,
                 report=lambda text: live.say(options, text),
                 running=metrics.running.set,
                 lease=lease,

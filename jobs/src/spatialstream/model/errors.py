@@ -7,6 +7,7 @@
     ├── SettingError    a setting is unusable: refused at the start, exit status 2
     ├── StateError      the checkpoint on disk is not what this run can continue
     │   ├── Conflict    the routing state is another than the one that a change was made for
+    │   ├── Lost        what a process had in memory of a stream's state is gone; it can be made anew
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
     │   └── Gone        what was asked for is not kept there any more; what is newer is
@@ -21,6 +22,7 @@ from __future__ import annotations
 __all__ = [
     "Conflict",
     "Gone",
+    "Lost",
     "Missing",
     "RecordError",
     "RunError",
@@ -77,6 +79,10 @@ class StateError(SpatialStreamError):
 
 class Conflict(StateError):  # noqa: N818 (it says what is, as StopIteration does)
     """A change of the routing state that is refused, because the state is another than the one it was made for."""
+
+
+class Lost(StateError):  # noqa: N818 (as Conflict)
+    """State that was in memory alone is gone: what was done since the last checkpoint has to be done again."""
 
 
 class Missing(StateError):  # noqa: N818 (as Conflict)

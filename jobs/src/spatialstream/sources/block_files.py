@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +61,10 @@ class BlockFiles:
         return [max(map(_epoch_of, self.storage.list(_BLOCKS)), default=-1) + 1] * self.slots
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
-        """See :class:`~spatialstream.sources.contracts.Channel`. What lies before the one before it is let go."""
+        """See :class:`~spatialstream.sources.contracts.Channel`. Those before the one before it are let go."""
         epoch = announcement["epoch"]
         self.storage.put(f"{_ANNOUNCED}{epoch:09d}.json", json.dumps(announcement).encode())
-        known = self.storage.list(_ANNOUNCED)
-        if len(known) > 2:
-            kept = _epoch_of(known[-2])
-            self.storage.delete(each for each in (*known, *self.storage.list(_BLOCKS)) if _epoch_of(each) < kept)
+        self.storage.delete(self.storage.list(_ANNOUNCED)[:-2])
 
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
@@ -92,6 +89,10 @@ class BlockFiles:
                 for of_slot, key, first, size in json.loads(file.slice(listed, last - listed).to_pybytes()):
                     if of_slot == slot:
                         yield key.encode(), file.slice(first, size)
+
+    def release(self, ends: Sequence[int]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        self.storage.delete(name for name in self.storage.list(_BLOCKS) if _epoch_of(name) < min(ends))
 
 
 def _epoch_of(name: str) -> int:

@@ -10,7 +10,7 @@ A *partition* of a source has a name such as ``objects/0``: the kind of its reco
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -160,6 +160,9 @@ class Channel(Protocol):
             Unavailable: the logs cannot be reached.
             StateError: blocks of the range are gone.
         """
+
+    def release(self, ends: Sequence[int]) -> None:
+        """Nobody will read the blocks before these offsets any more, one for each slot: they may go."""
 
 
 class Sink(Protocol):

@@ -7,7 +7,7 @@ It holds what clients have to show to be let in, and does not show it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,9 @@ class KafkaChannel:
                 name, value = key_within(message.key(), self.life), message.value()
                 if name is not None:
                     yield name, None if value is None else pa.py_buffer(value)
+
+    def release(self, ends: Sequence[int]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`. The topic lets them go by itself, after a day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,11 @@ class MemoryChannel:
             if (name := key_within(key, self._life)) is not None:
                 yield name, None if value is None else pa.py_buffer(value)
 
+    def release(self, ends: Sequence[int]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        for log, end in zip(self._logs, ends, strict=True):
+            log.remove(end)
+
 
 class MemorySink:
     """See :class:`~spatialstream.sources.contracts.Sink`.

@@ -35,7 +35,6 @@ from spatialstream.spark.failures import explained
 from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.merge import counts_after
 from spatialstream.stages.route import dead_letters
 from spatialstream.stages.state import FORMAT, get_json, put_json
 from spatialstream.stages.turns import NEVER, Run
@@ -300,11 +299,10 @@ def _check_published(settings: RunSettings) -> None:
         StateError: some are missing.
     """
     paths = settings.paths
-    done = rounds_done(paths.storage).load()
     record = latest_epoch(paths.storage)
-    if record is None or done < 0:
+    if record is None:
         return
-    counts = counts_after(paths.storage, done)
+    counts = rounds_done(paths.storage).counts()
     refused = counts.pop("rejected", 0) + record.taken.get("rejected", 0)
     for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, refused)):
         there = sum(map(_lines_of, folder.glob("*.jsonl")))
@@ -443,7 +441,7 @@ class _Run:
 
     def _summary(self, record: EpochRecord) -> RunSummary:
         done, epochs = self._counted(record)
-        counts, taken = counts_after(self._paths.storage, record.epoch.number), record.taken
+        counts, taken = rounds_done(self._paths.storage).counts(), record.taken
         refused = counts.pop("rejected", 0) + taken.get("rejected", 0)
         return RunSummary(taken.get("objects", 0), taken.get("queries", 0), counts, refused, epochs, done, 0.0)
 

@@ -137,6 +137,12 @@ class Spool:
         self._end += data.size
         return _Block(first, None, place)
 
+    def close(self) -> None:
+        """Let go of what has not been given: nobody wants it."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self._blocks = None, []
+
     def __iter__(self) -> Iterator[pa.Table]:
         """All rows in order, in tables of about a block each; nothing is kept of what has been given."""
         file, blocks = self._file, self._blocks

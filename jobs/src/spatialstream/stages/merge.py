@@ -14,8 +14,11 @@ Partials and rows of an epoch may be many times the memory there is. What grows 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.local.steps import merge_steps
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import Space
@@ -37,9 +41,9 @@ from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import Second, answer_second, second_phase
-from spatialstream.stages.work import WorkSettings, slot_objects, steps_from_arrow
+from spatialstream.stages.work import slot_objects, steps_from_arrow
 
-__all__ = ["RoundResults", "ask", "ask_at_once", "counts_after", "forget", "merge", "merge_second"]
+__all__ = ["RoundResults", "ask", "merge", "merge_second", "merger_state", "restored"]
 
 MERGER = "merger"
 """Owner of the state of MERGE."""
@@ -63,7 +67,7 @@ class RoundResults:
     Attributes:
         lines: result lines in order, some thousands at a time; they can be gone through once.
         rejected: dead letters.
-        counts: the stream's rows by query type, up to and with it.
+        counts: its rows by query type, and ``rejected`` for dead letters.
         loads: load statistics of each slot, as far as they tell them.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
         foreign: messages among the blocks that were passed over, for they are not the router's.
@@ -77,16 +81,15 @@ class RoundResults:
     foreign: int
 
 
-_Kept = tuple[tuple[int, int], NearestMerger, dict[str, int]]
-_kept: dict[str, _Kept] = {}
-"""What this process has in memory: place -> (epoch and take that it is the state after, CKQ answers, counts of
-rows)."""
+def merger_state(turn: Round, storage: Storage) -> OwnerState:
+    """The merger's state in a round."""
+    return OwnerState.of(storage, MERGER, turn)
 
 
 def merge(
     rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None
 ) -> RoundResults:
-    """Merge one round's partials; the merger's state is then that of the round.
+    """Merge one round's partials; the merger's state is then that of the round. Of a known round only that is of use.
 
     Args:
         rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
@@ -94,8 +97,29 @@ def merge(
         space: the stream's space.
         storage: of the state.
         limits: how long rows may be; None: any length.
+
+    Raises:
+        Lost: the state of the round before is in no memory any more.
     """
-    lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
+    with ExitStack() as unfinished:
+        lines, spools = _Lines(), {kind: Spool(key) for kind, key in _SPOOLED.items()}
+        unfinished.callback(lines.close)
+        for spool in spools.values():
+            unfinished.callback(spool.close)
+        results = _merge(rows, turn, space, storage, limits, lines, spools)
+        unfinished.pop_all()
+    return results
+
+
+def _merge(
+    rows: Iterable[Row],
+    turn: Round,
+    space: Space,
+    storage: Storage,
+    limits: RowLimits | None,
+    lines: _Lines,
+    spools: Mapping[str, Spool],
+) -> RoundResults:
     kept: list[Row] = []
     for slot, kind, content in rows:
         if kind == messages.LINES:
@@ -105,10 +129,15 @@ def merge(
         else:
             kept.append((slot, kind, content))
     by_kind = _by_kind(kept)
-    state = OwnerState(storage, MERGER, turn.number, turn.take, turn.before)
-    nearest, counts = _restore(space, state, _kept.pop(storage.place, None), (turn.number - 1, turn.before))
+    state = merger_state(turn, storage)
+    nearest = state.begin(partial(restored, space))
 
-    _merge_nearest(by_kind, spools[messages.ARRIVALS], nearest, turn.upto, space, lines, limits)
+    _register_nearest(by_kind, nearest)
+    changes = _changes(spools[messages.ARRIVALS], nearest, turn.upto)
+    if turn.known:
+        deque(changes, 0)
+    else:
+        _add_changes(changes, space, lines, limits)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
     lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
@@ -118,12 +147,10 @@ def merge(
     rejected = [left.letter for left in turn.left]
     for content in by_kind.get(messages.REJECTED, []):
         rejected += content.column("line").to_pylist()
-    to_come = {} if second is None else {QueryType.SKQ.value: len(second.numbers)}
-    for more in (lines.counts, to_come, {"rejected": len(rejected)}):
-        for kind, rows_of_kind in more.items():
-            counts[kind] = counts.get(kind, 0) + rows_of_kind
-    state.commit({"nearest": nearest.checkpoint(state.write), "counts": counts})
-    _kept[storage.place] = (turn.number, turn.take), nearest, dict(counts)
+    counts = {**lines.counts, "rejected": len(rejected)}
+    if second is not None:
+        counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
+    state.end(nearest, nearest.checkpoint if turn.checkpoint else None)
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
     return RoundResults(lines, rejected, counts, loads, second, foreign)
@@ -143,17 +170,13 @@ def merge_second(rows: Sequence[Row], space: Space, limits: RowLimits | None = N
     return lines
 
 
-def ask(slot: int, rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
-    """A slot's part in the second phase of a round that it has done; rows are what was kept of the first phase."""
-    return answer_second(slot, rows, slot_objects(slot, turn, settings, storage))
+def ask(slot: int, rows: Sequence[Row], turn: Round, storage: Storage) -> Iterator[Row]:
+    """A slot's part in the second phase of a round that it has done; rows are what was kept of the first phase.
 
-
-def ask_at_once(
-    second: Second, turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
-) -> Iterable[pa.LargeStringArray]:
-    """The lines of a second phase with few questions, which are asked here, one slot after the other."""
-    asked = [row for slot in second.slots for row in ask(slot, second.rows, turn, settings, storage)]
-    return merge_second([*second.rows, *asked], settings.space, limits)
+    Raises:
+        Lost: the slot is not as the round has left it.
+    """
+    return answer_second(slot, rows, slot_objects(slot, turn, storage))
 
 
 def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
@@ -163,27 +186,9 @@ def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
     return by_kind
 
 
-def _restore(
-    space: Space, state: OwnerState, kept: _Kept | None, before: tuple[int, int]
-) -> tuple[NearestMerger, dict[str, int]]:
-    if kept is not None and kept[0] == before:
-        return kept[1], kept[2]
-    manifest = state.previous()
-    if manifest is None:
-        return NearestMerger(space), {}
-    return NearestMerger.restore(space, manifest["nearest"], state.read), manifest["counts"]
-
-
-def counts_after(storage: Storage, number: int) -> dict[str, int]:
-    """Rows written up to and with a round, by query type, and ``rejected`` for queries that were not admitted."""
-    manifest = OwnerState(storage, MERGER, number + 1).previous()
-    return {} if manifest is None else dict(manifest["counts"])
-
-
-def forget(storage: Storage | None = None) -> None:
-    """Drop what this process has in memory, as if it had died; of one storage, or of all."""
-    for key in [each for each in _kept if storage is None or each == storage.place]:
-        del _kept[key]
+def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> NearestMerger:
+    """The answers of CKQs of a checkpoint; without a manifest there are none."""
+    return NearestMerger(space) if manifest is None else NearestMerger.restore(space, manifest, read)
 
 
 class _Lines:
@@ -225,28 +230,27 @@ class _Lines:
             self._spool.add(messages.columns(key=key, rank=rank, line=texts))
             self.counts[kind.value] = self.counts.get(kind.value, 0) + len(t)
 
+    def close(self) -> None:
+        """Let go of lines that nobody wants."""
+        self._spool.close()
+
     def __iter__(self) -> Iterator[pa.LargeStringArray]:
         """All lines in order, for once."""
         for table in self._spool:
             yield table.column("line").combine_chunks()
 
 
-def _merge_nearest(
-    by_kind: dict[str, list[pa.RecordBatch]],
-    arrivals: Spool,
-    nearest: NearestMerger,
-    upto: int,
-    space: Space,
-    lines: _Lines,
-    limits: RowLimits | None,
-) -> None:
+def _register_nearest(by_kind: dict[str, list[pa.RecordBatch]], nearest: NearestMerger) -> None:
     for content in by_kind.get(messages.REGISTERED, []):
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
         nearest.register(numbers(content, "number"), queries)
     for content in by_kind.get(messages.ENDED, []):
         nearest.end_at(numbers(content, "number"), numbers(content, "t"))
+
+
+def _add_changes(all_changes: Iterable[Changes], space: Space, lines: _Lines, limits: RowLimits | None) -> None:
     rank = 0
-    for changes in _changes(arrivals, nearest, upto):
+    for changes in all_changes:
         items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
         texts, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
         lines.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(rank, rank + len(changes)), texts, row)

@@ -4,56 +4,100 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
-from spatialstream.stages import messages
-from spatialstream.stages import work as working
+from spatialstream.stages import messages, views
+from spatialstream.stages import route as routing
 from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
-from spatialstream.stages.merge import ask_at_once, merge
+from spatialstream.stages.merge import ask, merge, merge_second, merger_state
 from spatialstream.stages.messages import numbers
-from spatialstream.stages.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row, route_epoch
+from spatialstream.stages.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.runs import rows_of_share, unpack_place
+from spatialstream.stages.state import Checkpointed, OwnerState, forget
 from spatialstream.stages.turns import Epoch, Round, Run
-from spatialstream.stages.work import Block, WorkSettings, blocks_of_round, without, work
+from spatialstream.stages.two_phase import Second, second_name
+from spatialstream.stages.work import (
+    Block,
+    SlotIndexes,
+    WorkSettings,
+    blocks_of_round,
+    slot_state,
+    without,
+    work,
+)
 
-__all__ = ["narrow_merge", "narrow_route", "narrow_work"]
+__all__ = ["narrow_answers", "narrow_ask", "narrow_merge", "narrow_route", "narrow_work"]
 
 _Name = tuple[str, int]
 """Of a record: what and number of :class:`~spatialstream.stages.leaving.Left`."""
 
 
-def _found(
-    names: Sequence[_Name], storage: Storage, rehearse: Callable[[tuple[Left, ...], Storage], object]
-) -> list[tuple[_Name, Exception]]:
+_Turn = TypeVar("_Turn", Epoch, Round)
+
+
+def _found(names: Sequence[_Name], rehearse: Callable[[tuple[Left, ...]], object]) -> list[tuple[_Name, Exception]]:
     """The records without which a stage does not fail, and what it raises because of each.
 
     Args:
         names: all records, in order.
-        storage: of the stream's state, which is only read.
-        rehearse: does the stage without some records, in a storage.
+        rehearse: does the stage without some records, and leaves no trace.
     """
-    copy = Overlay(storage)
 
     def outcome(kept: np.ndarray) -> Exception | None:
-        copy.renew()
         others = tuple(Left(*names[i]) for i in np.setdiff1d(np.arange(len(names)), kept).tolist())
-        return failure(lambda: rehearse(others, copy))
+        return failure(lambda: rehearse(others))
+
+    return [(names[i], error) for i, error in culprits(len(names), outcome)]
+
+
+@contextmanager
+def _scratch(
+    state: OwnerState | None,
+    restore: Callable[[Manifest | None, ReadFile], Checkpointed],
+    turn: _Turn,
+    storage: Storage,
+) -> Iterator[tuple[Callable[[], Overlay], _Turn]]:
+    """What gives storages that hold what an owner begins a turn with, and the turn as it is done in them.
+
+    The owner has nothing of that in memory then.
+
+    Args:
+        state: the owner's in the turn; None if nobody has any.
+        restore: makes the owner's structures.
+        turn: the turn.
+        storage: of the stream's state, which is only read.
+
+    Raises:
+        Lost: the owner does not stand before the turn.
+    """
+    base = Overlay(storage)
+    if state is not None:
+        state.copy(base, restore)
+    copy = Overlay(base)
+
+    def renewed() -> Overlay:
+        copy.renew()
+        return copy
 
     try:
-        return [(names[i], error) for i, error in culprits(len(names), outcome)]
+        yield renewed, replace(turn, since=turn.before)
     finally:
-        working.forget(copy)
-        merging.forget(copy)
+        forget(copy)
+        views.forget(copy.place)
 
 
 def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
@@ -66,10 +110,13 @@ def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
         if (run.name, row) not in known
     }
 
-    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
-        deque(route_epoch(replace(epoch, left=(*epoch.left, *others)), partition, copy), 0)
+    state = registry_state(epoch, storage) if partition == 0 else None
+    with _scratch(state, routing.restored, epoch, storage) as (scratch, again):
 
-    found = _found(list(items), storage, rehearse)
+        def rehearse(others: tuple[Left, ...]) -> None:
+            deque(route_epoch(replace(again, left=(*epoch.left, *others)), partition, scratch()), 0)
+
+        found = _found(list(items), rehearse)
     return [Left(*name, _routed_letter(epoch.number, *items[name], error)) for name, error in found]
 
 
@@ -94,14 +141,14 @@ def narrow_work(
                 if (what, number) not in known:
                     items[what, number] = content.slice(row, 1)
     settings = replace(settings, archive=None)
+    restore = partial(SlotIndexes.restore, settings, slot)
+    with _scratch(slot_state(slot, turn, storage), restore, turn, storage) as (scratch, again):
 
-    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
-        deque(work(slot, blocks, replace(turn, left=(*turn.left, *others)), settings, copy), 0)
+        def rehearse(others: tuple[Left, ...]) -> None:
+            deque(work(slot, blocks, replace(again, left=(*turn.left, *others)), settings, scratch()), 0)
 
-    return [
-        Left(*name, _letter(name, "WORK", _echo_of(name, items[name]), error))
-        for name, error in _found(list(items), storage, rehearse)
-    ]
+        found = _found(list(items), rehearse)
+    return [Left(*name, _letter(name, "WORK", _echo_of(name, items[name]), error)) for name, error in found]
 
 
 def _echo_of(name: _Name, record: pa.RecordBatch) -> str:
@@ -127,7 +174,7 @@ def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
 def narrow_merge(
     rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
 ) -> list[Left]:
-    """What has to be left out of a round for MERGE not to fail, nor its second phase.
+    """What has to be left out of a round for MERGE not to fail. If there is nothing, its second phase can be done next.
 
     Args:
         rows: the partials of all slots, which have done the round.
@@ -151,13 +198,52 @@ def narrow_merge(
                 items.setdefault((OBJECT, seq), lines[row].as_py())
     names = sorted(items, key=lambda name: (name[0] == OBJECT, name[1]))
 
-    def rehearse(others: tuple[Left, ...], copy: Storage) -> None:
-        results = merge(_kept(rows, others), turn, settings.space, copy, limits)
-        deque(results.lines, 0)
-        if results.second is not None:
-            deque(ask_at_once(results.second, turn, settings, copy, limits), 0)
+    restore = partial(merging.restored, settings.space)
+    with _scratch(merger_state(turn, storage), restore, turn, storage) as (scratch, again):
 
-    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in _found(names, storage, rehearse)]
+        def rehearse(others: tuple[Left, ...]) -> Second | None:
+            results = merge(_kept(rows, others), again, settings.space, scratch(), limits)
+            deque(results.lines, 0)
+            return results.second
+
+        found = _found(names, rehearse)
+        storage.delete([second_name(turn.number)])
+        if not found and (second := rehearse(())) is not None:
+            second.save(storage, turn.number)
+    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]
+
+
+def narrow_ask(slot: int, turn: Round, storage: Storage) -> list[Left]:
+    """What has to be left out of a round, which a slot has done, for the slot not to fail in the second phase."""
+    rows = Second.load(storage, turn.number)
+
+    def rehearse(others: tuple[Left, ...]) -> None:
+        deque(ask(slot, _kept(rows, others), turn, storage), 0)
+
+    return _asked(rows, rehearse)
+
+
+def narrow_answers(
+    rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
+) -> list[Left]:
+    """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`narrow_merge`."""
+    known = Second.load(storage, turn.number)
+
+    def rehearse(others: tuple[Left, ...]) -> None:
+        deque(merge_second(_kept([*known, *rows], others), settings.space, limits), 0)
+
+    return _asked(known, rehearse)
+
+
+def _asked(rows: Sequence[Row], rehearse: Callable[[tuple[Left, ...]], object]) -> list[Left]:
+    """The queries of a second phase that have to be left out, of rows that :class:`Second` kept."""
+    items = {
+        (QUERY, number): json.dumps({"id": name})
+        for _, kind, content in rows
+        if kind == messages.SNAPSHOT_QUERIES
+        for number, name in zip(numbers(content, "number").tolist(), content.column("id").to_pylist(), strict=True)
+    }
+    return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in _found(list(items), rehearse)]
 
 
 def _kept(rows: Sequence[Row], others: tuple[Left, ...]) -> list[Row]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.local.registry import QueryRegistry
+from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import CANCEL, QueryBatch
 from spatialstream.records.decode import rejected_line
@@ -33,7 +34,18 @@ from spatialstream.stages.runs import INPUT, QueryShare, queries_of_epoch, route
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Epoch
 
-__all__ = ["REGISTRY", "Share", "dead_letters", "queries_with_numbers", "query_number_base", "route", "route_epoch"]
+__all__ = [
+    "REGISTRY",
+    "Share",
+    "admit",
+    "dead_letters",
+    "queries_with_numbers",
+    "query_number_base",
+    "registry_state",
+    "restored",
+    "route",
+    "route_epoch",
+]
 
 REGISTRY = "registry"
 """Owner of the state of admission."""
@@ -77,15 +89,39 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     queries = queries_of_epoch(epoch, storage) if partition == 0 else None
     objects = route_share(epoch, partition, storage)
     share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
-    state = OwnerState(storage, REGISTRY, epoch.number, epoch.take, epoch.before) if partition == 0 else None
+    registry = registry_state(epoch, storage) if partition == 0 else None
     sent: dict[int, int] = {}
-    for slot, kind, content in route(share, epoch.routing(storage), state):
+    for slot, kind, content in route(share, epoch.routing(storage), registry, epoch.checkpoint):
         for part in _parts(kind, content):
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
     if partition == 0 and epoch.measured:
         asked = None if queries is None else queries.queries
         write_sample(storage, epoch.number, epoch.span, objects, asked, epoch.partitions)
+
+
+def registry_state(epoch: Epoch, storage: Storage) -> OwnerState:
+    """The registry's state in an epoch."""
+    return OwnerState.of(storage, REGISTRY, epoch)
+
+
+def admit(epoch: Epoch, storage: Storage) -> None:
+    """Admit the queries of an epoch whose blocks have been sent, for the registry's state alone.
+
+    Raises:
+        Lost: the state of the epoch before is in no memory any more.
+    """
+    share = queries_of_epoch(epoch, storage)
+    state = registry_state(epoch, storage)
+    registry = state.begin(restored)
+    if share is not None:
+        registry.admit(share.queries, query_number_base(epoch.number))
+    state.end(registry, registry.checkpoint if epoch.checkpoint else None)
+
+
+def restored(manifest: Manifest | None, read: ReadFile) -> QueryRegistry:
+    """The registry of a checkpoint; without a manifest, an empty one."""
+    return QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, read)
 
 
 def dead_letters(storage: Storage, names: Iterable[str]) -> Iterator[str]:
@@ -115,16 +151,22 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(kind, piece)
 
 
-def route(share: Share, routing: Routing, state: OwnerState | None) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState | None, checkpoint: bool = True) -> Iterator[Row]:
     """Route one share.
 
     Args:
         share: objects and (partition 0 only) queries, each in stream order.
         routing: what the epoch is routed by.
         state: the registry's state at this epoch; partition 0 only.
+        checkpoint: whether it is written down after the epoch.
+
+    Raises:
+        Lost: the registry's state after the epoch before is in no memory any more.
     """
     if state is not None:
-        yield from _route_queries(share, routing, state)
+        registry = state.begin(restored)
+        yield from _route_queries(share, routing, registry)
+        state.end(registry, registry.checkpoint if checkpoint else None)
     if share.objects is not None and len(share.objects):
         yield from _route_objects(share, routing)
     for slot in range(routing.slots):
@@ -145,9 +187,7 @@ def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
         yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
-    manifest = state.previous()
-    registry = QueryRegistry() if manifest is None else QueryRegistry.restore(manifest, state.read)
+def _route_queries(share: Share, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
     if share.queries is not None:
         queries = share.queries.queries
         admission = registry.admit(queries, query_number_base(share.epoch))
@@ -161,7 +201,6 @@ def _route_queries(share: Share, routing: Routing, state: OwnerState) -> Iterato
         rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
         if len(rows):
             yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
-    state.commit(registry.checkpoint(state.write))
 
 
 def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:

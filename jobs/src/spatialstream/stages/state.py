@@ -1,16 +1,29 @@
-"""Versioned state: immutable files of arrays, and one manifest an epoch that names them.
+"""State of the owners (slots, the registry, the merger): in memory from turn to turn, in files at checkpoints.
 
-Names in the storage, for each owner (a slot, the registry, the merger)::
+An owner's structures stay in the process that has done its last turn. A *checkpoint* writes down what is new of them:
+immutable files of arrays, and a manifest that names all files of which the structures consist. Which turns end with a
+checkpoint is in their records, so all owners have one at the same place of the stream, and so has whoever does a turn
+again. Names in the storage, for each owner::
 
-    state/<owner>/epoch-000000017.json           the manifest: what the owner's structures looked like after epoch 17
-    state/<owner>/000000017-003-segment.arrays   files written during epoch 17
+    state/<owner>/epoch-000000017.json           the manifest: what the owner's structures looked like after turn 17
+    state/<owner>/000000017-003-segment.arrays   files written at the checkpoint of turn 17
 
-Epoch e reads the manifest of e-1 and writes that of e. File names depend on the owner, the epoch and the order of
-writing only, and the same input writes the same bytes; so when an epoch is done again, after a crash or because a task
-was tried twice, that overwrites files with equal content, and whichever attempt finishes last, the state is the same.
-Only an epoch that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
+Interface
+    :class:`OwnerState` is one owner's part in one turn: :meth:`~OwnerState.begin` gives the structures as the turn
+    before has left them, :meth:`~OwnerState.end` takes those that the turn leaves.
+
+Invariant
+    The structures after a turn are a function of its record, of those before and of the input that these name, whether
+    they were restored or have stayed in memory. So are the files of a checkpoint, and their names. So when turns are
+    done again from the last checkpoint on, because memory was lost with a process, or because a task was tried twice,
+    that overwrites files with equal content, and whichever attempt finishes last, the state is the same. What is in
+    memory bears the number of its turn, so it is never taken for the state of another.
+
+Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
 decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
-Which epoch is next is decided elsewhere, and once, with :class:`Progress`.
+
+At a checkpoint the files go that neither it nor the one before names: until a checkpoint is known to be done, the one
+before is what turns are done again from.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -18,24 +31,27 @@ Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabyte
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.state import Manifest
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
-from spatialstream.model.errors import Missing, StateError
+from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
 
 __all__ = [
     "FORMAT",
+    "Checkpointed",
     "OwnerState",
     "Progress",
+    "Turn",
+    "forget",
     "get_json",
     "get_records",
     "get_value",
@@ -44,7 +60,7 @@ __all__ = [
     "put_value",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")
@@ -113,13 +129,23 @@ class Progress:
 
     def load(self) -> int:
         """The number; -1 if nothing is done."""
+        return self._read()[0]
+
+    def counts(self) -> dict[str, int]:
+        """What has been counted of all that is done."""
+        return self._read()[1]
+
+    def save(self, number: int, counts: Mapping[str, int] | None = None) -> None:
+        """This one is done, and so are all before it; so much has been counted of them."""
+        self.storage.put(self.name, f"{number}\n{json.dumps(dict(counts or {}))}".encode())
+
+    def _read(self) -> tuple[int, dict[str, int]]:
         with undamaged(f"{self.storage.place}/{self.name}", DAMAGED):
             data = find(self.storage, self.name)
-            return -1 if data is None else int(data.to_pybytes())
-
-    def save(self, number: int) -> None:
-        """This one is done, and so are all before it."""
-        self.storage.put(self.name, str(number).encode())
+            if data is None:
+                return -1, {}
+            number, _, counts = data.to_pybytes().partition(b"\n")
+            return int(number), dict(json.loads(counts or b"{}").items())
 
 
 def _names(value: object) -> Iterator[str]:
@@ -135,46 +161,129 @@ def _names(value: object) -> Iterator[str]:
             yield from _names(each)
 
 
+Turn = tuple[int, int]
+"""An epoch or a round by its number, and by its take."""
+
+
+class _Told(Protocol):
+    """What an owner has to know of its turn, see :mod:`~spatialstream.stages.turns`."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def take(self) -> int: ...
+
+    @property
+    def before(self) -> Turn | None: ...
+
+    @property
+    def since(self) -> Turn | None: ...
+
+
+class Checkpointed(Protocol):
+    """Structures of an owner."""
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """Write what is new, see :mod:`spatialstream.local.state`."""
+
+
+_kept: dict[tuple[str, str], tuple[Turn, Any]] = {}
+"""Structures that this process has in memory: (place, owner) -> (turn that they are the state after, structures)."""
+
+
+def forget(storage: Storage | None = None, owner: str | None = None) -> None:
+    """Drop what this process has in memory, as if it had died.
+
+    Args:
+        storage: of this one only; None: of all.
+        owner: of this one only; None: of all.
+    """
+    place = None if storage is None else storage.place
+    for key in [each for each in _kept if place in (None, each[0]) and owner in (None, each[1])]:
+        del _kept[key]
+
+
 class OwnerState:
-    """The state of one owner during one epoch: reads what epoch - 1 left, writes what epoch leaves.
+    """The state of one owner in one turn: what the turn before left, and what this one leaves.
 
     Args:
         storage: of all state.
         owner: whose it is.
-        epoch: the number.
-        take: of this epoch.
-        before: the take of epoch - 1 by which it was done.
+        turn: which one.
+        before: the one that the owner has done before; None if this is its first.
+        since: the last one before that ended with a checkpoint; None if none did.
     """
 
-    def __init__(self, storage: Storage, owner: str, epoch: int, take: int = 0, before: int = 0) -> None:
-        self._storage, self._prefix = storage, f"state/{owner}/"
-        self._epoch = epoch
-        self._take, self._before = take, before
+    def __init__(
+        self, storage: Storage, owner: str, turn: Turn, before: Turn | None = None, since: Turn | None = None
+    ) -> None:
+        self._storage, self._owner, self._prefix = storage, owner, f"state/{owner}/"
+        self._turn, self._before, self._since = turn, before, since
         self._written = 0
 
-    def _manifest_name(self, epoch: int, take: int) -> str:
-        return f"{self._prefix}epoch-{epoch:09d}{_of_take(take)}.json"
+    @classmethod
+    def of(cls, storage: Storage, owner: str, turn: _Told) -> OwnerState:
+        """The state of an owner in an epoch or a round."""
+        return cls(storage, owner, (turn.number, turn.take), turn.before, turn.since)
 
-    def previous(self) -> Manifest | None:
-        """The manifest of the epoch before; None at the first epoch.
+    def begin(self, restore: Callable[[Manifest | None, ReadFile], T]) -> T:
+        """The structures that the turn begins with. They leave this process's memory: if the turn fails, they are gone.
+
+        Args:
+            restore: makes structures of a manifest; of None those that are empty.
 
         Raises:
-            StateError: it is missing.
+            Lost: the turn before was done by another process, or one that has died, and no checkpoint was after it.
+            StateError: the checkpoint is damaged.
         """
-        if self._epoch == 0:
+        known, structures = _kept.pop((self._storage.place, self._owner), (None, None))
+        if structures is None or known != self._before:
+            return restore(self.previous(), self.read)
+        kept: T = structures
+        return kept
+
+    def copy(self, storage: Storage, restore: Callable[[Manifest | None, ReadFile], Checkpointed]) -> None:
+        """Write down in another storage what the turn begins with, as if it had been a checkpoint there.
+
+        The structures are in no memory then: they know of files that this storage does not have.
+        """
+        if self._before is not None:
+            other = OwnerState(storage, self._owner, self._before)
+            other.commit(self.begin(restore).checkpoint(other.write))
+
+    def end(self, structures: object, checkpoint: Callable[[WriteFile], Manifest] | None) -> None:
+        """The turn leaves these structures.
+
+        Args:
+            structures: they stay in this process's memory.
+            checkpoint: writes down what is new of them; None if the turn does not end with a checkpoint.
+        """
+        if checkpoint is not None:
+            self.commit(checkpoint(self.write))
+        _kept[self._storage.place, self._owner] = self._turn, structures
+
+    def ended(self) -> Any:
+        """The structures that the turn has left, to be looked at only; None if this process does not have them."""
+        known, structures = _kept.get((self._storage.place, self._owner), (None, None))
+        return structures if known == self._turn else None
+
+    def previous(self) -> Manifest | None:
+        """The manifest of the turn before; None at the first turn.
+
+        Raises:
+            Lost: the turn before did not end with a checkpoint.
+            StateError: the manifest is missing or damaged.
+        """
+        if self._before is None:
             return None
-        name = self._manifest_name(self._epoch - 1, self._before)
-        try:
-            data = self._storage.get(name)
-        except Missing as error:
-            raise StateError(f"{error}: the checkpoint is damaged, or belongs to another run") from None
-        with undamaged(f"{self._storage.place}/{name}", DAMAGED):
-            manifest: Manifest = dict(json.loads(data.to_pybytes()).items())
-        return manifest
+        if self._before != self._since:
+            raise Lost(f"the state of {self._owner} after turn {self._before[0]} is in no memory any more")
+        return self._manifest(self._before)
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
         """See :class:`spatialstream.local.state.WriteFile`."""
-        name = f"{self._epoch:09d}{_of_take(self._take)}-{self._written:03d}-{kind}.arrays"
+        name = f"{_named(self._turn)}-{self._written:03d}-{kind}.arrays"
         self._written += 1
         self._storage.put(self._prefix + name, *pack_arrays(arrays, meta))
         return name
@@ -184,38 +293,40 @@ class OwnerState:
         name = self._prefix + name
         return unpack_arrays(self._storage.get(name), f"{self._storage.place}/{name}")
 
-    def carry(self) -> None:
-        """Nothing has changed in this epoch: it leaves the state that it found."""
-        if self._epoch and find(self._storage, self._manifest_name(self._epoch - 1, self._before)) is not None:
-            manifest = self.previous()
-            assert manifest is not None
-            self.commit(manifest)
-
     def commit(self, manifest: Manifest) -> None:
-        """Store this epoch's manifest, then delete what only the manifest before the previous one named.
-
-        When epoch e runs, e-1 is done, so nothing older than the manifest of e-1 can be asked for again.
-        """
-        put_json(self._storage, self._manifest_name(self._epoch, self._take), manifest)
-        if self._epoch < 2:
+        """Store this turn's manifest, then delete what neither it needs nor the checkpoint before."""
+        put_json(self._storage, self._manifest_name(self._turn), manifest)
+        if self._since is None:
             return
-        old = [
-            name
-            for name in self._storage.list(self._prefix)
-            if name.startswith(f"{self._prefix}epoch-{self._epoch - 2:09d}")
-        ]  # of all its takes
-        if not old:
-            return
-        before = self._manifest_name(self._epoch - 1, self._before)
-        kept = {*self._named(before), *_names(manifest)}
-        for name in old:
-            self._storage.delete(self._prefix + each for each in self._named(name) - kept)
-        self._storage.delete(old)
+        kept = {*_names(manifest), *_names(self._manifest(self._since))}
+        kept |= {self._manifest_name(each).removeprefix(self._prefix) for each in (self._since, self._turn)}
+        there = (name.removeprefix(self._prefix) for name in self._storage.list(self._prefix))
+        old = [name for name in there if name not in kept and _number_of(name) <= self._since[0]]
+        self._storage.delete(self._prefix + name for name in old)
 
-    def _named(self, manifest: str) -> set[str]:
-        """The files that a manifest names."""
-        return set(_names(json.loads(self._storage.get(manifest).to_pybytes())))
+    def _manifest_name(self, turn: Turn) -> str:
+        return f"{self._prefix}{_MANIFEST}{_named(turn)}.json"
+
+    def _manifest(self, turn: Turn) -> Manifest:
+        name = self._manifest_name(turn)
+        try:
+            data = self._storage.get(name)
+        except Missing as error:
+            raise StateError(f"{error}: the checkpoint is damaged, or belongs to another run") from None
+        with undamaged(f"{self._storage.place}/{name}", DAMAGED):
+            manifest: Manifest = dict(json.loads(data.to_pybytes()).items())
+        return manifest
 
 
-def _of_take(take: int) -> str:
-    return f"-take{take}" if take else ""
+_MANIFEST = "epoch-"
+"""What the names of manifests begin with."""
+
+
+def _named(turn: Turn) -> str:
+    number, take = turn
+    return f"{number:09d}-take{take}" if take else f"{number:09d}"
+
+
+def _number_of(name: str) -> int:
+    """The turn that a file of an owner was written in."""
+    return int(name.removeprefix(_MANIFEST)[:9])

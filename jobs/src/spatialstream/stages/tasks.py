@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import pyarrow as pa
-
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import ask, ask_at_once, merge, merge_second
-from spatialstream.stages.narrowing import narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import Row, dead_letters, route_epoch
+from spatialstream.stages.merge import ask, merge, merge_second
+from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
+from spatialstream.stages.route import Row, admit, dead_letters, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.turns import Epoch, Round
-from spatialstream.stages.two_phase import FEW, Second
+from spatialstream.stages.two_phase import Second
 from spatialstream.stages.views import View, keep
 from spatialstream.stages.work import Block, WorkSettings, slot_objects, work
 
@@ -43,7 +41,6 @@ class World:
         rule: which terms count.
         longest: bytes of a record beyond which it is rejected.
         limits: how long rows may be; None: any length.
-        few: questions of a second phase up to which MERGE asks them itself.
     """
 
     storage: Storage
@@ -54,7 +51,6 @@ class World:
     rule: TermRule = field(default_factory=TermRule)
     longest: int = 1 << 20
     limits: RowLimits | None = None
-    few: int = FEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +89,11 @@ class EpochTasks:
         world.channel.send(route_epoch(self.epoch, partition, world.storage))
         return iter(())
 
+    def admit(self, world: World, partition: int) -> Iterator[str]:
+        """ROUTE of an epoch that is known to be out, for the registry's state, which partition 0 has."""
+        admit(self.epoch, world.storage)
+        return iter(())
+
     def narrow(self, world: World, partition: int) -> Iterator[str]:
         """What ROUTE fails on."""
         return map(to_json, narrow_route(self.epoch, partition, world.storage))
@@ -105,7 +106,8 @@ class Summary:
     Attributes:
         lines: rows published, those of second phases that are jobs of their own not counted.
         rejected: queries that were not admitted.
-        counts: the stream's rows by query type up to and with the round.
+        counts: the rows by query type, and ``rejected``; of the round as MERGE says it, of the stream up to and with
+            the round as the driver does.
         loads: load statistics of each slot.
         second: the slots that take part in a second phase that is still to come.
         foreign: messages among the blocks that are none.
@@ -148,22 +150,21 @@ class RoundTasks:
         """MERGE: partials of all slots to rows and dead letters; the round's :class:`Summary` as JSON."""
         number = self.turn.number
         results = merge(rows, self.turn, world.settings.space, world.storage, world.limits)
-        second, slots = results.second, tuple[int, ...]()
-        later: Iterable[pa.LargeStringArray] = ()
-        if second is not None and second.questions > world.few:
-            second.save(world.storage, number)
-            slots = second.slots
-        elif second is not None:  # before a row is sent: if this fails, other rows may get the same keys
-            later = ask_at_once(second, self.turn, world.settings, world.storage, world.limits)
+        if self.turn.known:
+            yield to_json(Summary(0, 0))
+            return
+        slots = tuple[int, ...]()
+        if results.second is not None:
+            results.second.save(world.storage, number)
+            slots = results.second.slots
         lines = world.sink.rows(number, 0, results.lines)
         world.sink.rejected(number, "round", results.rejected)
-        lines += world.sink.rows(number, 1, later)
         summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign)
         yield to_json(summary)
 
     def ask(self, world: World, slot: int) -> Iterator[Row]:
         """A slot's part in the second phase."""
-        return ask(slot, Second.load(world.storage, self.turn.number), self.turn, world.settings, world.storage)
+        return ask(slot, Second.load(world.storage, self.turn.number), self.turn, world.storage)
 
     def merge_answers(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
         """MERGE of the second phase; how many rows it has given."""
@@ -173,7 +174,7 @@ class RoundTasks:
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
         """Have a slot's view as of this round, which is done, to be asked."""
-        objects = slot_objects(slot, self.turn, world.settings, world.storage)
+        objects = slot_objects(slot, self.turn, world.storage)
         keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
         return iter(())
 
@@ -183,8 +184,16 @@ class RoundTasks:
         return map(to_json, narrow_work(slot, *given))
 
     def narrow_merge(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
-        """What MERGE fails on, or a second phase."""
+        """What MERGE fails on."""
         return map(to_json, narrow_merge(list(rows), self.turn, world.settings, world.storage, world.limits))
+
+    def narrow_ask(self, world: World, slot: int) -> Iterator[str]:
+        """What a slot fails on in a second phase."""
+        return map(to_json, narrow_ask(slot, self.turn, world.storage))
+
+    def narrow_answers(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """What MERGE fails on in a second phase."""
+        return map(to_json, narrow_answers(list(rows), self.turn, world.settings, world.storage, world.limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.state import Turn
 from spatialstream.stages.versions import load_version
 
 __all__ = ["ABORT", "ACTIVATE", "LOAD", "NEVER", "PREPARE", "Control", "Epoch", "Past", "Round", "Run"]
@@ -76,7 +77,9 @@ class Epoch:
         two_phase: whether an SKQ goes to the slot nearest to it alone, see :mod:`~spatialstream.stages.two_phase`.
         measured: whether samples are left, from which J is learnt.
         left: the records that it leaves out; ``what`` is the name of a run, ``number`` a row in it.
-        before: the take of the epoch before by which that was done.
+        before: the epoch before that was routed; None if there is none. Where nothing happens, nothing is routed.
+        since: the last epoch before that ended with a checkpoint of the registry; None if none did.
+        checkpoint: whether this one does.
     """
 
     number: int
@@ -91,7 +94,9 @@ class Epoch:
     two_phase: bool = True
     measured: bool = True
     left: tuple[Left, ...] = ()
-    before: int = 0
+    before: Turn | None = None
+    since: Turn | None = None
+    checkpoint: bool = True
 
     @property
     def take(self) -> int:
@@ -134,7 +139,7 @@ class Round:
 
     Attributes:
         number: of the round; rounds count from 0 without a gap.
-        epochs: those that it holds, ascending.
+        epochs: those that it holds, ascending; none in a round that is there for its checkpoint alone.
         takes: for each epoch, the take of it that counts.
         upto: everything with a timestamp up to here has come.
         version: the routing version of the last epoch.
@@ -144,7 +149,10 @@ class Round:
         two_phase: whether SKQs have been routed to one slot each, see :class:`Epoch`.
         measured: whether the slots tell their load.
         left: the records that it leaves out.
-        before: the take of the round before by which that was done.
+        before: the round before; None if there is none.
+        since: the last round before that ended with a checkpoint of all slots and of the merger; None if none did.
+        checkpoint: whether this one does.
+        known: whether its rows are out: it is done again for the state alone.
     """
 
     number: int
@@ -158,17 +166,15 @@ class Round:
     two_phase: bool = True
     measured: bool = True
     left: tuple[Left, ...] = ()
-    before: int = 0
+    before: Turn | None = None
+    since: Turn | None = None
+    checkpoint: bool = True
+    known: bool = False
 
     @property
     def take(self) -> int:
         """How often it was decided to leave records out."""
         return len(self.left)
-
-    @property
-    def last(self) -> int:
-        """The last epoch."""
-        return self.epochs[-1]
 
     def routing(self, storage: Storage) -> Routing:
         """What tells which slots matter in the second phase of SKQs."""

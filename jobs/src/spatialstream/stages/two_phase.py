@@ -2,8 +2,7 @@
 
 In the paper the radius goes back to the router, which sends the query out again. Here the second phase belongs to the
 same round: the slots are still in the state of that round, so both phases see the same objects by construction, and no
-way through router and broker is added. Few questions MERGE asks itself, of the slots' files; many are a second job,
-with a task for each slot. The slots are found as the router would, from the same routing versions.
+way through router and broker is added. The slots are found as the router would, from the same routing versions.
 
 An SKQ needs no second phase if no other slot has a leaf within its radius. If the first slot has fewer than k objects,
 the radius is infinite.
@@ -30,10 +29,7 @@ from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, put_records
 
-__all__ = ["FEW", "Second", "answer_second", "asked_of", "requests", "second_name", "second_phase", "still_to_ask"]
-
-FEW = 128
-"""Questions of a second phase up to which MERGE asks them itself: they take less time than a job takes to begin."""
+__all__ = ["Second", "answer_second", "asked_of", "requests", "second_name", "second_phase", "still_to_ask"]
 
 _SLACK = 1e-9
 """Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
@@ -48,13 +44,11 @@ class Second:
         numbers: int64[n], of the queries, ascending.
         rows: their heads, the objects found so far, and the queries with the slots still to be asked.
         slots: the slots that take part, ascending.
-        questions: how many they are asked, each by one query.
     """
 
     numbers: npt.NDArray[np.int64]
     rows: tuple[Row, ...]
     slots: tuple[int, ...]
-    questions: int
 
     def save(self, storage: Storage, number: int) -> None:
         """Write the rows to the file of a round."""
@@ -88,7 +82,7 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
         (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
     ]
     slots = again.column("slots").flatten().to_numpy()
-    return Second(later, tuple(kept), tuple(np.unique(slots).tolist()), len(slots))
+    return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
 
 
 def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.RecordBatch | None:

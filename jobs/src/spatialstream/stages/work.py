@@ -6,8 +6,8 @@ objects are matched (each continuous query knows its lifetime), inserted, and th
 looks no further than its own t), and at last the steps of CTQs up to the round's end. The order of the design, control
 records, query changes, objects, snapshots, ticks, is thus kept by construction.
 
-A slot's state is restored from the manifest of the round before, unless this very process did that round: then the
-structures are still in memory.
+A slot's structures stay in memory from round to round, and are written down at checkpoints
+(:mod:`spatialstream.stages.state`).
 
 What a slot finds may be many times its memory: it is found, and leaves, some at a time, and is counted on the way.
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from spatialstream.local.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
-from spatialstream.model.errors import StateError
+from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from spatialstream.model.space import Space
@@ -59,8 +60,8 @@ __all__ = [
     "SlotIndexes",
     "WorkSettings",
     "blocks_of_round",
-    "forget",
     "slot_objects",
+    "slot_state",
     "steps_from_arrow",
     "steps_to_arrow",
     "without",
@@ -123,8 +124,10 @@ class SlotIndexes:
         }
 
     @classmethod
-    def restore(cls, settings: WorkSettings, manifest: Manifest, read: ReadFile) -> SlotIndexes:
-        """See :mod:`spatialstream.local.state`."""
+    def restore(cls, settings: WorkSettings, slot: int, manifest: Manifest | None, read: ReadFile) -> SlotIndexes:
+        """See :mod:`spatialstream.local.state`; without a manifest, those of a slot that has done nothing."""
+        if manifest is None:
+            return cls(settings, slot)
         self = cls.__new__(cls)
         self.settings = settings
         self.objects = SegmentStore.restore(settings.space, manifest["objects"], read)
@@ -136,9 +139,9 @@ class SlotIndexes:
         return self
 
 
-_kept: dict[tuple[str, int], tuple[tuple[int, int], SlotIndexes]] = {}
-"""Structures that this process has in memory: (place, slot) -> (epoch and take of it that they are the state
-after, structures)."""
+def slot_state(slot: int, turn: Round, storage: Storage) -> OwnerState:
+    """A slot's state in a round."""
+    return OwnerState.of(storage, f"slot-{slot:04d}", turn)
 
 
 def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:
@@ -153,26 +156,27 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
         storage: of the state.
 
     Raises:
-        StateError: a router partition's marker is missing, or the state of the round before is.
+        Lost: the state of the round before is in no memory any more.
+        StateError: a router partition's marker is missing, or the checkpoint is damaged.
     """
     began = time.perf_counter()
     found, foreign = blocks_of_round(slot, blocks, turn)
     rows = list(without(slot, found, turn.left))
     _check_markers(slot, rows, turn)
-    state, indexes = _indexes_before(slot, turn, settings, storage)
+    state = slot_state(slot, turn, storage)
+    indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
     load = Load()
     changed = indexes.moves.version not in (None, turn.version)
     _take_over(slot, indexes, turn, storage)
-    _drop(indexes, f"slot-{slot:04d}-{turn.number:09d}")
+    _drop(indexes, None if turn.known else f"slot-{slot:04d}-{turn.number:09d}")
     yield from _apply(slot, rows, indexes, turn, load)
     _hand_over(slot, indexes, turn, storage)
     if changed:
         load.leaf = None  # leaves of two versions are mixed
     indexes.upto = turn.upto
-    state.commit(indexes.checkpoint(state.write))
-    _kept[storage.place, slot] = (turn.number, turn.take), indexes
+    state.end(indexes, indexes.checkpoint if turn.checkpoint else None)
     views.keep(storage.place, slot, View.of(indexes.objects, turn, settings.retention))
-    if turn.measured:
+    if turn.measured and not turn.known:
         record = _load_record(slot, indexes, turn, load, storage)
         record["seconds"] = time.perf_counter() - began
         yield slot, messages.LOAD, columns(load=pa.array([json.dumps(record)]))
@@ -232,27 +236,16 @@ def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
             raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
 
 
-def _indexes_before(slot: int, turn: Round, settings: WorkSettings, storage: Storage) -> tuple[OwnerState, SlotIndexes]:
-    """The slot's structures after the round before."""
-    state = OwnerState(storage, f"slot-{slot:04d}", turn.number, turn.take, turn.before)
-    known, indexes = _kept.pop((storage.place, slot), (None, None))
-    if indexes is None or known != (turn.number - 1, turn.before):
-        manifest = state.previous()
-        indexes = (
-            SlotIndexes(settings, slot) if manifest is None else SlotIndexes.restore(settings, manifest, state.read)
-        )
-    return state, indexes
+def slot_objects(slot: int, turn: Round, storage: Storage) -> SegmentStore:
+    """A slot's objects after a round, to be looked at only.
 
-
-def slot_objects(slot: int, turn: Round, settings: WorkSettings, storage: Storage) -> SegmentStore:
-    """A slot's objects after a round, to be looked at only."""
-    known, indexes = _kept.get((storage.place, slot), (None, None))
-    if indexes is not None and known == (turn.number, turn.take):
-        return indexes.objects
-    state = OwnerState(storage, f"slot-{slot:04d}", turn.number + 1, before=turn.take)
-    manifest = state.previous()
-    assert manifest is not None
-    return SegmentStore.restore(settings.space, manifest["objects"], state.read)
+    Raises:
+        Lost: they are not in this process's memory.
+    """
+    indexes: SlotIndexes | None = slot_state(slot, turn, storage).ended()
+    if indexes is None:
+        raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
+    return indexes.objects
 
 
 # ------------------------------------------------------------------------------------------------- changes of version
@@ -401,22 +394,11 @@ def _queries_by_leaf(
 # ----------------------------------------------------------------------------------------------------------- an epoch
 
 
-def forget(storage: Storage | None = None) -> None:
-    """Drop what this process has in memory, as if it had died: the next epoch restores from disk.
-
-    Args:
-        storage: of this one only; None: of all.
-    """
-    for key in [each for each in _kept if storage is None or each[0] == storage.place]:
-        del _kept[key]
-    views.forget(None if storage is None else storage.place)
-
-
 def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, load: Load) -> Iterator[Row]:
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
-    for content in by_kind.get(messages.REJECTED, []):
+    for content in () if turn.known else by_kind.get(messages.REJECTED, []):
         yield slot, messages.REJECTED, content
     snapshots: list[tuple[QueryBatch, npt.NDArray[np.int64]]] = []
     for content in by_kind.get(messages.REGISTERED, []):
@@ -424,7 +406,8 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
         _register(indexes, queries, number)
         load.queries.append(queries)
-        snapshots.append(_of_types(queries, number, *_SNAPSHOT))
+        if not turn.known:
+            snapshots.append(_of_types(queries, number, *_SNAPSHOT))
         if slot == 0:  # every slot knows every CKQ; one of them tells the merger
             yield from _forward(slot, queries, number)
     for content in by_kind.get(messages.ENDED, []):
@@ -443,12 +426,18 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
             if (np.diff(order) != 1).any():  # in a round late objects come after later ones
                 objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
         load.objects = len(objects)
-        yield from _match(slot, indexes, objects, seq, load)
+        with load.spending("objects"):
+            indexes.range.observe(objects)
+        if not turn.known:
+            yield from _match(slot, indexes, objects, seq, load)
+        yield from _keep(slot, indexes, objects, load)
     for queries, number in snapshots:
         looked_at = reach(queries, indexes.settings.retention, indexes.upto)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    yield from _step(slot, indexes, turn.upto)
+    for content in _steps(indexes, turn.upto):
+        if not turn.known:
+            yield slot, messages.STEPS, content
     _expire(indexes, turn.upto)
 
 
@@ -485,8 +474,6 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 def _match(
     slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], load: Load
 ) -> Iterator[Row]:
-    with load.spending("objects"):
-        indexes.range.observe(objects)
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
     for first, matches in load.each("match", indexes.range.match(objects)):
         part = slice(first, first + len(matches.checked))
@@ -497,6 +484,9 @@ def _match(
         some = objects.slice(part.start, part.stop)
         for content in load.each("results", _lines(indexes, some, seq[part], matches)):
             yield slot, messages.LINES, content
+
+
+def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> Iterator[Row]:
     for arrivals in load.each("objects", indexes.nearest.match(objects)):
         for content in load.each("objects", _arrivals(objects, arrivals)):
             yield slot, messages.ARRIVALS, content
@@ -542,9 +532,9 @@ def _cut(sizes: npt.NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]
         first, given = last, int(ends[last - 1])
 
 
-def _step(slot: int, indexes: SlotIndexes, upto: int) -> Iterator[Row]:
+def _steps(indexes: SlotIndexes, upto: int) -> Iterator[pa.RecordBatch]:
     for partials in indexes.terms.steps(upto):
-        yield slot, messages.STEPS, steps_to_arrow(partials)
+        yield steps_to_arrow(partials)
 
 
 def steps_to_arrow(partials: StepPartials) -> pa.RecordBatch:
@@ -580,8 +570,8 @@ def _expire(indexes: SlotIndexes, upto: int) -> None:
     indexes.terms.expire(upto)
 
 
-def _drop(indexes: SlotIndexes, name: str) -> None:
-    """Drop, and archive, the objects that no query later than the epoch before may see.
+def _drop(indexes: SlotIndexes, name: str | None) -> None:
+    """Drop the objects that no query later than the epoch before may see; with a name, archive them under it.
 
     This is done at the beginning of an epoch and not at the end of the one before: its queries may have a second phase.
     """
@@ -589,7 +579,7 @@ def _drop(indexes: SlotIndexes, name: str) -> None:
     if settings.retention is None or indexes.upto is None:
         return
     floor = indexes.upto - settings.retention + 1
-    if settings.archive is not None:
+    if settings.archive is not None and name is not None:
         for part, objects in enumerate(indexes.objects.leaving(floor)):
             write_archive(objects, settings.space, settings.archive, f"{name}-{part:03d}")
     indexes.objects.drop_before(floor)

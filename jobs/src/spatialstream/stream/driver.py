@@ -7,21 +7,25 @@ An epoch: INGEST of what is new; its record; ROUTE, whose blocks go into the cha
 its announcement, which tells the worker that all its blocks are there. A round: the record of what was announced; WORK
 for all slots, then MERGE, whose rows go into the sink; a second phase, if many SKQs need one
 (:mod:`~spatialstream.stages.two_phase`).
+
+State is in the memory of whoever does the stages, and in checkpoints. Where it is lost, all go back: the turns since
+the last checkpoint are done again from their records, for the state that they leave and for nothing else.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from spatialstream.model.errors import StateError
+from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.jsonable import from_json
-from spatialstream.sources.contracts import Ranges
+from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Summary
 from spatialstream.stages.turns import Round
+from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
@@ -62,13 +66,26 @@ class RouterTurns:
             record = router.decide(intakes)
         if not record.silent:
             self.step("route")
-            engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+            try:
+                self._route(record)
+            except Lost:
+                self.go_back(record)
+                self._route(record)
             self.step("announce")
             channel = engine.world.channel
             channel.announce({**router.announcement(record), "ends": channel.ends()})
         self.step("finish")
         router.done(record)
         return record
+
+    def _route(self, record: EpochRecord) -> None:
+        self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+
+    def go_back(self, record: EpochRecord) -> None:
+        """Have the registry made anew, as the epochs before one have left it."""
+        for each in self.router.since_checkpoint(record):
+            self.step("again")
+            self.engine.map(EpochTasks(each.epoch).admit, [0])
 
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
@@ -85,6 +102,7 @@ class RouterTurns:
         record = self.router.unfinished
         if record is None:
             return ()
+        self.go_back(record)
         self.step("narrow")
         lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
         if found := [from_json(Left, line) for line in lines]:
@@ -160,26 +178,48 @@ class WorkerTurns:
 
     def do(self, record: RoundRecord) -> Summary:
         """Do a round, for the first time or once more."""
-        engine, tasks = self.engine, _tasks(record)
         self.step("work")
+        try:
+            summary = self._do(record)
+        except Lost:
+            self.go_back(record)
+            summary = self._do(record)
+        self.step("finish")
+        counts = self.worker.done(record, summary.counts)
+        if record.since is not None and record.since.round == record.round.before:
+            self.engine.world.channel.release(record.since.ends)
+        if record.round.checkpoint:
+            self.engine.settled()
+        self.step("confirm")
+        self.worker.confirm()
+        return replace(summary, counts=counts)
+
+    def _do(self, record: RoundRecord) -> Summary:
+        engine, tasks = self.engine, _tasks(record)
         (line,) = engine.gather(tasks.work, range(self.slots), tasks.merge)
         summary = from_json(Summary, line)
         if summary.second:
             self.step("second")
             engine.gather(tasks.ask, summary.second, tasks.merge_answers)
-        self.step("finish")
-        self.worker.done(record)
-        engine.settled()
-        self.step("confirm")
-        self.worker.confirm()
         return summary
+
+    def go_back(self, record: RoundRecord) -> None:
+        """Have slots and merger made anew, as the rounds before one have left them."""
+        for each in self.worker.since_checkpoint(record):
+            self.step("again")
+            self._do(each)
 
     def recall(self) -> Round | None:
         """Have what the slots were after the last round, which is done, ready to be asked; that round."""
         record = self.worker.last
         if record is None or self.worker.unfinished:
             return None
-        self.engine.map(_tasks(record).recall, range(self.slots))
+        try:
+            self.engine.map(_tasks(record).recall, range(self.slots))
+        except Lost:
+            self.go_back(record)
+            self._do(replace(record, round=replace(record.round, known=True)))
+            self.engine.map(_tasks(record).recall, range(self.slots))
         return record.round
 
     def forget(self) -> None:
@@ -191,11 +231,15 @@ class WorkerTurns:
         record = self.worker.unfinished
         if record is None:
             return ()
+        engine, tasks, slots = self.engine, _tasks(record), range(self.slots)
+        self.go_back(record)
         self.step("narrow")
-        engine, tasks = self.engine, _tasks(record)
-        lines = engine.map(tasks.narrow_work, range(self.slots)) or engine.gather(
-            tasks.work, range(self.slots), tasks.narrow_merge
-        )
+        lines = engine.map(tasks.narrow_work, slots)
+        if not lines:
+            self.go_back(record)
+            lines = engine.gather(tasks.work, slots, tasks.narrow_merge)
+        if not lines and find(engine.world.storage, second_name(record.round.number)) is not None:
+            lines = engine.map(tasks.narrow_ask, slots) or engine.gather(tasks.ask, slots, tasks.narrow_answers)
         found = {(left.what, left.number): left for left in (from_json(Left, line) for line in lines)}
         if found:
             self.worker.leave_out(list(found.values()))

@@ -29,7 +29,8 @@ from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import Ingestion, RouterTurns, WorkerTurns
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.router import EpochRecord, Router
-from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.settings import CHECKPOINT_SECONDS, StreamSettings
+from spatialstream.stream.timeouts import Every
 from spatialstream.stream.worker import Worker
 
 __all__ = ["EmbeddedStream", "embedded_world", "ended", "nothing"]
@@ -72,6 +73,7 @@ class EmbeddedStream:
             first ones that come.
         now: a clock, ms.
         step: is called before each step, with its name; tests stop the stream there.
+        due: is asked once a turn whether it is to end with a checkpoint; None: by the time since the last one.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class EmbeddedStream:
         history: Callable[[], ObjectBatch] | None = None,
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
+        due: Callable[[], bool] | None = None,
     ) -> None:
         settings, storage = replace(settings, two_phase=False, measured=False), engine.world.storage
         self._settings, self._storage = settings, storage
@@ -91,9 +94,11 @@ class EmbeddedStream:
         self._store = MemoryStore()
         if find(storage, version_name(0)) is not None:
             self._store.create(load_version(storage, 0))
-        self.router = Router(settings, storage, self._store, partitions, now, step)
+        router_due, worker_due = due or Every(CHECKPOINT_SECONDS), due or Every(CHECKPOINT_SECONDS)
+        self.router = Router(settings, storage, self._store, partitions, now, step, due=router_due)
         self.turns = RouterTurns(self.router, engine, step)
-        self._rounds = WorkerTurns(Worker(settings, storage, self._store, step), engine, settings.slots, step)
+        worker = Worker(settings, storage, self._store, step, due=worker_due)
+        self._rounds = WorkerTurns(worker, engine, settings.slots, step)
         self._tidy = False
 
     def recover(self) -> None:

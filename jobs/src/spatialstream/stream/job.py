@@ -30,8 +30,8 @@ from spatialstream.stream.load_report import LoadObserver, LoadReporter
 from spatialstream.stream.parts import Parts
 from spatialstream.stream.reign import Alone, Reign, Superseded
 from spatialstream.stream.router import EPOCHS, EpochRecord, Router
-from spatialstream.stream.settings import StreamSettings
-from spatialstream.stream.timeouts import done_within
+from spatialstream.stream.settings import CHECKPOINT_SECONDS, StreamSettings
+from spatialstream.stream.timeouts import Every, done_within
 from spatialstream.stream.worker import ROUNDS, RoundRecord, Worker
 
 __all__ = ["RouterJob", "WorkerJob"]
@@ -56,6 +56,7 @@ class _Job(ABC):
         life: id of the stream's life.
         pause: ms between the starts of turns, at least.
         patience: how often in a row a turn may fail before the job gives up.
+        checkpoint_interval: seconds from one checkpoint of all state to the next, about.
         warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
         report: is told what a person should know.
         running: is told whether turns succeed.
@@ -68,6 +69,7 @@ class _Job(ABC):
     life: str = ""
     pause: int = 0
     patience: int = 8
+    checkpoint_interval: float = CHECKPOINT_SECONDS
     warm_up: float = 120.0
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
@@ -309,7 +311,8 @@ class RouterJob(_Job):
 
     def _prepare(self) -> None:
         storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
-        router = Router(self.settings, storage, self.store, names, _now, reign=reign)
+        due = Every(self.checkpoint_interval)
+        router = Router(self.settings, storage, self.store, names, _now, reign=reign, due=due)
         self._turns = RouterTurns(router, self.engine, self._parts.step)
         self._learner = Learner(storage, self.store, self.settings.space)
 
@@ -417,7 +420,8 @@ class WorkerJob(_Job):
 
     def _prepare(self) -> None:
         settings, storage = self.settings, self.world.storage
-        worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS))
+        due = Every(self.checkpoint_interval)
+        worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS), due=due)
         self._turns = WorkerTurns(worker, self.engine, settings.slots, self._parts.step)
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 
@@ -431,7 +435,7 @@ class WorkerJob(_Job):
         assert self._reporter is not None
         turns = self._turns
         self._parts.begin("wait")
-        record = turns.next(self.most_epochs, _WAIT_SECONDS)
+        record = turns.next(self.most_epochs, _WAIT_SECONDS) or turns.worker.settle()
         foreign, turns.foreign = turns.foreign, 0
         if record is not None:
             began = time.monotonic()

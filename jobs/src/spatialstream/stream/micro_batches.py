@@ -126,6 +126,7 @@ class LocalStream:
         history: gives objects like those to come, for the QT-tree; it is asked once in the stream's life.
         now: a clock that does not go back, ms.
         step: is called before each step, with its name; tests stop the stream there.
+        due: see :class:`~spatialstream.stream.embedded.EmbeddedStream`.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class LocalStream:
         history: Callable[[], ObjectBatch] | None = None,
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
+        due: Callable[[], bool] | None = None,
     ) -> None:
         self._settings, self._storage, self._given = settings, engine.world.storage, queries
         self._names = ["objects/0"] if queries is not None else ["objects/0", "queries/0"]
@@ -149,6 +151,7 @@ class LocalStream:
             history=history,
             now=lambda: self._clock(),
             step=step,
+            due=due,
         )
         self._router = self._stream.router
         last = self._router.last

@@ -7,6 +7,9 @@ input has been read, are written into the epoch's record, whole or not at all: f
 whoever does it again does the same.
 
 The router sees intakes, never records; what it keeps is O(partitions + runs not used up).
+
+A record also says whether the epoch ends with a checkpoint of the registry. From the last one on, epochs are admitted
+again when the registry is lost (:meth:`Router.since_checkpoint`), so the files of their queries stay until then.
 """
 
 from __future__ import annotations
@@ -22,9 +25,8 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
-from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.runs import INPUT
-from spatialstream.stages.state import OwnerState, Progress, get_value
+from spatialstream.stages.state import Progress, Turn, get_value
 from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run
 from spatialstream.stages.versions import VERSIONS, number_of, save_version, version_name
 from spatialstream.store.base import RoutingStore
@@ -59,6 +61,8 @@ class EpochRecord:
         taken: records of each kind that have come in up to and with it, and ``"rejected"`` for those that were refused.
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
+        previous: the name of the record of the epoch before; empty if there is none.
+        admitted: the files of the queries of the epochs between the last checkpoint of the registry and this one.
     """
 
     epoch: Epoch
@@ -73,6 +77,8 @@ class EpochRecord:
     taken: Mapping[str, int]
     retired: tuple[tuple[int, int], ...] = ()
     heard: Standing | None = None
+    previous: str = ""
+    admitted: tuple[str, ...] = ()
 
     @property
     def silent(self) -> bool:
@@ -90,8 +96,8 @@ class EpochRecord:
 
     @property
     def files(self) -> set[str]:
-        """The files of its runs and dead letters."""
-        return {run.name for run in self.epoch.runs} | set(self.epoch.letters)
+        """The files of its runs and dead letters, and those that may be needed for the registry."""
+        return {run.name for run in self.epoch.runs} | set(self.epoch.letters) | set(self.admitted)
 
     @property
     def held(self) -> bool:
@@ -125,6 +131,7 @@ class Router:
         now: the day's clock, ms.
         step: is called before each step, with its name; tests stop the router there.
         reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
+        due: is asked once for each epoch that is routed whether it is to end with a checkpoint.
 
     Attributes:
         last: the record of the last epoch, done or not.
@@ -140,6 +147,7 @@ class Router:
         now: Callable[[], int],
         step: Callable[[str], None] = lambda name: None,
         reign: Reign | Alone | None = None,
+        due: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
         self._storage = storage
@@ -149,9 +157,10 @@ class Router:
         self._step = step
         self._progress = Progress(storage, f"{EPOCHS}done")
         self._reign = Alone(storage, EPOCHS, step) if reign is None else reign
-        known = self._reign.begin()
+        self._due = due
+        self._name = self._reign.begin() or ""
         self._before: EpochRecord | None = None
-        self.last = None if known is None else EpochRecord.load(storage, known)
+        self.last = EpochRecord.load(storage, self._name) if self._name else None
         # an epoch is done when its announcement counts, whatever a process has written that was superseded
         self.last_done = min(self._progress.load(), self._reign.announced)
 
@@ -226,7 +235,9 @@ class Router:
             letters=tuple(intake.rejected for intake in intakes if intake.rejected),
             two_phase=settings.two_phase,
             measured=settings.measured,
-            before=0 if before is None else before.epoch.take,
+            before=None if before is None else before.epoch.before if before.silent else _turn(before.epoch),
+            since=None if before is None else _turn(before.epoch) if before.epoch.checkpoint else before.epoch.since,
+            checkpoint=False,
         )
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
@@ -240,15 +251,27 @@ class Router:
             born=now,
             spoken=spoken,
             taken=taken,
+            previous=self._name,
         )
         if before is not None:
-            record = replace(record, retired=_retired(before, record.versions, now))
+            record = replace(record, retired=_retired(before, record.versions, now), admitted=_admitted(before))
+        if not record.silent:
+            record = replace(record, epoch=replace(epoch, checkpoint=self._due()))
         self._save(record)
         self._before = before
         return record
 
+    def since_checkpoint(self, record: EpochRecord) -> list[EpochRecord]:
+        """The epochs that were routed between the last checkpoint of the registry before an epoch, and it, in order."""
+        since, found = -1 if record.epoch.since is None else record.epoch.since[0], list[EpochRecord]()
+        while record.epoch.number - 1 > since:
+            record = EpochRecord.load(self._storage, record.previous)
+            if not record.silent:
+                found.append(record)
+        return found[::-1]
+
     def _save(self, record: EpochRecord) -> None:
-        self._reign.decide(record.epoch.number, to_json(replace(record, heard=self._reign.heard)))
+        self._name = self._reign.decide(record.epoch.number, to_json(replace(record, heard=self._reign.heard)))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -279,11 +302,9 @@ class Router:
         """An epoch is done, and what no repetition can ask for any more is deleted."""
         epoch = record.epoch
         self._step("clean")
-        if record.silent:
-            OwnerState(self._storage, REGISTRY, epoch.number, epoch.take, epoch.before).carry()
         if self._before is not None:  # otherwise it is done by :meth:`tidy`
             self._storage.delete(INPUT + file for file in self._before.files - record.files)
-        self._reign.clean(epoch.number - 1)
+        self._reign.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number
@@ -366,6 +387,17 @@ class Router:
             return True
         waiting = self.last.clocks.watermark(self._now(), self.settings.idle) - self.settings.disorder
         return self.last.held and waiting > self.last.epoch.upto
+
+
+def _turn(epoch: Epoch) -> Turn:
+    return epoch.number, epoch.take
+
+
+def _admitted(before: EpochRecord) -> tuple[str, ...]:
+    """What :attr:`EpochRecord.admitted` is for the epoch after one."""
+    if before.epoch.checkpoint:
+        return ()
+    return tuple(dict.fromkeys((*before.admitted, *(run.name for run in before.epoch.runs_of("queries")))))
 
 
 def _retired(before: EpochRecord, versions: set[int], now: int) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,10 @@ from spatialstream.stages.tasks import World
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.codec import checked_name
 
-__all__ = ["StreamSettings"]
+__all__ = ["CHECKPOINT_SECONDS", "StreamSettings"]
+
+CHECKPOINT_SECONDS = 10.0
+"""From one checkpoint of a job's state to the next, about: so much is done again, at most, when state is lost."""
 
 _LONGEST_NAME = 200
 

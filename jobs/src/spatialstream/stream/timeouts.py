@@ -1,4 +1,4 @@
-"""What is worth waiting for, but not for ever."""
+"""What is worth waiting for, but not for ever; and what is done again after a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["done_within"]
+__all__ = ["Every", "done_within"]
 
 _LOOK_SECONDS = 0.05
 
@@ -47,3 +47,23 @@ def done_within(seconds: float, do: Callable[[], object], stopping: threading.Ev
             raise error
         return True
     return False
+
+
+class Every:
+    """Says yes to who asks first after so many seconds, and then anew; else no.
+
+    Args:
+        seconds: since it has said yes, or since it was made; 0: it always says yes.
+        now: a clock, seconds.
+    """
+
+    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._now, self._last = seconds, now, now()
+
+    def __call__(self) -> bool:
+        """Whether it is time."""
+        now = self._now()
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True

@@ -5,12 +5,16 @@ all slots do in one go: the epochs that have been announced since the round befo
 round is a consistent cut, and a snapshot query is complete within it; and a worker that has fallen behind does many
 epochs for the price of one. A round's record holds its epochs and the offsets of its blocks, so whoever does it again
 does the same. What the slots have prepared for a new version is confirmed to the routing store.
+
+A record also says whether the round ends with a checkpoint of all state, and which round before it did. From there the
+rounds are done again when state is lost (:meth:`Worker.since_checkpoint`), so whatever these need stays until a round
+is done that comes after a checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spatialstream.model.errors import Conflict, StateError, Unavailable
@@ -18,7 +22,7 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
-from spatialstream.stages.state import Progress, get_value
+from spatialstream.stages.state import Progress, Turn, get_value
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
@@ -26,7 +30,7 @@ from spatialstream.store.state import Stage
 from spatialstream.stream.reign import ROUTER, Alone, Reign, Standing
 from spatialstream.stream.settings import StreamSettings
 
-__all__ = ["ROUNDS", "RoundRecord", "Worker", "rounds_done"]
+__all__ = ["ROUNDS", "Checkpoint", "RoundRecord", "Worker", "rounds_done"]
 
 ROUNDS = "rounds/"
 """What the names of rounds' files begin with."""
@@ -39,6 +43,21 @@ _FIRST = Standing(ROUTER)
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A round that has ended with a checkpoint of all state.
+
+    Attributes:
+        round: which one.
+        ends: the offset after its blocks in each slot's log.
+        version: the routing version after it.
+    """
+
+    round: Turn
+    ends: tuple[int, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundRecord:
     """All decisions about a round.
 
@@ -46,6 +65,7 @@ class RoundRecord:
         round: what the slots are told.
         announced: the offset of the first announcement that no round has taken yet.
         starts, ends: the offsets of its blocks in each slot's log, [start, end).
+        last: the last epoch of which anything is known after it.
         births: for each epoch, when it was decided, ms of the day's clock.
         pending: the version that is being prepared after the round.
         stage: what the slots have done for it: ``exported`` or ``loaded``.
@@ -53,12 +73,16 @@ class RoundRecord:
         records: objects and queries of the round, at most.
         router: by which it is told which announcements count, up to there.
         heard: what the worker knew of the log of announcements, see :mod:`~spatialstream.stream.reign`.
+        previous: the name of the record of the round before; empty if there is none.
+        since: the last checkpoint before it.
+        counts: rows of the stream before it by query type, and ``rejected`` for queries that were not admitted.
     """
 
     round: Round
     announced: int
     starts: tuple[int, ...]
     ends: tuple[int, ...]
+    last: int = -1
     births: tuple[int, ...] = ()
     pending: int | None = None
     stage: Stage | None = None
@@ -66,6 +90,15 @@ class RoundRecord:
     records: int = 0
     router: Standing = _FIRST
     heard: Standing | None = None
+    previous: str = ""
+    since: Checkpoint | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint up to and with it, once it is done."""
+        turn = self.round
+        return Checkpoint((turn.number, turn.take), self.ends, turn.version) if turn.checkpoint else self.since
 
     @classmethod
     def load(cls, storage: Storage, name: str) -> RoundRecord:
@@ -78,7 +111,7 @@ class RoundRecord:
 
 
 def rounds_done(storage: Storage) -> Progress:
-    """The last round that is known to be done."""
+    """The last round that is known to be done, and the rows of the stream up to and with it."""
     return Progress(storage, f"{ROUNDS}done")
 
 
@@ -91,6 +124,7 @@ class Worker:
         store: the routing store.
         step: is called before each step, with its name; tests stop the worker there.
         reign: by which its decisions count, see :mod:`~spatialstream.stream.reign`; None: nobody else decides.
+        due: is asked once a round whether it is to end with a checkpoint.
 
     Attributes:
         last: the record of the last round, done or not.
@@ -104,16 +138,19 @@ class Worker:
         store: RoutingStore,
         step: Callable[[str], None] = lambda name: None,
         reign: Reign | Alone | None = None,
+        due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._storage = storage
         self._store = store
         self._step = step
         self._reign = Alone(storage, ROUNDS, step) if reign is None else reign
-        known = self._reign.begin()
-        self.last = None if known is None else RoundRecord.load(storage, known)
+        self._due = due
+        self._name = self._reign.begin() or ""
+        self.last = RoundRecord.load(storage, self._name) if self._name else None
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
+        self._counts: Mapping[str, int] = self._progress.counts()
 
     @property
     def unfinished(self) -> RoundRecord | None:
@@ -151,7 +188,7 @@ class Worker:
             StateError: an announcement is missing.
         """
         before = self.last
-        last = -1 if before is None else before.round.last
+        last = -1 if before is None else before.last
         news: list[Mapping[str, Any]] = []
         for announcement in sorted(announcements, key=lambda each: int(each["epoch"])):
             if announcement["epoch"] > last:
@@ -164,10 +201,10 @@ class Worker:
                 last = announcement["epoch"]
         if not news:
             return None
-        number = 0 if before is None else before.round.number + 1
         controls = tuple((control, version) for each in news for control, version in each["controls"])
         newest = news[-1]
         settings, version = self._settings, newest["adoption"]["active"]
+        number, previous, since = (0, None, None) if before is None else self._after(before)
         turn = Round(
             number=number,
             epochs=tuple(each["epoch"] for each in news),
@@ -179,7 +216,9 @@ class Worker:
             census=number % _CENSUS == 0 or before is None or before.round.version != version,
             two_phase=settings.two_phase,
             measured=settings.measured,
-            before=0 if before is None else before.round.take,
+            before=previous,
+            since=None if since is None else since.round,
+            checkpoint=self._due(),
         )
         pending, stage = (None, None) if before is None else (before.pending, before.stage)
         if before is not None and turn.version != before.round.version:
@@ -195,18 +234,74 @@ class Worker:
             announced=announced,
             starts=tuple(begins()) if before is None else before.ends,
             ends=tuple(newest["ends"]),
+            last=last,
             births=tuple(each["born"] for each in news),
             pending=pending,
             stage=stage,
             refused=sum(each["refused"] for each in news),
             records=sum(each["records"] for each in news),
             router=router,
+            previous=self._name,
+            since=since,
+            counts=self._counts,
         )
         self._save(record)
         return record
 
+    def settle(self) -> RoundRecord | None:
+        """Decide a round without epochs, for its checkpoint; None if that is not due, or would hold nothing new.
+
+        So a stream that is silent does not need the blocks of its last rounds for ever.
+        """
+        before = self.last
+        if before is None or self.unfinished or before.round.checkpoint or not self._due():
+            return None
+        number, previous, since = self._after(before)
+        turn = replace(
+            before.round,
+            number=number,
+            epochs=(),
+            takes=(),
+            controls=(),
+            census=False,
+            left=(),
+            before=previous,
+            since=None if since is None else since.round,
+            checkpoint=True,
+        )
+        record = replace(
+            before,
+            round=turn,
+            starts=before.ends,
+            births=(),
+            refused=0,
+            records=0,
+            previous=self._name,
+            since=since,
+            counts=self._counts,
+        )
+        self._save(record)
+        return record
+
+    @staticmethod
+    def _after(before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
+        """Of the round after one that is done: its number, the one before, and the last checkpoint."""
+        turn = before.round
+        return turn.number + 1, (turn.number, turn.take), before.checkpoint
+
+    def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
+        """The rounds between the last checkpoint before a round, and it, as they are done again for their state alone.
+
+        All of them are done: a round is decided when the one before is.
+        """
+        since, found = -1 if record.since is None else record.since.round[0], list[RoundRecord]()
+        while record.round.number - 1 > since:
+            record = RoundRecord.load(self._storage, record.previous)
+            found.append(replace(record, round=replace(record.round, known=True)))
+        return found[::-1]
+
     def _save(self, record: RoundRecord) -> None:
-        self._reign.decide(record.round.number, to_json(replace(record, heard=self._reign.heard)))
+        self._name = self._reign.decide(record.round.number, to_json(replace(record, heard=self._reign.heard)))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -216,17 +311,28 @@ class Worker:
         self._step("leave")
         self._save(replace(record, round=replace(record.round, left=(*record.round.left, *found))))
 
-    def done(self, record: RoundRecord) -> None:
-        """A round is done, and what no repetition can ask for any more is deleted."""
-        number = record.round.number
+    def done(self, record: RoundRecord, counts: Mapping[str, int]) -> dict[str, int]:
+        """A round is done, and what no repetition can ask for any more is deleted.
+
+        Args:
+            record: the round's.
+            counts: its rows, by query type.
+
+        Returns:
+            Those of the stream up to and with it.
+        """
+        number, since = record.round.number, record.since
+        total = {kind: record.counts.get(kind, 0) + counts.get(kind, 0) for kind in {**record.counts, **counts}}
         self._step("clean")
-        self._reign.clean(number - 1)
+        self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1))
         if number >= 2:
             self._storage.delete([second_name(number - 2)])
-        drop_transfers(self._storage, record.round.version)
+        if since is not None:
+            drop_transfers(self._storage, since.version)
         self._step("done")
-        self._progress.save(number)
-        self.last_done = number
+        self._progress.save(number, total)
+        self.last_done, self._counts = number, total
+        return total
 
     def confirm(self) -> bool:
         """Tell the routing store what the slots have done for a pending version; whether there is nothing left to tell.
