@@ -87,26 +87,15 @@ def _coordinate(value: float, low: float, scale: float) -> Int:
     return np.int64(min(max((value - low) * scale, 0.0), _TOP))
 
 
-class _Covers(NamedTuple):
-    """Regions of queries in a frame; and the cover of the one at hand, as boxes and as rectangles of coordinates."""
-
-    frame: Floats
-    kind: Bytes
-    shape: Floats
-    boxes: Floats
-    rectangles: Ints
-
-
 @kernel
-def _cover(covers: _Covers, query: Int) -> int:
-    """Write the cover of a query's region; returns of how many rectangles it is."""
-    frame, boxes = covers.frame, covers.boxes
-    a, b, c, d = covers.shape[query]
-    parts = cover_boxes(frame, frame[6] != 0.0, covers.kind[query], a, b, c, d, boxes)
+def _cover_rectangles(
+    frame: Floats, kind: int, a: float, b: float, c: float, d: float, boxes: Floats, rectangles: Ints
+) -> int:
+    parts = cover_boxes(frame, frame[6] != 0.0, kind, a, b, c, d, boxes)
     for part in range(parts):
         for side in range(4):
             axis = side & 1
-            covers.rectangles[part, side] = _coordinate(boxes[part, side], frame[axis], frame[4 + axis])
+            rectangles[part, side] = _coordinate(boxes[part, side], frame[axis], frame[4 + axis])
     return parts
 
 
@@ -144,15 +133,17 @@ def _index_keywords(offsets: Codes, codes: Codes, frequency: Floats) -> Codes:
 
 
 @kernel
-def _natural_levels(covers: _Covers, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
+def _natural_levels(frame: Floats, kind: Bytes, shape: Floats, chosen: Codes, chance: Floats) -> tuple[Bytes, Floats]:
     """The deepest level of each query where its cover meets few cells; and for each level what decides its cost.
 
     Returns: levels uint8[n]; sums float64[levels, 4]: number of queries; sums of p w h, p (w + h), p, for covers of w
         by h and p the chance that an object has the index keyword.
     """
-    levels, sums, rectangles = np.empty(len(covers.kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4)), covers.rectangles
-    for query in range(len(levels)):
-        parts = _cover(covers, query)
+    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
+    levels, sums = np.empty(len(kind), np.uint8), np.zeros((MAX_LEVEL + 1, 4))
+    for query in range(len(kind)):
+        a, b, c, d = shape[query]
+        parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
         width = (rectangles[0, 2] - rectangles[0, 0]) / 2.0**32
         if parts == 2:
             width += (rectangles[1, 2] - rectangles[1, 0]) / 2.0**32
@@ -241,19 +232,21 @@ def _cell_of_key(key: Int) -> tuple[Int, Int, Int]:
 
 
 @kernel
-def _assign_cells(covers: _Covers, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
+def _assign_cells(frame: Floats, kind: Bytes, shape: Floats, levels: Bytes, seed: Seed) -> tuple[Codes, Ints, Ints]:
     """Every (query, cell) that meets, in the order of queries.
 
     Returns:
         queries int32[p]; cells int64[p], numbered by first appearance; keys int64[c] of the cells.
     """
-    rectangles, bits, count, cells = covers.rectangles, 8, 0, 0
+    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
+    bits, count, cells = 8, 0, 0
     table = np.zeros((1 << bits, 2), np.int64)
     keys = np.empty(1 << (bits - 1), np.int64)
-    queries = np.empty(4 * len(levels) + 16, np.int32)
+    queries = np.empty(4 * len(kind) + 16, np.int32)
     places = np.empty(len(queries), np.int64)
-    for query in range(len(levels)):
-        parts = _cover(covers, query)
+    for query in range(len(kind)):
+        a, b, c, d = shape[query]
+        parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
         shift = 32 - np.int64(levels[query])
         for part in range(parts):
             for column in range(rectangles[part, 0] >> shift, (rectangles[part, 2] >> shift) + 1):
@@ -309,14 +302,22 @@ def _query_of(tail: Int) -> Int:
 
 @kernel
 def _write_postings(
-    covers: _Covers, offsets: Codes, chosen: Codes, none: int, queries: Codes, places: Ints, keys: Ints
+    frame: Floats,
+    kind: Bytes,
+    shape: Floats,
+    offsets: Codes,
+    chosen: Codes,
+    none: int,
+    queries: Codes,
+    places: Ints,
+    keys: Ints,
 ) -> tuple[Ints, Ints]:
     """Postings grouped by cell, queries ascending within one; and the bounds of the cells, int64[cells + 1].
 
     A posting, int64[2]: interval of columns | interval of rows << 32; query << 3 | flags | signature bits of two more
     keywords << 32. Above bit 44 goes the rest of its list, see :func:`_group_by_keyword`.
     """
-    rectangles = covers.rectangles
+    boxes, rectangles = np.empty((2, 4)), np.empty((2, 4), np.int64)
     bounds = np.zeros(len(keys) + 1, np.int64)
     for place in places:
         bounds[place + 1] += 1
@@ -330,11 +331,12 @@ def _write_postings(
         query = np.int64(queries[i])
         if query != previous:
             previous = query
-            parts = _cover(covers, query)
+            a, b, c, d = shape[query]
+            parts = _cover_rectangles(frame, kind[query], a, b, c, d, boxes, rectangles)
             tail = query << 3
             if parts == 2:
                 rectangles[0, 0], rectangles[0, 2] = 0, 0xFFFFFFFF
-            if parts == 2 or covers.kind[query] == CIRCLE:
+            if parts == 2 or kind[query] == CIRCLE:
                 tail |= _CHECK_REGION
             if offsets[query + 1] - offsets[query] > 1:
                 tail |= _CHECK_KEYWORDS
@@ -952,16 +954,16 @@ class KeywordGrid:
             order = np.lexsort((rarity, frequency(keywords.vocabulary)))
             rarity[order] = np.arange(words, dtype=np.float64)
         kind, shape = writable(regions.kind), writable(regions.shape)
-        covers = _Covers(_frame(space), kind, shape, np.empty((2, 4)), np.empty((2, 4), np.int64))
+        frame = _frame(space)
         chosen = _index_keywords(offsets, codes, rarity)
-        levels, sums = _natural_levels(covers, chosen, chance)
+        levels, sums = _natural_levels(frame, kind, shape, chosen, chance)
         levels = _merged_levels(sums)[levels]
         seed = seed_of(kind, shape, chosen[:, 0])
         numbers, order = _shuffled(words, seed)
         chosen, codes = numbers[chosen], numbers[codes]
         masks = _level_masks(levels, chosen, words)
-        queries, places, keys = _assign_cells(covers, levels, seed)
-        postings, bounds = _write_postings(covers, offsets, chosen, words, queries, places, keys)
+        queries, places, keys = _assign_cells(frame, kind, shape, levels, seed)
+        postings, bounds = _write_postings(frame, kind, shape, offsets, chosen, words, queries, places, keys)
         directory, slots = _group_by_keyword(chosen, postings, bounds, keys, seed)
         return cls(
             space,
