@@ -23,7 +23,7 @@ from pathlib import Path
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["MARK", "attach", "write_file"]
+__all__ = ["MARK", "attach", "write_file", "write_here"]
 
 MARK = b"\x1e"
 """What a line before a file begins with; JSON escapes this character, and no table has it."""
@@ -80,6 +80,11 @@ def write_file(options: argparse.Namespace, path: Path, text: str) -> None:
         sys.stdout.buffer.write(MARK + head + b"\n" + content)
         sys.stdout.buffer.flush()
         return
+    write_here(path, content)
+
+
+def write_here(path: Path, content: bytes) -> None:
+    """Write a file on this machine; errors as for :func:`write_file`."""
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.cli import live
-from spatialstream.cli.attached import MARK
+from spatialstream.cli.attached import MARK, write_here
 from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["RESOURCE", "Kubectl", "add_cluster", "again", "asked", "driver_pod", "resource", "run_in_pod", "running"]
@@ -83,9 +83,8 @@ class Kubectl:
     def _command(self, arguments: Sequence[str]) -> list[str]:
         program = shutil.which("kubectl")
         if program is None:
-            raise SettingError(
-                "context", "there is no kubectl on the PATH; a stream on Kubernetes is reached through it"
-            )
+            problem = "there is no kubectl on the PATH; a stream on Kubernetes is reached through it"
+            raise SettingError("context", problem)
         return [program, *self.flags, *arguments]
 
     def run(self, *arguments: str) -> str:
@@ -128,7 +127,7 @@ class Kubectl:
         return RunError(f"kubectl failed: {last}")
 
     def _contexts(self) -> str:
-        command = [*Kubectl()._command(["config", "get-contexts", "-o", "name"])]
+        command = Kubectl()._command(["config", "get-contexts", "-o", "name"])
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return ", ".join(done.stdout.split()) or "none"
 
@@ -217,7 +216,7 @@ class _Conversation:
             content = self.process.stdout.read(head["bytes"])
             if head["file"] not in self.files or len(content) != head["bytes"]:
                 raise RunError(f"the pod sent a file that nobody has asked for, or a part of one: {head['file']}")
-            _write(Path(head["file"]), content)
+            write_here(Path(head["file"]), content)
 
     def _listen(self) -> None:
         """Pass the command's messages on, and keep kubectl's own."""
@@ -229,13 +228,6 @@ class _Conversation:
                 sys.stderr.write(line.decode(errors="replace"))
                 sys.stderr.flush()
         self.process.stderr.close()
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise SettingError("file", f"{path} cannot be written: {error.strerror}") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -12,7 +12,7 @@ Cost: O(cells that the query's border crosses + depth) for each query, O(1) for 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -43,7 +43,8 @@ _BUCKETS = 64
 _SLACK = 1e-6
 """Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
 
-_COLUMNS = ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects")
+_COUNTS = ("queries", "reached", "lengths", "durations", "duration_sums", "objects")
+_COLUMNS = (*_COUNTS, "terms")
 _WORDS = ("offsets", "term", "count")
 
 
@@ -375,20 +376,9 @@ class Statistics:
             weights = np.concatenate([keep * old.count, new.count])
             return KeywordCounts.of(np.concatenate(keys), weights, len(old.offsets) - 1, len(terms))
 
-        return Statistics(
-            self.space,
-            self.levels,
-            keep * self.queries + recent.queries,
-            keep * self.reached + recent.reached,
-            keep * self.lengths + recent.lengths,
-            keep * self.durations + recent.durations,
-            keep * self.duration_sums + recent.duration_sums,
-            terms,
-            keyword_counts(self.srq, recent.srq),
-            keyword_counts(self.skq, recent.skq),
-            keep * self.objects + recent.objects,
-            keep * self.span + recent.span,
-        )
+        srq, skq = keyword_counts(self.srq, recent.srq), keyword_counts(self.skq, recent.skq)
+        sums = {name: keep * getattr(self, name) + getattr(recent, name) for name in (*_COUNTS, "span")}
+        return replace(self, terms=terms, srq=srq, skq=skq, **sums)
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """All counts as flat arrays, and a JSON-able meta."""

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -278,14 +279,8 @@ def _histogram(times: list[int], first: int, last: int) -> dict[str, Any]:
 
 def _bin_width(extent: int) -> int:
     """The smallest round number of ms of which ``_BINS`` cover ``extent``."""
-    widths = [*_STEPS, *(1_000 * seconds for seconds in _SECONDS)]
-    for width in widths:
-        if width * (_BINS - 1) >= extent:
-            return width
-    days = 1
-    while 86_400_000 * days * (_BINS - 1) < extent:
-        days *= 2
-    return 86_400_000 * days
+    widths = chain(_STEPS, (1_000 * seconds for seconds in _SECONDS), (86_400_000 << i for i in count(1)))
+    return next(width for width in widths if width * (_BINS - 1) >= extent)
 
 
 def _sentence(query: Query, end: int, space: Space) -> str:

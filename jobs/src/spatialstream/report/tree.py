@@ -17,6 +17,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from spatialstream.index.qttree import quarter
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned, ratio
@@ -316,14 +317,9 @@ def _quarters(
     result = []
     for to_east in (False, True):
         for to_north in (False, True):
-            quarter = (
-                middle_x if to_east else box[0],
-                middle_y if to_north else box[1],
-                box[2] if to_east else middle_x,
-                box[3] if to_north else middle_y,
-            )
             place = (rect[0] + half_w * to_east, rect[1] + half_h * (not to_north), half_w, half_h)
-            result.append((quarter, place, leaves[(east == to_east) & (north == to_north) & ~astride]))
+            inside = leaves[(east == to_east) & (north == to_north) & ~astride]
+            result.append((quarter(box, to_east + 2 * to_north), place, inside))
     return result
 
 
@@ -378,16 +374,10 @@ def _densest(crowded: npt.NDArray[np.float64], start: _Rect) -> _Rect | None:
         return None
     box = start
     while True:
-        counts = [int(_inside(crowded, quadrant).sum()) for quadrant in _quadrants(box)]
+        counts = [int(_inside(crowded, quarter(box, child)).sum()) for child in range(4)]
         if max(counts) < 0.6 * len(crowded):
             return None if box == start else box
-        box = _quadrants(box)[counts.index(max(counts))]
-
-
-def _quadrants(box: _Rect) -> list[_Rect]:
-    west, south, east, north = box
-    x, y = (west + east) / 2, (south + north) / 2
-    return [(west, south, x, y), (x, south, east, y), (west, y, x, north), (x, y, east, north)]
+        box = quarter(box, counts.index(max(counts)))
 
 
 def _inside(boxes: npt.NDArray[np.float64], box: _Rect) -> npt.NDArray[np.bool_]:

@@ -135,11 +135,11 @@ class Server(ABC):
             return True
         in_order = False
         if how == signal.SIGTERM:
-            _signal(self._child.pid, how)
+            _send(os.kill, self._child.pid, how)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(timeout)
                 in_order = True
-        _signal_group(self._child.pid, signal.SIGKILL)  # all of it, or what the child has left behind
+        _send(os.killpg, self._child.pid, signal.SIGKILL)  # all of it, or what the child has left behind
         self._child.wait()
         self._child = None
         atexit.unregister(self._stop_at_exit)
@@ -162,21 +162,13 @@ def stop_recorded(folder: Path, timeout: float = 15.0) -> bool:
         folder: the folder of the :class:`Server`.
         timeout: seconds to wait for an end in order, before it is ended by force.
     """
-    note = _note(folder)
-    if not note.is_file():
-        return False
-    pid, began = (int(each) for each in note.read_text().split())
-
-    def ended() -> bool:
-        return _began(pid) != began  # a process id is given anew some day
-
-    if found := not ended():
-        _signal(pid, signal.SIGTERM)
-        await_condition(ended, timeout)
-        _signal_group(pid, signal.SIGKILL)
-        await_condition(ended, timeout)
-    note.unlink(missing_ok=True)
-    return found
+    pid = recorded(folder)
+    if pid is not None:
+        for send, how in ((os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)):
+            _send(send, pid, how)
+            await_condition(lambda: recorded(folder) is None, timeout)
+    _note(folder).unlink(missing_ok=True)
+    return pid is not None
 
 
 def await_condition(condition: Callable[[], bool], timeout: float) -> bool:
@@ -195,17 +187,13 @@ def recorded(folder: Path) -> int | None:
     if not note.is_file():
         return None
     pid, began = (int(each) for each in note.read_text().split())
-    return pid if _began(pid) == began else None
+    return pid if _began(pid) == began else None  # a process id is given anew some day
 
 
-def _signal(pid: int, how: signal.Signals) -> None:
+def _send(send: Callable[[int, int], None], pid: int, how: signal.Signals) -> None:
+    """Send a signal to a process (``os.kill``) or to its group (``os.killpg``), if it is still there."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, how)
-
-
-def _signal_group(pid: int, how: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, how)
+        send(pid, how)
 
 
 def _note(folder: Path) -> Path:

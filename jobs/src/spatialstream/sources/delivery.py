@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Assembler", "Deduplicator", "Place", "result_messages"]
+__all__ = ["Assembler", "Deduplicator", "Place", "result_messages", "with_newlines"]
 
 _BYTES_PER_MESSAGE = 128 << 10
 _LIVES = 8
@@ -77,7 +77,7 @@ def result_messages(
     """
     sent, rest = 0, pa.array([], pa.large_string())
     for piece in lines:
-        text = pa.concat_arrays([rest, _with_newlines(piece)])
+        text = pa.concat_arrays([rest, with_newlines(piece)])
         used = 0
         for first, last, value in _cut(text, rows_per_message):
             if last == len(text):  # the next piece may have rows that belong to the same message
@@ -89,7 +89,8 @@ def result_messages(
         yield Place(number, phase, sent + first, life).key, value
 
 
-def _with_newlines(lines: pa.LargeStringArray) -> pa.LargeStringArray:
+def with_newlines(lines: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Each line with its newline."""
     return pc.binary_join_element_wise(lines, pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string()))
 
 

@@ -158,6 +158,7 @@ class Topics:
         names: unless this has another name for one of :data:`NAMED`.
 
     Attributes:
+        stream: as above.
         objects: objects, one or many to a message.
         queries: queries and cancellations.
         results: result rows; see :mod:`spatialstream.sources.delivery`.
@@ -170,7 +171,7 @@ class Topics:
     """
 
     def __init__(self, stream: str, names: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._stream = stream
+        self.stream = stream
         self._names = {kind: names.get(kind, f"{stream}.{kind}") for kind in (*NAMED, *INTERNAL)}
         kinds: dict[str, str] = {}
         for kind, topic in self._names.items():
@@ -241,7 +242,7 @@ class Topics:
             if all(name in present and present[name].partitions for name in self._names.values()):
                 return present
             if time.monotonic() > ends:
-                raise Unavailable(f"topics of {self._stream} are missing; the router creates them")
+                raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
             time.sleep(0.1)
 
     def _check_sizes(self, admin: AdminClient) -> None:
@@ -279,7 +280,7 @@ class Topics:
             for deleted in admin.delete_topics(names).values() if names else ():
                 deleted.result(_TIMEOUT)
         except KafkaException as error:
-            raise Unavailable(f"topics of {self._stream} cannot be removed: {_words(error)}") from None
+            raise Unavailable(f"topics of {self.stream} cannot be removed: {_words(error)}") from None
         return names
 
 

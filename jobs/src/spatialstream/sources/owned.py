@@ -29,15 +29,17 @@ _ASIDE = re.compile(r"\.(.+)\.\d+")
 _TAKE = r"(-take\d+)?"
 _STATE = rf"state/(slot-\d{{4}}|registry|merger)/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
 _SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
-_TURNS = (
+_FILES = (
     r"(epochs|rounds)/(done|\d{9}\.[a-z]+)",
     r"(blocks/\d{9}-\d{4}\.ipc|announced/\d{9}\.json)",
     r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
     r"samples/\d{9}-[\w-]+\.arrow",
     r"versions/\d{6}\.arrays",
     r"transfers/\d{6}/from-\d{4}-to-\d{4}\.arrow",
+    _STATE,
+    _SPARK,
 )
-"""What every stream's turns leave."""
+"""What every stream leaves in its checkpoint."""
 
 _FOLDERS = ("input", "epochs", "rounds", "blocks", "announced", "samples", "versions", "transfers", "state", "spark")
 _EPOCH = r"epoch-\d{9}(_1)?\.jsonl"
@@ -143,11 +145,7 @@ class Owned:
 RESULTS = Owned("the results of a run", ".spatialstream", (_EPOCH,))
 """``results/``."""
 
-REJECTED = Owned(
-    "the rejected records of a run",
-    ".spatialstream",
-    (_EPOCH, r"input-\d{9}\.jsonl"),
-)
+REJECTED = Owned("the rejected records of a run", ".spatialstream", (_EPOCH, r"input-\d{9}\.jsonl"))
 """``rejected/``."""
 
 RUN = Owned(
@@ -157,9 +155,7 @@ RUN = Owned(
         r"(run|claim)\.lock|error\.log",
         r"frames/(objects|queries)(-\d{5})?-[0-9a-f]{16}\.jsonl",
         r"frames/\.aside-[^/]+/.*",
-        *_TURNS,
-        _STATE,
-        _SPARK,
+        *_FILES,
     ),
     _FOLDERS,
     ("frames",),
@@ -173,9 +169,7 @@ STREAM = Owned(
         r"(router|worker|stream|claim)\.lock|(router|worker)\.secret",
         r"queries\.(jsonl|json|new)|micro-batch\.json",
         rf"output/(results|rejected)/({_EPOCH}|input-\d{{9}}\.jsonl|\.spatialstream)",
-        *_TURNS,
-        _STATE,
-        _SPARK,
+        *_FILES,
     ),
     _FOLDERS,
     ("output",),

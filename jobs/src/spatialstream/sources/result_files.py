@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from spatialstream.sources.delivery import with_newlines
 from spatialstream.sources.disk import whole_file
 
 __all__ = ["ResultFiles"]
@@ -51,10 +51,9 @@ def _write(path: Path, lines: Iterable[pa.LargeStringArray]) -> int:
     if first is None:
         return 0
     count = 0
-    newline, nothing = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
     with whole_file(path) as file:
         for piece in chain([first], pieces):
-            file.write(_text(pc.binary_join_element_wise(piece, newline, nothing)))
+            file.write(_text(with_newlines(piece)))
             count += len(piece)
     return count
 

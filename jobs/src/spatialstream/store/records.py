@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -12,18 +13,13 @@ from spatialstream.store.state import STAGES, Binding, Pending, RoutingState, St
 
 __all__ = ["acknowledgement", "active_bytes", "epochs_bytes", "pending_bytes", "read_state"]
 
+_PLAIN = ("last", "slots", "origin", "adopted", "life")
+"""What ``active`` holds besides the active version, as :class:`~spatialstream.store.state.RoutingState` calls it."""
+
 
 def active_bytes(state: RoutingState) -> bytes:
     """``active``: what a change checks."""
-    record = {
-        "number": state.active.number,
-        "epoch": state.active.epoch,
-        "last": state.last,
-        "slots": state.slots,
-        "origin": state.origin,
-        "adopted": state.adopted,
-        "life": state.life,
-    }
+    record = asdict(state.active) | {name: getattr(state, name) for name in _PLAIN}
     return json.dumps(record).encode()
 
 
@@ -51,29 +47,21 @@ def read_state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterab
         StateError: they do not hold what this module writes.
     """
     with damage("the state of the stream"):
-        return _state(active, epochs, pending, acks)
-
-
-def _state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterable[str]) -> RoutingState:
-    record = json.loads(active)
-    coming = None if pending is None else _pending(pending)
-    confirmed: dict[str, set[int]] = {stage: set() for stage in STAGES}
-    for name in acks:
-        number, stage, slot = name.split("-")
-        if coming is not None and int(number) == coming.number:
-            confirmed[stage].add(int(slot))
-    return RoutingState(
-        Binding(record["number"], record["epoch"]),
-        coming,
-        tuple(Binding(*each) for each in json.loads(epochs)),
-        frozenset(confirmed["exported"]),
-        frozenset(confirmed["loaded"]),
-        record["last"],
-        record["slots"],
-        record["origin"],
-        record["adopted"],
-        record.get("life", ""),
-    )
+        record = json.loads(active)
+        coming = None if pending is None else _pending(pending)
+        confirmed: dict[str, set[int]] = {stage: set() for stage in STAGES}
+        for name in acks:
+            number, stage, slot = name.split("-")
+            if coming is not None and int(number) == coming.number:
+                confirmed[stage].add(int(slot))
+        return RoutingState(
+            Binding(record["number"], record["epoch"]),
+            coming,
+            tuple(Binding(*each) for each in json.loads(epochs)),
+            frozenset(confirmed["exported"]),
+            frozenset(confirmed["loaded"]),
+            **{name: record[name] for name in _PLAIN},
+        )
 
 
 def _pending(data: bytes) -> Pending:

@@ -136,7 +136,7 @@ class RoutingState:
             Conflict: ``base`` is not active, another version is pending, or the number has been used before.
             StateError: the version has another number of slots than the stream.
         """
-        if self.pending is not None and (number, base, proposal) == _identity(self.pending):
+        if self.pending is not None and replace(self.pending, record={}) == Pending(number, base, proposal):
             return self
         if (number, proposal) == (self.active.number, self.adopted):
             return self
@@ -217,7 +217,3 @@ class RoutingState:
 
     def _settled(self, **changes: Any) -> RoutingState:
         return replace(self, pending=None, exported=frozenset(), loaded=frozenset(), **changes)
-
-
-def _identity(pending: Pending) -> tuple[int, int, str]:
-    return pending.number, pending.base, pending.proposal
