@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,7 +18,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.seats.desk import Desk
 from spatialstream.seats.door import Door, Doorway
 from spatialstream.seats.seat import Invitation, Seat
-from spatialstream.seats.wire import Command, act, client_of, options
+from spatialstream.seats.wire import Command, SeatLost, act, client_of, options
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.questions import Directory
@@ -46,14 +45,14 @@ def seat(world: World) -> Iterator[Seat]:
 
 
 def desk_of(directory: dict[str, object] | None) -> Desk:
-    return Desk("127.0.0.1", OWN, 10.0, None, ASKING, lambda: json.dumps(directory).encode())
+    return Desk("127.0.0.1", OWN, 10.0, None, ASKING, lambda: directory)
 
 
 def test_who_may_ask_commands_nothing(seat: Seat) -> None:
     client, how = client_of(seat.address), options(ASKING, 10.0)
     command = Command.of(IdleTasks().publish, (), 1).to_json()
     for name in ("map", "gather", "end"):
-        with pytest.raises(flight.FlightUnauthorizedError):
+        with pytest.raises(SeatLost, match="own processes"):
             act(client, name, command, how)
     with pytest.raises(flight.FlightUnauthorizedError):
         list(client.do_get(flight.Ticket(command), how))
@@ -65,7 +64,7 @@ def test_who_knows_no_secret_is_told_nothing(seat: Seat, secret: str) -> None:
     desk = desk_of({"round": [0, 0]})
     try:
         for client, name in ((client_of(seat.address), "map"), (client_of(f"127.0.0.1:{desk.port}"), "directory")):
-            with pytest.raises(flight.FlightUnauthenticatedError):
+            with pytest.raises(SeatLost, match="processes of one stream"):
                 act(client, name, b"{}", options(secret, 10.0))
     finally:
         desk.shutdown()
@@ -74,7 +73,7 @@ def test_who_knows_no_secret_is_told_nothing(seat: Seat, secret: str) -> None:
 def test_a_stranger_says_no_hello() -> None:
     desk = desk_of(None)
     try:
-        with pytest.raises(flight.FlightUnauthorizedError):
+        with pytest.raises(SeatLost, match="own processes"):
             act(client_of(f"127.0.0.1:{desk.port}"), "hello", b"{}", options(ASKING, 10.0))
         assert desk.seats() == []
     finally:

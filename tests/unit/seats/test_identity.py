@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pyarrow import flight
 
 from spatialstream.seats.desk import Desk
 from spatialstream.seats.identity import is_loopback, new_identity
-from spatialstream.seats.wire import act, client_of, options
+from spatialstream.seats.wire import SeatLost, act, client_of, options
 
-HELLO = b'{"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "worked": {}}'
+HELLO = b'{"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": false, "worked": {}}'
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ def test_one_that_shows_another_certificate_or_none_is_not_spoken_to() -> None:
     try:
         assert act(client_of(address, identity[0]), "hello", HELLO, how) == "stay"
         for root in (new_identity()[0], None):
-            with pytest.raises(flight.FlightUnavailableError):
+            with pytest.raises(SeatLost):
                 act(client_of(address, root), "hello", HELLO, how)
     finally:
         desk.shutdown()

@@ -11,9 +11,12 @@ from typing import Any
 
 from pyarrow import flight
 
-from spatialstream.seats.wire import Guard, client_of
+from spatialstream.seats.wire import Guard, answer, client_of, endpoint
 
 __all__ = ["Desk", "Seated"]
+
+_ABOUT: dict[str, type] = {"name": str, "number": int, "address": str, "executor": str, "pid": int}
+"""What a seat says of itself."""
 
 
 @dataclass(slots=True)
@@ -64,58 +67,88 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         silence: float,
         identity: tuple[bytes, bytes] | None = None,
         asking: str = "",
-        directory: Callable[[], bytes] = lambda: b"null",
+        directory: Callable[[], Any] = lambda: None,
     ) -> None:
         scheme, certificates = ("grpc+tcp", []) if identity is None else ("grpc+tls", [identity])
         given = {"middleware": {Guard.NAME: Guard(secret, asking)}, "tls_certificates": certificates}
-        super().__init__(f"{scheme}://{host}:0", **given)
+        super().__init__(f"{scheme}://{endpoint(host, 0)}", **given)
         self._directory = directory
         self._silence, self._root = silence, None if identity is None else identity[0]
         self._seats: dict[str, Seated] = {}
-        self._gone: set[str] = set()
-        self._lock = threading.Lock()
-        self.changed = threading.Event()
+        self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
+        self._closed = False
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``hello``: a seat is there; ``directory``: where to ask."""
-        if action.type == "directory":
-            yield flight.Result(self._directory())
-        elif action.type == "hello":
+        if action.type != "directory":
             Guard.check_own(context)
-            yield flight.Result(json.dumps(self._hello(json.loads(action.body.to_pybytes()))).encode())
-        else:
-            raise flight.FlightServerError(f"there is no action {action.type}")
+        yield answer(lambda: self._act(action.type, action.body.to_pybytes()))
+
+    def _act(self, name: str, body: bytes) -> Any:
+        if name == "directory":
+            return self._directory()
+        if name == "hello":
+            return self._hello(json.loads(body))
+        raise ValueError(f"there is no action {name}")
 
     def _hello(self, said: Mapping[str, Any]) -> str:
-        name, now = said["name"], time.monotonic()
-        with self._lock:
-            if name in self._gone:
-                return "lost"
-            seat = self._seats.get(name)
+        """What the seat is to do: ``stay``, ``end``, or end because it is ``lost``."""
+        worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
+        with self._changed:
+            if self._closed:
+                return "end"
+            seat = self._seats.get(said["name"])
             if seat is None:
-                for other in [each for each in self._seats.values() if each.number == said["number"]]:
+                if said["known"]:
+                    return "lost"
+                about = {key: kind(said[key]) for key, kind in _ABOUT.items()}
+                seat = Seated(client=client_of(said["address"], self._root), heard=0.0, **about)
+                for other in [each for each in self._seats.values() if each.number == seat.number]:
                     self._drop(other.name)  # this one has taken its place
-                about = {key: said[key] for key in ("name", "number", "address", "executor", "pid")}
-                seat = Seated(client=client_of(said["address"], self._root), heard=now, **about)
-                self._seats[name] = seat
-                self.changed.set()
-            seat.heard, seat.worked = now, {int(item): seconds for item, seconds in said["worked"].items()}
+                self._seats[seat.name] = seat
+                self._tell()
+            seat.heard, seat.worked = time.monotonic(), worked
         return "stay"
 
     def _drop(self, name: str) -> None:
-        self._gone.add(name)
-        self._seats.pop(name, None)
-        self.changed.set()
+        if self._seats.pop(name, None) is not None:
+            self._tell()
 
-    def drop(self, name: str) -> None:
-        """Take a seat for lost."""
-        with self._lock:
-            self._drop(name)
+    def _tell(self) -> None:
+        self._changes += 1
+        self._changed_at = time.monotonic()
+        self._changed.notify_all()
+
+    @property
+    def changes(self) -> int:
+        """How often seats have come or gone."""
+        return self._changes
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since a seat has come or gone."""
+        return time.monotonic() - self._changed_at
+
+    def wait(self, changes: int, seconds: float) -> None:
+        """Wait until seats have come or gone more often than so."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._changes != changes, seconds)
+
+    def drop(self, address: str) -> None:
+        """Take a seat for lost; if it is there after all it is told so, and another one comes."""
+        with self._changed:
+            for name in [each.name for each in self._seats.values() if each.address == address]:
+                self._drop(name)
 
     def seats(self) -> list[Seated]:
         """The seats that there are, by number; those that have been silent for too long are dropped."""
         now = time.monotonic()
-        with self._lock:
+        with self._changed:
             for name in [each.name for each in self._seats.values() if now - each.heard > self._silence]:
                 self._drop(name)
             return sorted(self._seats.values(), key=lambda each: each.number)
+
+    def close(self) -> None:
+        """Have every seat end that still says hello."""
+        with self._changed:
+            self._closed = True

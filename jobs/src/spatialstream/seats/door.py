@@ -20,7 +20,7 @@ from pyarrow import flight
 from spatialstream.model.errors import Gone, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.seats.wire import act, client_of, options, raised, rows_of
+from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.stages import messages
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.route import Row
@@ -131,11 +131,12 @@ class Doorway:
         """
         door = self.door
         try:
-            known = act(self._client(door, door.address), "directory", b"", options(door.secret, _SECONDS))
-        except (pa.ArrowException, flight.FlightError) as error:
+            how = options(door.secret, _SECONDS)
+            known = act(self._client(door, door.address), "directory", b"", how, door.address)
+        except SeatLost as error:
             self._forget(door.address)
             self._door = None  # the next driver has another
-            raise Unavailable(f"the stream's worker cannot be asked: {raised(error, 'it')}") from None
+            raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
         if known is None:
             return None
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
@@ -163,13 +164,14 @@ class Doorway:
     def _answer(self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer) -> Iterator[Row]:
         door = self.door
         head = json.dumps({"slots": slots, "round": round_id}).encode()
+        ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
         try:
-            ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
-            for chunk in self._client(door, address).do_get(ticket, options(door.secret, _SECONDS)):
-                yield from rows_of(chunk.data)
-        except (pa.ArrowException, flight.FlightError) as error:
+            with answering(address):
+                reader = self._client(door, address).do_get(ticket, options(door.secret, _SECONDS))
+            yield from received(address, reader)
+        except SeatLost:
             self._forget(address)
-            raise raised(error, f"the seat at {address}") from None
+            raise
 
     def _client(self, door: Door, address: str) -> flight.FlightClient:
         with self._lock:

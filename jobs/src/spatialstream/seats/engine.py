@@ -1,8 +1,8 @@
 """The engine of seats: has them do the tasks of turns, and decides which of them does what.
 
 The driver's threads wait for calls of seats, and see nothing of the stream's records but the lines that tasks give. A
-seat that goes fails the turn; its items get another seat with the next one. What a try that was given up has still
-under way is of an older generation: seats let go of it.
+seat that goes fails the turn; its items get another seat with the next one, and others stay where they are until the
+stream is settled. What a try that was given up has still under way is of an older generation: seats let go of it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Any, Protocol, Self, TypeVar
 from spatialstream.model.errors import RunError
 from spatialstream.seats.desk import Desk, Seated
 from spatialstream.seats.identity import is_loopback, new_identity
+from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
-from spatialstream.seats.seat import Invitation
-from spatialstream.seats.wire import Command, SeatLost, act, options, raised
-from spatialstream.stages.tasks import World
+from spatialstream.seats.seat import MERGE, Invitation
+from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
+from spatialstream.stages.tasks import TASKS, World
 from spatialstream.stream.engine import Merge, Task, Work
 
 __all__ = ["SeatEngine", "Seating"]
@@ -31,8 +32,8 @@ __all__ = ["SeatEngine", "Seating"]
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.2
-_ALL_SECONDS = 10.0
-"""Seconds that the first turn waits for all seats, once there is one."""
+_MORE_SECONDS = 2.0
+"""Seconds without a new seat after which the first turn waits for no more of them."""
 _TELL_SECONDS = 30.0
 _EVEN_SECONDS = 10.0
 """Seconds between two looks at whether work is even."""
@@ -71,6 +72,7 @@ class SeatEngine:
         seating: starts the seats.
         report: is told what a person should know.
         silence: seconds after which a seat or driver that says nothing is lost.
+        tasks: the classes of tasks, by name.
     """
 
     def __init__(
@@ -79,40 +81,43 @@ class SeatEngine:
         seating: Seating,
         report: Callable[[str], None] = lambda text: None,
         silence: float = 10.0,
+        tasks: Mapping[str, type] = TASKS,
     ) -> None:
         self._world, self._seating, self._report = world, seating, report
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if is_loopback(seating.host) else new_identity()
         self._desk = Desk(seating.host, self._secret, silence, self._identity, self._asking, self._directory)
         self._published: dict[str, Any] | None = None
-        self._generation = 1
+        self._tasks = tasks
+        self._generation, self._lock = 1, threading.Lock()
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()
         self._moves = 0
         self._had: dict[Any, str] = {}
-        self._merger = ""
-        self._begun = self._all_came = False
-        self._worked: dict[int, float] = {}
+        self._all_came = False
+        self._load = Load()
         self._even_at = 0.0
+        self._placed_for: tuple[int, frozenset[str]] = 0, frozenset()
         self._retired: frozenset[str] = frozenset()
+        self._accuser = ""
 
     def __enter__(self) -> Self:
         """Begin to have seats."""
-        given = self._secret, self._world, self._asking, self._silence, self._identity
+        given = self._secret, self._world, self._asking, self._silence, self._identity, self._tasks
         self._seating.begin(Invitation(self._address, *given))
         return self
 
     @property
     def _address(self) -> str:
         """Of the driver's endpoint."""
-        host = self._seating.host
-        return f"[{host}]:{self._desk.port}" if ":" in host else f"{host}:{self._desk.port}"
+        return endpoint(self._seating.host, self._desk.port)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let all seats end."""
-        self._generation += 1
+        self.cancel()
+        self._desk.close()
         wait([self._asked(seat, "end", b"null", 2.0) for seat in self._desk.seats()], timeout=2.0)
         self._seating.end()
         threading.Thread(target=self._desk.shutdown, daemon=True).start()
@@ -138,7 +143,8 @@ class SeatEngine:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         if not items:
             return []
-        seats, generation = self._seats(), self._generation
+        generation = self._generation
+        seats = self._seats(generation)
         if anywhere:
             found = self._wherever(do, items, seats, generation)
         else:
@@ -147,38 +153,43 @@ class SeatEngine:
                 self._asked(seat, "map", Command.of(do, mine, generation).to_json()): (seat, mine)
                 for seat, mine in groups
             }
-            self._done(calls, generation)
+            self._done({call: seat for call, (seat, _) in calls.items()}, generation)
             answered = [(mine, call.result()) for call, (_, mine) in calls.items()]
             found = {item: lines for mine, of_mine in answered for item, lines in zip(mine, of_mine, strict=True)}
         return [line for item in items for line in found[item]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        seats, generation = self._seats(), self._generation
+        generation = self._generation
+        seats = self._seats(generation)
         numbers = {item if isinstance(item, int) else item[0]: item for item in items}  # type: ignore[index]
+        ((merger, _),) = self._by_seat([MERGE], seats)
+        groups = self._by_seat(list(numbers), seats)
         sources = [
-            (seat.address, Command.of(do, [numbers[each] for each in mine], generation))
-            for seat, mine in self._by_seat(list(numbers), seats)
+            (seat.address, json.loads(Command.of(do, [numbers[each] for each in mine], generation).to_json()))
+            for seat, mine in groups
         ]
-        if self._merger not in {seat.name for seat in seats}:
-            self._merger = seats[0].name
-        merger = next(seat for seat in seats if seat.name == self._merger)
-        of_all = {"merge": json.loads(Command.of(merge, (), generation).to_json())}
-        of_each = {"sources": [(address, json.loads(command.to_json())) for address, command in sources]}
-        call = self._asked(merger, "gather", json.dumps(of_all | of_each).encode())
-        working = [seat for seat in seats if seat.address in {address for address, _ in sources}]
-        self._done({call: (merger, ())}, generation, working)
+        body = {
+            "merge": json.loads(Command.of(merge, (), generation).to_json()),
+            "sources": sources,
+            "seats": [seat.address for seat in seats],
+        }
+        call = self._asked(merger, "gather", json.dumps(body).encode())
+        self._done({call: merger}, generation, [seat for seat, _ in groups])
+        self._accuser = ""
         return list(call.result())
 
     def settled(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        if self._desk.changed.is_set() or time.monotonic() >= self._even_at:
-            self._desk.changed.clear()
-            self._even_at = time.monotonic() + _EVEN_SECONDS
-            seats = [seat for seat in self._desk.seats() if seat.executor not in self._retired]
-            if seats:
-                names = [seat.name for seat in seats]
-                self._place(names, self._work(seats), even=True)
+        now, there = time.monotonic(), (self._desk.changes, self._retired)
+        seats = self._desk.seats()
+        if not seats or (there == self._placed_for and now < self._even_at):
+            return
+        if now >= self._even_at:
+            self._load.look(seats)
+            self._even_at = now + _EVEN_SECONDS
+        self._placed_for = there
+        self._place(seats, even=True)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
@@ -186,7 +197,8 @@ class SeatEngine:
 
     def cancel(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        self._generation += 1
+        with self._lock:
+            self._generation += 1
 
     # ------------------------------------------------------------------------------------------------- what is observed
 
@@ -196,7 +208,7 @@ class SeatEngine:
 
     def slots(self) -> dict[int, str]:
         """The name of the seat that each slot, or partition, has."""
-        return dict(self._placement)
+        return {item: name for item, name in self._placement.items() if item != MERGE}
 
     def publish(self, known: Mapping[str, Any]) -> None:
         """Tell those who ask what the stream has got to; JSON-able."""
@@ -208,12 +220,11 @@ class SeatEngine:
         root = None if self._identity is None else self._identity[0].decode()
         return {"address": self._address, "secret": self._asking, "certificate": root}
 
-    def _directory(self) -> bytes:
+    def _directory(self) -> Any:
         if self._published is None:
-            return b"null"
+            return None
         addresses = {seat.name: seat.address for seat in self._desk.seats()}
-        where = {slot: addresses.get(name) for slot, name in self._placement.items()}
-        return json.dumps({**self._published, "seats": where}).encode()
+        return {**self._published, "seats": {slot: addresses.get(name) for slot, name in self.slots().items()}}
 
     def held(self) -> dict[int, int]:
         """How many slots, or partitions, each seat has, by its number."""
@@ -221,65 +232,54 @@ class SeatEngine:
         return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
 
     def retire(self, executors: Iterable[str]) -> bool:
-        """Give seats of these executors nothing to hold from the next turn on; whether they hold nothing now."""
+        """Let seats of these executors hold nothing once the stream is settled; whether they hold nothing now."""
         self._retired = frozenset(executors)
-        self._desk.changed.set()
         names = {seat.name for seat in self._desk.seats() if seat.executor in self._retired}
-        return not names & {*self._placement.values(), self._merger}
+        return names.isdisjoint(self._placement.values())
 
     # --------------------------------------------------------------------------------------------------------- seats
 
-    def _seats(self) -> list[Seated]:
-        """The seats that there are, one at least."""
-        began, generation = time.monotonic(), self._generation
-        tell_at = began + _TELL_SECONDS
+    def _seats(self, generation: int) -> list[Seated]:
+        """The seats that there are, one at least; where there was none, as many as come soon after the first."""
+        tell_at = time.monotonic() + _TELL_SECONDS
         while True:
-            seats = self._desk.seats()
-            now = time.monotonic()
-            if seats and not self._all_came and (len(seats) >= self._seating.count or now - began > _ALL_SECONDS):
+            changes, seats = self._desk.changes, self._desk.seats()
+            if not seats:
+                self._all_came = False
+            elif self._all_came or len(seats) >= self._seating.count or self._desk.quiet > _MORE_SECONDS:
                 self._all_came = True
-            if seats and self._all_came:
-                return [seat for seat in seats if seat.executor not in self._retired] or seats
+                return seats
             if generation != self._generation:
                 raise RunError("was broken off while it waited for processes")
             self.check()
-            if now > tell_at:
+            if time.monotonic() > tell_at:
                 self._report("waiting for Spark's processes; has it the cores and executors that it asks for?")
-                tell_at = now + _TELL_SECONDS
-            self._desk.changed.wait(_LOOK_SECONDS if not seats else 0.02)
-            if not seats:
-                self._desk.changed.clear()
+                tell_at = time.monotonic() + _TELL_SECONDS
+            self._desk.wait(changes, _LOOK_SECONDS)
 
     def _by_seat(self, items: list[int], seats: Sequence[Seated]) -> list[tuple[Seated, list[int]]]:
         """The items of each seat, in their order."""
         self._items |= set(items)
         names = {seat.name: seat for seat in seats}
         if any(self._placement.get(item) not in names for item in items):
-            self._place(list(names), self._work(seats), even=False)
+            self._place(seats, even=False)
         groups: dict[str, list[int]] = {}
         for item in items:
             groups.setdefault(self._placement[item], []).append(item)
         return [(names[name], mine) for name, mine in groups.items()]
 
-    def _place(self, names: Sequence[str], work: Mapping[int, float], *, even: bool) -> None:
-        now = placed(self._items, names, self._placement, work, even=even)
+    def _place(self, seats: Sequence[Seated], *, even: bool) -> None:
+        """Give items a seat that have none, and with ``even`` others another one; seats that are to go get none."""
+        names, leaving = [seat.name for seat in seats], {seat.name for seat in seats if seat.executor in self._retired}
+        given = self._items, names, self._placement, self._load.lately
+        now = placed(*given, even=even, leaving=leaving)
         self._moves += now != self._placement
         self._placement = now
-
-    def _work(self, seats: Iterable[Seated]) -> dict[int, float]:
-        """Seconds of work of each item since the last look, as far as they are known."""
-        total: dict[int, float] = {}
-        for seat in seats:
-            for item, seconds in seat.worked.items():
-                total[item] = total.get(item, 0.0) + seconds
-        lately = {item: seconds - self._worked.get(item, 0.0) for item, seconds in total.items()}
-        self._worked = total
-        return {item: seconds for item, seconds in lately.items() if seconds > 0}
 
     # ---------------------------------------------------------------------------------------------------------- calls
 
     def _asked(self, seat: Seated, name: str, body: bytes, seconds: float | None = None) -> Future[Any]:
-        return _called(lambda: act(seat.client, name, body, options(self._secret, seconds)))
+        return _called(lambda: act(seat.client, name, body, options(self._secret, seconds), seat.address))
 
     def _wherever(
         self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
@@ -296,7 +296,7 @@ class SeatEngine:
                 seat = free.popleft()
                 some = tuple(kept.pop(seat.name)) if seat.name in kept else left.popleft()
                 calls[self._asked(seat, "map", Command.of(do, some, generation).to_json())] = seat, some
-            for call in self._some_done(calls, generation, [seat for seat, _ in calls.values()]):
+            for call in self._some_done({call: seat for call, (seat, _) in calls.items()}, generation):
                 seat, some = calls.pop(call)
                 found |= zip(some, call.result(), strict=True)
                 free.append(seat)
@@ -319,17 +319,15 @@ class SeatEngine:
                 left.append((item,))
         return kept, left
 
-    def _done(
-        self, calls: dict[Future[Any], tuple[Seated, Any]], generation: int, working: Sequence[Seated] = ()
-    ) -> None:
+    def _done(self, calls: Mapping[Future[Any], Seated], generation: int, working: Sequence[Seated] = ()) -> None:
         """Wait for calls, for which other seats may be working too."""
         pending = dict(calls)
         while pending:
-            for call in self._some_done(pending, generation, [*working, *(seat for seat, _ in pending.values())]):
+            for call in self._some_done(pending, generation, working):
                 del pending[call]
 
     def _some_done(
-        self, calls: dict[Future[Any], tuple[Seated, Any]], generation: int, working: Sequence[Seated]
+        self, calls: Mapping[Future[Any], Seated], generation: int, working: Sequence[Seated] = ()
     ) -> set[Future[Any]]:
         """Wait until some calls are done, and have not failed.
 
@@ -342,21 +340,26 @@ class SeatEngine:
             done, _ = wait(calls, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
             for call in done:
                 if (error := call.exception()) is not None:
-                    self._give_up(raised(error, str(calls[call][0])), calls[call][0])
+                    self._give_up(error, calls[call])
             if done:
                 return done
             if generation != self._generation:
                 raise RunError("was broken off")
             there = {seat.name for seat in self._desk.seats()}
-            for seat in working:
+            for seat in (*calls.values(), *working):
                 if seat.name not in there:
-                    self._give_up(SeatLost(f"{seat} has gone"), None)
+                    self._give_up(SeatLost(f"{seat} has gone"), seat)
 
-    def _give_up(self, error: BaseException, seat: Seated | None) -> None:
-        """Fail a turn."""
-        self._generation += 1
-        if isinstance(error, SeatLost) and seat is not None and "does not answer" in str(error):
-            self._desk.drop(seat.name)  # if it is there after all, it is told so, and another one comes
+    def _give_up(self, error: BaseException, seat: Seated) -> None:
+        """Fail a turn, because of what a call of a seat has raised."""
+        self.cancel()
+        if isinstance(error, SeatLost) and error.address:
+            self._desk.drop(error.address)
+            if error.address != seat.address:
+                # it cannot reach another one; if that is so with the next one too, it is itself cut off
+                if self._accuser == seat.name:
+                    self._desk.drop(seat.address)
+                self._accuser = seat.name
         raise error
 
 

@@ -6,7 +6,7 @@ read anew from the storage; a heavy slot does not share a seat with another heav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = ["placed"]
 
@@ -15,7 +15,13 @@ _WORTH = 0.15
 
 
 def placed(
-    items: Iterable[int], seats: Sequence[str], before: Mapping[int, str], work: Mapping[int, float], *, even: bool
+    items: Iterable[int],
+    seats: Sequence[str],
+    before: Mapping[int, str],
+    work: Mapping[int, float],
+    *,
+    even: bool,
+    leaving: Collection[str] = (),
 ) -> dict[int, str]:
     """The seat of each item.
 
@@ -25,6 +31,7 @@ def placed(
         before: where items have been; of seats that are gone, too.
         work: seconds of work of items in some time, as far as it has been measured.
         even: whether items may move that have a seat; else only those that have none get one.
+        leaving: seats that are to have nothing, as long as there are others.
 
     Returns:
         For each item one of the seats.
@@ -33,23 +40,26 @@ def placed(
     known = [work[item] for item in wanted if work.get(item)]
     usual = sum(known) / len(known) if known else 1.0
     cost = {item: work.get(item) or usual for item in wanted}
-    result = {item: before[item] for item in wanted if before.get(item) in seats}
+    staying = [seat for seat in seats if seat not in leaving] or seats
+    homes = staying if even else seats
+    result = {item: before[item] for item in wanted if before.get(item) in homes}
     load = dict.fromkeys(seats, 0.0)
     for item, seat in result.items():
         load[seat] += cost[item]
     for item in sorted(wanted, key=lambda item: (-cost[item], item)):
         if item not in result:
-            seat = min(seats, key=lambda each: load[each])
+            seat = min(staying, key=lambda each: load[each])
             result[item] = seat
             load[seat] += cost[item]
     while even:
-        high, low = max(seats, key=lambda each: load[each]), min(seats, key=lambda each: load[each])
+        high, low = max(staying, key=lambda each: load[each]), min(staying, key=lambda each: load[each])
         gap = load[high] - load[low]
         movable = [item for item, seat in result.items() if seat == high and cost[item] < gap]
         if not movable:
             break
-        item = min(movable, key=lambda each: (abs(gap / 2 - cost[each]), each))
-        if min(cost[item], gap - cost[item]) < _WORTH * sum(load.values()) / len(seats):
+        gain = {item: round(min(cost[item], gap - cost[item]), 9) for item in movable}
+        item = min(movable, key=lambda each: (-gain[each], cost[each], each))  # of two that do as well, the lighter one
+        if gain[item] < _WORTH * sum(load.values()) / len(staying):
             break
         result[item] = low
         load[high] -= cost[item]

@@ -5,52 +5,61 @@ says whether it is still wanted. A driver that has been silent for :attr:`Invita
 seat ends by itself; one that was taken for lost, because it was itself silent for that long, ends with an error, so
 that whoever has started it starts another.
 
-Commands are done one at a time, so what slots have in memory is touched by one thread. Who asks for the rows of a task
-reads them as they are made; when nobody reads any more, the task ends.
+What slots have in memory is touched by one thread at a time. Who asks for the rows of a task reads them as they are
+made; while it does not read, the task stands still, and others may be done. A command of a newer try breaks off what is
+under way for an older one, wherever that stands. So does nothing more a seat that was itself silent for too long, as
+one that was stopped and goes on: there is another one in its place.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import queue
-import socket
 import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError
+from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.wire import (
     ROWS,
     Command,
     Guard,
     SeatLost,
     act,
+    answer,
+    answering,
     client_of,
+    endpoint,
     options,
-    raised,
-    rows_of,
-    told,
+    own_host,
+    received,
+    telling,
     write_rows,
 )
 from spatialstream.stages import messages
 from spatialstream.stages.route import Row
-from spatialstream.stages.tasks import World
+from spatialstream.stages.tasks import TASKS, World
 from spatialstream.stages.views import respond
 
-__all__ = ["Invitation", "Seat", "sit"]
+__all__ = ["ELSEWHERE", "MERGE", "Invitation", "Seat", "sit"]
+
+MERGE = -1
+"""Stands among items for what is done of the rows of all."""
+ELSEWHERE = -2
+"""Stands among items for those that have no seat of their own."""
 
 _HELLO_SECONDS = 1.0
-_AHEAD = 8
-"""Rows of each other seat that MERGE's seat holds before it has taken them."""
+_FIRST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,7 @@ class Invitation:
         asking: the secret of those who may ask.
         silence: seconds after which who says nothing is gone.
         identity: the certificate that the endpoints show, and its key, as PEM; None: they speak in clear.
+        tasks: the classes of tasks, by name.
     """
 
     desk: str
@@ -72,6 +82,7 @@ class Invitation:
     asking: str = ""
     silence: float = 10.0
     identity: tuple[bytes, bytes] | None = None
+    tasks: Mapping[str, type] = field(default_factory=lambda: TASKS)
 
     def __repr__(self) -> str:
         """Without what is secret."""
@@ -89,170 +100,199 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
     Args:
         invitation: from the driver.
         host: address of this machine on which it listens, and is reached.
+
+    Attributes:
+        address: ``host:port``.
+        worked: seconds of processor time for each item, for :data:`MERGE`, and for all other work under
+            :data:`ELSEWHERE`.
+        ended: is set when the driver has said that the seat may end.
+        heard: when the driver was heard last, s of the monotonic clock.
     """
 
     def __init__(self, invitation: Invitation, host: str) -> None:
         scheme = "grpc+tcp" if invitation.identity is None else "grpc+tls"
         certificates = [] if invitation.identity is None else [invitation.identity]
         super().__init__(
-            f"{scheme}://{host}:0",
+            f"{scheme}://{endpoint(host, 0)}",
             middleware={Guard.NAME: Guard(invitation.secret, invitation.asking)},
             tls_certificates=certificates,
         )
-        self.address = f"{host}:{self.port}"
+        self.address = endpoint(host, self.port)
         self.worked: dict[int, float] = defaultdict(float)
         self.ended = threading.Event()
+        self.heard = time.monotonic()
         self._invitation = invitation
-        self._turn = threading.Lock()
-        self._newest = 0
+        self._turn, self._merging, self._news = threading.RLock(), threading.Lock(), threading.Lock()
+        self._newest = 0.0
+        self._standing: dict[Generator[Row], int] = {}
         self._others: dict[str, flight.FlightClient] = {}
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``."""
         Guard.check_own(context)
-        lines: list[Any] = []
-        try:
-            given = json.loads(action.body.to_pybytes())
-            if action.type == "map":
-                lines = self._map(Command.read(given))
-            elif action.type == "gather":
-                sources = [(address, Command.read(command)) for address, command in given["sources"]]
-                lines = self._gather(Command.read(given["merge"]), sources)
-            elif action.type == "end":
-                self.ended.set()
-            else:
-                raise ValueError(f"there is no action {action.type}")
-        except Exception as error:  # noqa: BLE001 - it is told
-            raise told(error) from None
-        yield flight.Result(json.dumps(lines).encode())
+        yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
+
+    def _act(self, name: str, given: Any) -> Any:
+        if name == "map":
+            return self._map(Command.read(given))
+        if name == "gather":
+            sources = [(address, Command.read(command)) for address, command in given["sources"]]
+            return self._gather(Command.read(given["merge"]), sources, given["seats"])
+        if name == "end":
+            self._heed(math.inf)
+            self.ended.set()
+            return None
+        raise ValueError(f"there is no action {name}")
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The rows of a task over items; or what slots answer to questions, as of a round."""
         head, line, questions = ticket.ticket.partition(b"\n")
         if line:
-            return flight.GeneratorStream(ROWS, self._answers(json.loads(head), questions))
+            return flight.GeneratorStream(ROWS, telling(self._answers(json.loads(head), questions)))
         Guard.check_own(context)
         command = Command.read(json.loads(ticket.ticket))
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                yield from write_rows(self._rows(command))
-            except Exception as error:  # noqa: BLE001 - it is told
-                raise told(error) from None
-
-        return flight.GeneratorStream(ROWS, batches())
+        return flight.GeneratorStream(ROWS, write_rows(self._rows(command)))
 
     def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
         """What slots answer, beside the turns."""
-        try:
-            number, take = asked["round"]
-            content = messages.unpack(questions)
-            for batch in respond(self._invitation.world.storage.place, asked["slots"], (number, take), content):
-                yield batch.cast(ROWS)
-        except Exception as error:  # noqa: BLE001 - it is told
-            raise told(error) from None
+        number, take = asked["round"]
+        given = asked["slots"], (number, take), messages.unpack(questions)
+        yield from respond(self._invitation.world.storage.place, *given)
 
-    @contextmanager
-    def _alone(self, generation: int) -> Iterator[None]:
-        """Alone with what is in memory, unless the command is of a try that has been given up."""
-        self._newest = max(self._newest, generation)
-        with self._turn:
-            self._check(generation)
-            yield
+    # ------------------------------------------------------------------------------------------------- one at a time
+
+    def _heed(self, generation: float) -> None:
+        """There is a try of this number: older ones have been given up."""
+        with self._news:
+            self._newest = max(self._newest, generation)
 
     def _check(self, generation: int) -> None:
         if generation < self._newest:
             raise SeatLost("the command is of a try that has been given up")
+        if time.monotonic() - self.heard > self._invitation.silence:
+            raise SeatLost("the driver has been silent for too long")
+
+    @contextmanager
+    def _alone(self, generation: int) -> Iterator[None]:
+        """Alone with what is in memory, unless the command is of a try that has been given up."""
+        self._heed(generation)
+        with self._turn:
+            self._check(generation)
+            for rows in [each for each, theirs in self._standing.items() if theirs < generation]:
+                del self._standing[rows]
+                rows.close()
+            yield
+
+    @contextmanager
+    def _counted(self, item: Any) -> Iterator[None]:
+        """Count this thread's work, whether it ends well or not."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self.worked[item if isinstance(item, int) else ELSEWHERE] += time.thread_time() - began
 
     def _map(self, command: Command) -> list[list[str]]:
-        task, world = command.task, self._invitation.world
-        with self._alone(command.generation):
-            lines = []
-            for item in command.items:
-                began = time.thread_time()
-                lines.append(list(task(world, item)))
-                self._count(item, began)
-            return lines
-
-    def _rows(self, command: Command) -> Iterator[Row]:
-        task, world = command.task, self._invitation.world
+        task, found = command.task(self._invitation.tasks), []
         with self._alone(command.generation):
             for item in command.items:
-                began = time.thread_time()
-                for row in task(world, item):
-                    self._check(command.generation)
-                    yield row
-                self._count(item, began)
+                lines = list[str]()
+                with self._counted(item):
+                    for line in task(self._invitation.world, item):
+                        self._check(command.generation)
+                        lines.append(line)
+                self._check(command.generation)
+                found.append(lines)
+        return found
 
-    def _count(self, item: Any, began: float) -> None:
-        self.worked[item if isinstance(item, int) else -1] += time.thread_time() - began
+    def _rows(self, command: Command) -> Generator[Row]:
+        """Rows of a task, made as they are taken."""
+        rows = self._made(command)
+        try:
+            while True:
+                with self._alone(command.generation):
+                    self._standing[rows] = command.generation
+                    row = next(rows, None)
+                if row is None:
+                    return
+                yield row
+        finally:
+            with self._turn:
+                self._standing.pop(rows, None)
+                rows.close()
+
+    def _made(self, command: Command) -> Generator[Row]:
+        task = command.task(self._invitation.tasks)
+        for item in command.items:
+            with self._counted(item):
+                rows = iter(task(self._invitation.world, item))
+            while True:
+                with self._counted(item):
+                    row = next(rows, None)
+                if row is None:
+                    break
+                yield row
 
     # ------------------------------------------------------------------------------------------------------ gathering
 
-    def _gather(self, merge: Command, sources: Sequence[tuple[str, Command]]) -> list[str]:
+    def _gather(self, merge: Command, sources: Sequence[tuple[str, Command]], seats: Collection[str]) -> list[str]:
         """Merge rows of seats, this one among them, as they come."""
-        found: queue.Queue[Row | Exception | None] = queue.Queue(_AHEAD * len(sources))
-        over = threading.Event()
-
-        def put(each: Row | Exception | None) -> None:
-            while not over.is_set():
-                try:
-                    found.put(each, timeout=0.5)
-                except queue.Full:
-                    continue
-                return
-            raise SeatLost("the merge has ended")
-
-        def read(address: str, command: Command) -> None:
-            try:
-                for row in self._rows(command) if address == self.address else self._rows_of(address, command, over):
-                    put(row)
-                put(None)
-            except Exception as error:  # noqa: BLE001 - it is raised where the rows are merged
-                if not over.is_set():
-                    put(error)
-
-        def rows() -> Iterator[Row]:
-            left = len(sources)
-            while left:
-                try:
-                    each = found.get(timeout=_HELLO_SECONDS)
-                except queue.Empty:
-                    self._check(merge.generation)
-                    continue
-                if each is None:
-                    left -= 1
-                elif isinstance(each, Exception):
-                    raise each
-                else:
-                    yield each
-
-        for source in sources:
-            threading.Thread(target=read, args=source, daemon=True).start()
-        try:
+        task = merge.task(self._invitation.tasks)
+        self._heed(merge.generation)
+        with self._merging:  # one of an older try ends with its next row
             self._check(merge.generation)
-            return list(merge.task(self._invitation.world, rows()))
-        finally:
-            over.set()
-
-    def _rows_of(self, address: str, command: Command, over: threading.Event) -> Iterator[Row]:
-        """Rows of another seat."""
-        how = options(self._invitation.secret)
-        try:
-            reader = self._other(address).do_get(flight.Ticket(command.to_json()), how)
-            for chunk in reader:
-                if over.is_set():
+            for address in self._others.keys() - set(seats):
+                self._others.pop(address).close()
+            buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
+            readers = [_Reader(self, address, command, buffer) for address, command in sources]
+            try:
+                with self._counted(MERGE):
+                    return list(task(self._invitation.world, buffer))
+            finally:
+                buffer.close()
+                for reader in readers:
                     reader.cancel()
-                    return
-                yield from rows_of(chunk.data)
-        except (pa.ArrowException, flight.FlightError) as error:
-            raise raised(error, f"the seat at {address}") from None
 
-    def _other(self, address: str) -> flight.FlightClient:
+    def rows_of(self, address: str, command: Command) -> tuple[Generator[Row], Callable[[], None]]:
+        """Rows of a seat, which may be this one, and what makes an end of waiting for them.
+
+        Raises:
+            SeatLost: the seat does not answer.
+        """
+        if address == self.address:
+            return self._rows(command), lambda: None
         client = self._others.get(address)
         if client is None:
             client = self._others[address] = client_of(address, self._invitation.root)
-        return client
+        with answering(address):
+            reader = client.do_get(flight.Ticket(command.to_json()), options(self._invitation.secret))
+        return received(address, reader), reader.cancel
+
+
+class _Reader:
+    """Reads the rows of a seat into a buffer, in a thread of its own."""
+
+    def __init__(self, seat: Seat, address: str, command: Command, buffer: RowBuffer) -> None:
+        self._seat, self._address, self._command, self._buffer = seat, address, command, buffer
+        self._cancel: Callable[[], None] = lambda: None
+        threading.Thread(target=self._read, name=f"rows of {address}", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            rows, self._cancel = self._seat.rows_of(self._address, self._command)
+            with closing(rows):
+                while not self._buffer.closed and (row := next(rows, None)) is not None:
+                    self._buffer.write(row)
+            if self._buffer.closed:
+                self._cancel()  # it has not come to an end, and the other side is to know
+        except Exception as error:  # noqa: BLE001 - it is raised where the rows are merged
+            self._buffer.end(error)
+        else:
+            self._buffer.end()
+
+    def cancel(self) -> None:
+        """Wait for rows no longer."""
+        self._cancel()
 
 
 # ------------------------------------------------------------------------------------------------------------- sitting
@@ -268,7 +308,7 @@ def sit(invitation: Invitation, number: int) -> None:
     Raises:
         RunError: the driver is gone, or takes this seat for lost.
     """
-    seat = Seat(invitation, _own_address(invitation.desk))
+    seat = Seat(invitation, own_host(invitation.desk))
     try:
         _attend(invitation, seat, number)
     finally:
@@ -276,7 +316,8 @@ def sit(invitation: Invitation, number: int) -> None:
 
 
 def _attend(invitation: Invitation, seat: Seat, number: int) -> None:
-    desk, how = client_of(invitation.desk, invitation.root), options(invitation.secret, invitation.silence / 4)
+    pause, within = min(_HELLO_SECONDS, invitation.silence / 10), invitation.silence / 5
+    desk, how = client_of(invitation.desk, invitation.root), options(invitation.secret, within)
     about = {
         "name": uuid.uuid4().hex[:12],
         "number": number,
@@ -284,23 +325,19 @@ def _attend(invitation: Invitation, seat: Seat, number: int) -> None:
         "executor": os.environ.get("SPARK_EXECUTOR_ID", "driver"),
         "pid": os.getpid(),
     }
-    heard, pause = time.monotonic(), 0.1
-    while not seat.ended.wait(pause):
+    known, rest = False, 0.0
+    while not seat.ended.wait(rest):
+        said = {**about, "known": known, "worked": {str(item): spent for item, spent in list(seat.worked.items())}}
         try:
-            worked = {str(item): seconds for item, seconds in list(seat.worked.items())}
-            answer = act(desk, "hello", json.dumps({**about, "worked": worked}).encode(), how)
-        except (pa.ArrowException, flight.FlightError) as error:
-            if time.monotonic() - heard > invitation.silence:
-                raise RunError(f"the driver at {invitation.desk} is gone: {raised(error, 'it')}") from None
+            answered = act(desk, "hello", json.dumps(said).encode(), how, invitation.desk)
+        except SeatLost as error:
+            rest = pause if known else min(pause, _FIRST_SECONDS)
+            # as long as another try could not bring a word in time: so it ends before it is taken for lost
+            if time.monotonic() - seat.heard > invitation.silence - pause - within:
+                raise RunError(f"the driver is gone: {error}") from None
         else:
-            heard, pause = time.monotonic(), _HELLO_SECONDS
-            if answer == "lost":
+            if answered == "lost":
                 raise RunError("the driver has taken this seat for lost")
-
-
-def _own_address(peer: str) -> str:
-    """The address of this machine from which a peer is reached."""
-    host, _, port = peer.rpartition(":")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host.strip("[]"), int(port)))  # sends nothing
-        return str(probe.getsockname()[0])
+            if answered == "end":
+                return
+            seat.heard, known, rest = time.monotonic(), True, pause

@@ -2,15 +2,18 @@
 
 Every call bears the secret of the job, which its driver has made and given to its seats; who does not know it gets no
 answer. Each command bears the *generation* of the driver's try: a seat does those of the newest that it has seen.
+
+What a task has raised is an answer, or the last row of a stream, and not the end of the call: that has no room for it.
+A call that ends in any other way than by an answer is a seat that is lost.
 """
 
 from __future__ import annotations
 
-import base64
 import hmac
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import socket
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +25,7 @@ from spatialstream.model.errors import RunError, SpatialStreamError, Unavailable
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.seats.identity import NAME
 from spatialstream.stages import messages
-from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.route import Row
-from spatialstream.stages.tasks import TASKS
 from spatialstream.stream.engine import StageError
 
 __all__ = [
@@ -33,10 +34,16 @@ __all__ = [
     "Guard",
     "SeatLost",
     "act",
+    "answer",
+    "answering",
     "client_of",
+    "endpoint",
     "options",
+    "own_host",
     "raised",
+    "received",
     "rows_of",
+    "telling",
     "told",
     "write_rows",
 ]
@@ -53,13 +60,28 @@ _CLIENT = [
     ("grpc.enable_http_proxy", 0),
 ]
 
-_TOLD = re.compile(r"seat-error:([\w+/=]+);")
-_LONGEST = 2_000
-"""Characters of an error; what a call says of its end is bounded."""
+_FAILED = "failed"
+"""The kind of the row that tells what a task has raised."""
+
+_LONGEST = 10_000
+"""Characters of an error's texts; the rest is cut off."""
 
 
 class SeatLost(Unavailable):
-    """A seat has gone, does not answer, or serves another driver; what it was doing can be done again elsewhere."""
+    """A seat has gone, does not answer, or serves another driver; what it was doing can be done again elsewhere.
+
+    Args:
+        problem: one clause that says what happened.
+        address: of the endpoint that did not answer; empty: it is no such case.
+    """
+
+    def __init__(self, problem: str, address: str = "") -> None:
+        super().__init__(problem, address)
+        self.problem, self.address = problem, address
+
+    def __str__(self) -> str:
+        """The problem."""
+        return self.problem
 
 
 # ------------------------------------------------------------------------------------------------------------ commands
@@ -70,7 +92,7 @@ class Command:
     """A task over some items.
 
     Attributes:
-        kind: one of :data:`~spatialstream.stages.tasks.TASKS`.
+        kind: the name of one of the classes of tasks that there are.
         method: its method.
         value: its attributes, as JSON.
         items: what it is done over; of a task that merges, none.
@@ -89,15 +111,17 @@ class Command:
         tasks = do.__self__  # type: ignore[attr-defined]
         return cls(type(tasks).__name__, do.__name__, to_json(tasks), tuple(items), generation)
 
-    @property
-    def task(self) -> Callable[..., Any]:
+    def task(self, tasks: Mapping[str, type]) -> Callable[..., Any]:
         """The bound method.
+
+        Args:
+            tasks: classes of tasks, by name.
 
         Raises:
             ValueError: it is none that there is.
         """
-        kind = TASKS.get(self.kind)
-        if kind is None or self.method.startswith("_") or self.method not in vars(kind):
+        kind = tasks.get(self.kind)
+        if kind is None or self.method.startswith("_") or not callable(vars(kind).get(self.method)):
             raise ValueError(f"there is no task {self.kind}.{self.method}")
         method: Callable[..., Any] = getattr(from_json(kind, self.value), self.method)
         return method
@@ -114,51 +138,65 @@ class Command:
 
 
 def write_rows(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of :data:`ROWS`."""
-    for row in rows:
-        for batch in messages.messages(*row):
+    """Rows as batches of :data:`ROWS`; if making them fails, the last one tells of it."""
+    return telling(batch for row in rows for batch in messages.messages(*row))
+
+
+def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches as of :data:`ROWS`; if making them fails, the last one tells of it."""
+    try:
+        for batch in batches:
             yield batch.cast(ROWS)
+    except Exception as error:  # noqa: BLE001 - it is told
+        words = json.dumps(told(error)).encode()
+        yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, ROWS)
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """The rows of a batch of :func:`write_rows`."""
+    """The rows of a batch of :func:`write_rows`.
+
+    Raises:
+        Exception: what the one tells that has made them.
+    """
+    if batch.num_rows and batch["kind"][0].as_py() == _FAILED:
+        raise raised(json.loads(batch["data"][0].as_py()))
     return messages.blocks(batch)
 
 
 # -------------------------------------------------------------------------------------------------------------- errors
 
 
-def told(error: BaseException) -> Exception:
-    """What a task has raised, as the error of a call that tells it."""
-    name, words = type(error).__name__, [str(each)[:_LONGEST] for each in error.args]
-    kind = "ours" if isinstance(error, SpatialStreamError) else "system" if isinstance(error, AMBIENT) else "stage"
-    content = json.dumps({"kind": kind, "name": name, "args": words, "text": str(error)[:_LONGEST]}).encode()
-    known: Exception = flight.FlightServerError(f"seat-error:{base64.b64encode(content).decode()};")
-    return known
+def told(error: Exception) -> dict[str, Any]:
+    """What a task has raised, as JSON."""
+    text, args = str(error), error.args
+    if isinstance(error, OSError | MemoryError):
+        kind = "system"
+        args = (*args, error.filename) if isinstance(error, OSError) and error.filename is not None else args
+    elif isinstance(error, SpatialStreamError):
+        kind = "ours"
+    else:
+        kind, args = "stage", ()
+        text = text if isinstance(error, StageError) else f"{type(error).__name__}: {text}"
+    words = [each if isinstance(each, int | None) else str(each)[:_LONGEST] for each in args]
+    return {"kind": kind, "name": type(error).__name__, "args": words, "text": text[:_LONGEST]}
 
 
-def raised(error: BaseException, seat: str) -> BaseException:
-    """What the error of a call tells: what a task has raised, or else that the seat is lost."""
-    if not isinstance(error, pa.ArrowException | flight.FlightError):
-        return error
-    found = _TOLD.search(str(error))
-    if found is None:
-        first = str(error).partition(". gRPC client debug context")[0].partition("\n")[0]
-        why = "nobody is there" if "failed to connect" in first else first[:200]
-        return SeatLost(f"{seat} does not answer: {why}")
-    given = json.loads(base64.b64decode(found[1]))
-    name, words, text = given["name"], given["args"], given["text"]
+def raised(given: Mapping[str, Any]) -> Exception:
+    """What :func:`told` told of: the error itself, or :class:`StageError` where a stage has raised it by itself."""
+    name, args, text = given["name"], given["args"], given["text"]
     if given["kind"] == "stage":
-        return StageError(f"{name}: {text}")
+        return StageError(text)
+    if given["kind"] == "system" and "Memory" in name:
+        return MemoryError(*args)
     if given["kind"] == "system":
-        return MemoryError(text) if "Memory" in name else OSError(text)
-    if name == SeatLost.__name__:
-        return SeatLost(text)
-    kind: type[Exception] = getattr(errors, name, RunError)
+        error = OSError(*args)  # by its number it is of the right class
+        return error if str(error) == text else OSError(text)
+    kind = SeatLost if name == SeatLost.__name__ else getattr(errors, name, RunError)
     try:
-        return kind(*words)
+        known: Exception = kind(*args)
     except TypeError:
         return RunError(text)
+    return known
 
 
 # ------------------------------------------------------------------------------------------------------------- secrets
@@ -220,7 +258,88 @@ def client_of(address: str, root: bytes | None = None) -> flight.FlightClient:
     return flight.FlightClient(f"grpc+tls://{address}", tls_root_certs=root, generic_options=named)
 
 
-def act(client: flight.FlightClient, name: str, body: bytes, how: flight.FlightCallOptions) -> Any:
-    """Have an endpoint do an action; what it answers, parsed."""
-    answer = b"".join(result.body.to_pybytes() for result in client.do_action(flight.Action(name, body), how))
-    return json.loads(answer) if answer else None
+def act(
+    client: flight.FlightClient, name: str, body: bytes, how: flight.FlightCallOptions, address: str = "the address"
+) -> Any:
+    """Have an endpoint do an action; what it answers.
+
+    Raises:
+        SeatLost: it does not answer.
+        Exception: what it tells that it has raised.
+    """
+    with answering(address):
+        answer = b"".join(result.body.to_pybytes() for result in client.do_action(flight.Action(name, body), how))
+        given = json.loads(answer)
+    if "failed" in given:
+        raise raised(given["failed"])
+    return given["answer"]
+
+
+def answer(do: Callable[[], Any]) -> flight.Result:
+    """What :func:`act` is answered: what a function gives, or what it raises."""
+    try:
+        text = json.dumps({"answer": do()})
+    except Exception as error:  # noqa: BLE001 - it is told
+        text = json.dumps({"failed": told(error)})
+    return flight.Result(text.encode())
+
+
+@contextmanager
+def answering(address: str) -> Iterator[None]:
+    """Calls of an endpoint, which may fail.
+
+    Raises:
+        SeatLost: one does.
+    """
+    try:
+        yield
+    except (pa.ArrowException, flight.FlightError, OSError, ValueError) as error:
+        first = str(error).partition(". gRPC client debug context")[0].partition("\n")[0]
+        why = "nobody is there" if "failed to connect" in first else first[:200]
+        raise SeatLost(f"the process at {address} does not answer: {why}", address) from None
+
+
+def received(address: str, reader: flight.FlightStreamReader) -> Generator[Row]:
+    """Rows of a call of :class:`~spatialstream.seats.seat.Seat`, as they come.
+
+    Raises:
+        SeatLost: the seat has gone.
+        Exception: what it tells that it has raised.
+    """
+    while True:
+        try:
+            with answering(address):
+                batch = reader.read_chunk().data
+        except StopIteration:
+            return
+        yield from rows_of(batch)
+
+
+# ----------------------------------------------------------------------------------------------------------- addresses
+
+
+def endpoint(host: str, port: int | str) -> str:
+    """A host and a port as an address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def own_host(peer: str) -> str:
+    """The address of this machine from which a peer is reached: there others reach this process.
+
+    Raises:
+        RunError: the peer's name has no address that can be reached from here.
+    """
+    host, _, port = peer.rpartition(":")
+    problem = ""
+    try:
+        known = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+    except OSError as error:
+        raise RunError(f"the driver's host {host} has no address: {error.strerror}") from None
+    for family, kind, _, _, address in known:
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)  # sends nothing
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            problem = str(error)
+    raise RunError(f"the driver's host {host} cannot be reached from here: {problem}")

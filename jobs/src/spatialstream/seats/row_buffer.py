@@ -1,0 +1,82 @@
+"""Rows of several threads on their way to one, bounded by bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from spatialstream.stages.route import Row
+
+__all__ = ["RowBuffer"]
+
+_ROOM = 64 << 20
+_OVERHEAD = 1_000
+"""Bytes that a row takes besides its content."""
+
+_LOOK_SECONDS = 0.1
+
+
+class RowBuffer:
+    """Rows as they come; who is too far ahead waits.
+
+    Args:
+        writers: threads that write, each of which says when it is done, or has failed.
+        check: is called while a row is waited for, and with each one; raises where no more rows are wanted.
+        room: bytes from which on writers wait.
+    """
+
+    def __init__(self, writers: int, check: Callable[[], None], room: int = _ROOM) -> None:
+        self._left, self._check, self._room = writers, check, room
+        self._rows: deque[tuple[Row, int]] = deque()
+        self._bytes = 0
+        self._failure: Exception | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody takes rows any more."""
+        return self._closed
+
+    def write(self, row: Row) -> None:
+        """Write a row, once there is room."""
+        size = row[2].nbytes + _OVERHEAD
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._bytes < self._room)
+            self._rows.append((row, size))
+            self._bytes += size
+            self._changed.notify_all()
+
+    def end(self, failure: Exception | None = None) -> None:
+        """A writer has written all that it had, or has failed."""
+        with self._changed:
+            self._left -= 1
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Row]:
+        """All rows; raises as soon as a writer has failed."""
+        while (row := self._next()) is not None:
+            self._check()
+            yield row
+
+    def _next(self) -> Row | None:
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._rows or self._failure or not self._left, _LOOK_SECONDS):
+                self._check()
+            if self._failure is not None:
+                raise self._failure
+            if not self._rows:
+                return None
+            row, size = self._rows.popleft()
+            self._bytes -= size
+            self._changed.notify_all()
+            return row
+
+    def close(self) -> None:
+        """No more rows are wanted: writers go on at once, and are told so."""
+        with self._changed:
+            self._closed = True
+            self._rows.clear()
+            self._changed.notify_all()

@@ -1,0 +1,327 @@
+"""Engines of seats that are threads or processes, and tasks for tests, which Spark's processes import too."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.model.errors import RunError
+from spatialstream.seats.engine import SeatEngine
+from spatialstream.seats.seat import Invitation, sit
+from spatialstream.stages.route import Row
+from spatialstream.stages.tasks import World
+
+WITHIN = 60.0
+"""Seconds that a condition may take on a machine that does much else."""
+
+
+def until(holds: Callable[[], object], within: float = WITHIN) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end, "it has not come to be"
+        time.sleep(0.01)
+
+
+def world() -> World:
+    """The tasks of tests have nothing to do with it."""
+    nothing: Any = None
+    return World(storage=nothing, channel=nothing, sink=nothing, settings=nothing)
+
+
+def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:
+    """So many bytes in so many rows, the same for the same seed."""
+    content = np.random.default_rng(seed).bytes(size)
+    offsets = np.linspace(0, size, rows + 1).astype(np.int64)
+    data = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
+    return pa.RecordBatch.from_arrays([data], ["data"])
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True, slots=True)
+class TestTasks:
+    """What tests have done; the attributes say what, and files in a folder say how far it is.
+
+    Attributes:
+        folder: for marks, and for who has done what.
+        sizes: for each item the bytes of its rows.
+        rows: of each block.
+        words: for each item its lines.
+        item: at which something happens.
+        raises: what then does.
+        arguments: of that.
+        at: the row, or line, before which it does.
+    """
+
+    __test__ = False
+
+    folder: str = ""
+    sizes: tuple[tuple[int, ...], ...] = ()
+    rows: int = 1
+    words: tuple[tuple[str, ...], ...] = ()
+    item: int = -1
+    raises: str = ""
+    arguments: tuple[str, ...] = ()
+    at: int = 0
+
+    def _mark(self, name: str, text: str = "") -> None:
+        path = Path(self.folder, name)
+        path.with_suffix(".new").write_text(text or str(os.getpid()))
+        path.with_suffix(".new").rename(path)
+
+    def _raise(self, item: int, at: int) -> None:
+        if item != self.item or at != self.at or not self.raises:
+            return
+        from spatialstream.model import errors
+
+        known = {"OSError": OSError, "MemoryError": MemoryError, "ValueError": ValueError, "KeyError": KeyError}
+        given = [int(each) if each.isdigit() else each for each in self.arguments]
+        raise (known.get(self.raises) or getattr(errors, self.raises))(*given)
+
+    def lines(self, world: World, item: int) -> Iterator[str]:
+        """The words of an item."""
+        for at, word in enumerate(self.words[item]):
+            self._raise(item, at)
+            yield word
+        self._raise(item, len(self.words[item]))
+
+    def named(self, world: World, item: str) -> Iterator[str]:
+        """An item that is a text."""
+        yield f"{item}!"
+
+    def partitions(self, world: World, item: tuple[str, int, int]) -> Iterator[str]:
+        """An item that is a range of a partition."""
+        yield f"{item}"
+
+    def give(self, world: World, item: int) -> Iterator[Row]:
+        """Blocks of an item."""
+        for at, size in enumerate(self.sizes[item]):
+            self._raise(item, at)
+            yield item, "block", block(size, self.rows, 1000 * item + at)
+        self._raise(item, len(self.sizes[item]))
+
+    def sums(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """The content of each slot's rows together, whatever it was cut into."""
+        found: dict[int, list[bytes]] = {}
+        for at, (slot, kind, content) in enumerate(rows):
+            self._raise(-1, at)
+            assert kind == "block"
+            found.setdefault(slot, []).append(b"".join(content["data"].to_pylist()))
+        for slot in sorted(found):
+            whole = b"".join(found[slot])
+            yield f"{slot}: {len(whole)} {hash_of(whole)}"
+
+    def where(self, world: World, item: int) -> Iterator[str]:
+        """The process that does it."""
+        time.sleep(0.02)  # so that the next item finds another seat free
+        yield str(os.getpid())
+
+    def rows_where(self, world: World, item: int) -> Iterator[Row]:
+        """A row that says which process has made it."""
+        yield item, "block", block(os.getpid())
+
+    def merged_where(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """The process of each item, and that of the merge."""
+        for slot, _, content in sorted(rows, key=lambda row: row[0]):
+            yield f"{slot} {content['data'][0].as_buffer().size}"
+        yield f"merge {os.getpid()}"
+
+    def wait(self, world: World, item: int) -> Iterator[str]:
+        """Lines without end for one item, until a file says otherwise; for others a line."""
+        if item == self.item:
+            self._mark(f"waiting-{item}")
+            try:
+                while not Path(self.folder, "go").exists():
+                    yield "waiting"
+                    time.sleep(0.01)
+            finally:
+                self._mark(f"over-{item}")
+        yield str(item)
+
+    def block(self, world: World, item: int) -> Iterator[str]:
+        """Nothing for one item, without a line between, until a file says otherwise."""
+        if item == self.item:
+            self._mark(f"waiting-{item}")
+            until(lambda: Path(self.folder, "go").exists(), 600)
+            self._mark(f"over-{item}")
+        yield str(item)
+
+    def flow(self, world: World, item: int) -> Iterator[Row]:
+        """Rows without end for one item, of a MB each; for others one row."""
+        yield item, "block", block(100, 1, item)
+        if item == self.item:
+            try:
+                self._mark(f"flowing-{item}")
+                while not Path(self.folder, "go").exists():
+                    yield item, "block", block(1 << 20, 1, item)
+            finally:
+                self._mark(f"over-{item}")
+
+    def count(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """Takes rows as they come."""
+        count = 0
+        for _ in rows:
+            count += 1
+            if count == 20:
+                self._mark("merging")
+        yield str(count)
+
+    def stall(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+        """Takes a row, and then no more until a file says otherwise."""
+        for _ in rows:
+            self._mark("merging")
+            until(lambda: Path(self.folder, "go").exists(), 600)
+        yield "over"
+
+    def spend(self, world: World, item: int) -> Iterator[str]:
+        """Processor time: hundredths of a second by item."""
+        end = time.thread_time() + item / 100
+        while time.thread_time() < end:
+            sum(range(100))
+        if item == self.item:
+            raise ValueError("spent")
+        yield str(item)
+
+
+def hash_of(content: bytes) -> str:
+    """What contents are told apart by."""
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+TASKS = {"TestTasks": TestTasks}
+
+PROCESSES = multiprocessing.get_context("forkserver")
+"""As Spark's daemon forks its workers: all is imported then, and nothing has been called."""
+PROCESSES.set_forkserver_preload(["tests.contracts.engines"])
+
+
+# ------------------------------------------------------------------------------------------------------------ seatings
+
+
+class Threads:
+    """Seats that are threads of this process, each of which is begun anew when it has failed."""
+
+    def __init__(self, count: int = 2, host: str = "127.0.0.1") -> None:
+        self.host, self.count = host, count
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def begin(self, invitation: Invitation) -> None:
+        self._threads = [
+            threading.Thread(target=self._sit, args=(invitation, number), daemon=True) for number in range(self.count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _sit(self, invitation: Invitation, number: int) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(RunError):
+                sit(invitation, number)
+                return
+
+    def check(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(WITHIN)
+            assert not thread.is_alive()
+
+
+def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["SPARK_EXECUTOR_ID"] = executor
+    try:
+        sit(invitation, number)
+    except RunError:
+        os._exit(3)
+    os._exit(0)
+
+
+@dataclass(slots=True)
+class Processes:
+    """Seats that are processes, each in place of another that has gone.
+
+    Attributes:
+        count: how many.
+        host: by which seats reach the driver.
+        executors: how many executors they are said to be of, by number.
+        again: whether others come.
+    """
+
+    count: int = 2
+    host: str = "127.0.0.1"
+    executors: int = 1
+    again: bool = True
+    running: dict[int, BaseProcess] = field(default_factory=dict)
+    ended: list[BaseProcess] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _keeper: threading.Thread | None = None
+
+    def begin(self, invitation: Invitation) -> None:
+        for number in range(self.count):
+            self._start(invitation, number)
+        self._keeper = threading.Thread(target=self._keep, args=(invitation,), daemon=True)
+        self._keeper.start()
+
+    def _start(self, invitation: Invitation, number: int) -> None:
+        process = PROCESSES.Process(
+            target=_sit_in_process, args=(invitation, number, str(number % self.executors)), daemon=True
+        )
+        process.start()
+        self.running[number] = process
+
+    def _keep(self, invitation: Invitation) -> None:
+        while not self._over.wait(0.02):
+            for number, process in list(self.running.items()):
+                if not process.is_alive():
+                    self.ended.append(self.running.pop(number))
+                    if self.again and process.exitcode:
+                        self._start(invitation, number)
+
+    def check(self) -> None:
+        if not self.again and not self.running:
+            raise RunError("lost all seats")
+
+    def end(self) -> None:
+        self._over.set()
+        assert self._keeper is not None
+        self._keeper.join()
+        for process in self.running.values():
+            process.join(WITHIN)
+            if process.is_alive():
+                process.kill()
+            assert process.exitcode in (0, 3), process.exitcode
+
+
+def engine_of(seating: Any, silence: float = 10.0) -> SeatEngine:
+    """An engine that does the tasks of tests."""
+    return SeatEngine(world(), seating, silence=silence, tasks=TASKS)
+
+
+def own_address() -> str:
+    """An address of this machine that is no loopback, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

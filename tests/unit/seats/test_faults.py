@@ -1,0 +1,452 @@
+"""Seats and drivers that are killed, stand still and go on, answer late, or are strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import flight
+
+from spatialstream.model.errors import RunError, SpatialStreamError
+from spatialstream.seats.engine import SeatEngine
+from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.seats.wire import Command, SeatLost, act, client_of, options
+from spatialstream.stream.engine import StageError
+from tests.contracts.engines import PROCESSES, TASKS, Processes, TestTasks, Threads, engine_of, until, world
+
+SILENCE = 3.0
+WORDS = tuple((str(item),) for item in range(6))
+ALL = list(range(6))
+
+
+class Turns:
+    """Turns of an engine that are done beside the test."""
+
+    def __init__(self, engine: SeatEngine, folder: Path) -> None:
+        self.engine, self.folder = engine, folder
+        self._pool = ThreadPoolExecutor(4)
+
+    def begin(self, do: Callable[..., list[str]], *given: Any) -> Future[list[str]]:
+        return self._pool.submit(do, *given)
+
+    def marked(self, name: str) -> int:
+        """The process that has left a mark, once it has."""
+        until((self.folder / name).exists)
+        return int((self.folder / name).read_text())
+
+    def tasks(self, item: int = 1) -> TestTasks:
+        return TestTasks(folder=str(self.folder), words=WORDS, item=item)
+
+    def works(self) -> bool:
+        """Whether a turn is done as it should be; it may take tries while seats go."""
+        for _ in range(20):
+            try:
+                found = self.engine.map(self.tasks().lines, ALL)
+                rows = self.engine.gather(TestTasks().rows_where, ALL, TestTasks().merged_where)
+            except SeatLost:
+                continue
+            return found == [str(item) for item in ALL] and len(rows) == len(ALL) + 1
+        return False
+
+    def merger(self) -> int:
+        return int(self.engine.gather(TestTasks().rows_where, ALL, TestTasks().merged_where)[-1].split()[1])
+
+    def other(self) -> int:
+        """An item whose seat does not merge."""
+        *rows, last = self.engine.gather(TestTasks().rows_where, ALL, TestTasks().merged_where)
+        merger = last.split()[1]
+        return next(int(row.split()[0]) for row in rows if row.split()[1] != merger)
+
+
+@contextmanager
+def turns_of(seating: Any, folder: Path, silence: float = SILENCE) -> Iterator[Turns]:
+    with engine_of(seating, silence) as engine:
+        yield Turns(engine, folder)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def threads_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+# --------------------------------------------------------------------------------------------------------------- seats
+
+
+def test_a_seat_that_is_killed_while_it_works_fails_the_turn_and_another_comes(tmp_path: Path) -> None:
+    seating = Processes(3)
+    with turns_of(seating, tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
+        os.kill(turns.marked("waiting-1"), signal.SIGKILL)
+        with pytest.raises(SeatLost):
+            turn.result()
+        assert turns.works()
+        until(lambda: len(turns.engine.observed()) == 3)
+        assert turns.works()
+
+
+@pytest.mark.parametrize("who", ["who streams", "who merges"])
+def test_a_process_that_is_killed_amid_rows_fails_the_turn(tmp_path: Path, who: str) -> None:
+    with turns_of(Processes(3), tmp_path) as turns:
+        item = turns.other()
+        turn = turns.begin(turns.engine.gather, turns.tasks(item).flow, ALL, turns.tasks().count)
+        streaming, merging = turns.marked(f"flowing-{item}"), turns.marked("merging")
+        os.kill(streaming if who == "who streams" else merging, signal.SIGKILL)
+        with pytest.raises(SeatLost):
+            turn.result()
+        assert turns.works()
+        until(lambda: len(turns.engine.observed()) == 3)
+        assert turns.works()
+
+
+def test_a_seat_that_stands_still_is_lost_and_ends_when_it_goes_on(tmp_path: Path) -> None:
+    seating = Processes(3)
+    with turns_of(seating, tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
+        pid = turns.marked("waiting-1")
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(SeatLost):
+            turn.result()
+        assert turns.works()  # while it still stands
+        (tmp_path / "go").touch()  # so it would have an answer at once
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: [process.exitcode for process in seating.ended if process.pid == pid] == [3])
+        until(lambda: len(turns.engine.observed()) == 3)
+        assert turns.works()
+
+
+def test_a_merge_that_stands_still_holds_nobody_up(tmp_path: Path) -> None:
+    with turns_of(Processes(3), tmp_path) as turns:
+        item = turns.other()
+        turn = turns.begin(turns.engine.gather, turns.tasks(item).flow, ALL, turns.tasks().count)
+        turns.marked(f"flowing-{item}")
+        pid = turns.marked("merging")
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(SeatLost):
+            turn.result()
+        assert turns.works()  # though a seat has a stream to it that nobody reads
+        assert turns.marked(f"over-{item}")
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: len(turns.engine.observed()) == 3)
+        assert turns.works()
+
+
+def test_a_seat_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
+    with turns_of(Processes(2), tmp_path, 20.0) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
+        pid = turns.marked("waiting-1")
+        os.kill(pid, signal.SIGSTOP)
+        (tmp_path / "go").touch()
+        threading.Event().wait(2.0)  # two hellos do not come
+        os.kill(pid, signal.SIGCONT)
+        assert turn.result()[-5:] == [str(item) for item in ALL[1:]]
+        assert pid in [seat.pid for seat in turns.engine.observed()]
+
+
+def test_what_is_broken_off_ends_and_its_answer_has_no_effect(tmp_path: Path) -> None:
+    with turns_of(Processes(2), tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
+        turns.marked("waiting-1")
+        turns.engine.cancel()
+        with pytest.raises(RunError, match="broken off"):
+            turn.result()
+        assert turns.works()
+        assert turns.marked("over-1")
+        assert not (tmp_path / "go").exists()
+
+
+def test_all_seats_killed_at_once(tmp_path: Path) -> None:
+    seating = Processes(3)
+    with turns_of(seating, tmp_path) as turns:
+        for _ in range(2):
+            assert turns.works()
+            for process in list(seating.running.values()):
+                process.kill()
+            assert turns.works()
+
+
+def test_seats_that_do_not_come_again_are_told_by_who_starts_them(tmp_path: Path) -> None:
+    seating = Processes(1, again=False)
+    with turns_of(seating, tmp_path) as turns:
+        assert turns.works()
+        seating.running[0].kill()
+        with pytest.raises(RunError, match="lost all seats"):
+            assert turns.works()
+
+
+def test_who_waits_for_seats_can_be_broken_off(tmp_path: Path) -> None:
+    with turns_of(Processes(0), tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().lines, ALL)
+        with pytest.raises(TimeoutError):
+            turn.result(0.3)
+        turns.engine.cancel()
+        with pytest.raises(RunError, match="broken off"):
+            turn.result()
+
+
+def test_the_first_turn_waits_for_as_many_seats_as_there_are_to_be_but_not_for_ever(tmp_path: Path) -> None:
+    with turns_of(Threads(4), tmp_path) as turns:
+        assert turns.works()
+        assert len(set(turns.engine.slots().values())) == 4
+    seating = Threads(2)
+    seating.count = 2
+    begin = seating.begin
+
+    def fewer(invitation: Invitation) -> None:
+        begin(invitation)
+        seating.count = 50
+
+    seating.begin = fewer  # type: ignore[method-assign]
+    with turns_of(seating, tmp_path) as turns:
+        assert turns.works()
+
+
+# ------------------------------------------------------------------------------------------------------------- failing
+
+
+def test_a_hundred_turns_that_fail_leave_nothing_behind(tmp_path: Path) -> None:
+    seating = Processes(3)
+    with turns_of(seating, tmp_path) as turns:
+        sizes = tuple((1 << 20,) * 10 for _ in ALL)
+        tasks = [
+            TestTasks(sizes=sizes, item=-1, raises="ValueError", at=3),  # the merge raises, and others stream
+            TestTasks(sizes=sizes, item=turns.other(), raises="StateError", arguments=("x",), at=5),
+            TestTasks(sizes=sizes, item=0, raises="MemoryError", at=0),
+        ]
+
+        def fail() -> None:
+            for each in tasks:
+                with pytest.raises((StageError, SpatialStreamError, MemoryError)):
+                    turns.engine.gather(each.give, ALL, each.sums)
+
+        def count() -> int:
+            return threads_of(os.getpid()) + sum(threads_of(seat.pid) for seat in turns.engine.observed())
+
+        for _ in range(10):
+            fail()
+        before = count()
+        for _ in range(30):
+            fail()
+        assert turns.works()
+        until(lambda: count() <= before + 12)  # those of gRPC come and go
+        assert {seat.name for seat in turns.engine.observed()} == set(turns.engine.slots().values())
+
+
+# -------------------------------------------------------------------------------------------------------------- driver
+
+
+def _drive(folder: str) -> None:
+    """A driver that does turns, and tells its seats and how many turns it has done."""
+    seating, done = Processes(2), 0
+    with engine_of(seating, SILENCE) as engine:
+        while not Path(folder, "stop").exists():
+            try:
+                engine.map(TestTasks(words=WORDS).lines, ALL)
+            except SeatLost:
+                continue
+            done += 1
+            told = Path(folder, "told.new")
+            told.write_text(json.dumps({"done": done, "pids": [seat.pid for seat in engine.observed()]}))
+            told.rename(Path(folder, "told"))
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Any]:
+    process = PROCESSES.Process(target=_drive, args=(str(tmp_path),))
+    process.start()
+    until((tmp_path / "told").exists)
+    yield process
+    (tmp_path / "stop").touch()
+    process.join(30)
+    assert not process.is_alive()
+
+
+def _told(folder: Path) -> tuple[int, list[int]]:
+    given = json.loads((folder / "told").read_text())
+    return given["done"], given["pids"]
+
+
+def test_seats_end_when_their_driver_is_gone(tmp_path: Path, driver: Any) -> None:
+    _, pids = _told(tmp_path)
+    assert len(pids) == 2
+    driver.kill()
+    driver.join()
+    until(lambda: not any(map(lives, pids)), 2 * SILENCE)
+
+
+def test_a_driver_that_stands_still_for_too_long_gets_other_seats(tmp_path: Path, driver: Any) -> None:
+    _, before = _told(tmp_path)
+    os.kill(driver.pid, signal.SIGSTOP)
+    until(lambda: not any(map(lives, before)), 2 * SILENCE)
+    done, _ = _told(tmp_path)
+    os.kill(driver.pid, signal.SIGCONT)
+    until(lambda: _told(tmp_path)[0] > done + 10)
+    until(lambda: len(_told(tmp_path)[1]) == 2 and not set(before) & set(_told(tmp_path)[1]))
+
+
+def test_a_driver_that_ends_while_a_turn_is_under_way_leaves_no_seat(tmp_path: Path) -> None:
+    seating = Processes(2)
+    with turns_of(seating, tmp_path) as turns:
+        turn = turns.begin(turns.engine.map, turns.tasks().wait, ALL)
+        turns.marked("waiting-1")
+    with pytest.raises((RunError, SeatLost)):
+        turn.result()
+    assert not [process for process in seating.running.values() if process.is_alive()]
+    assert {process.exitcode for process in [*seating.running.values(), *seating.ended]} == {0}
+
+
+def test_a_seat_that_comes_when_all_is_over_ends(tmp_path: Path) -> None:
+    late: list[Invitation] = []
+    seating = Threads(1)
+    begin = seating.begin
+    seating.begin = lambda invitation: (late.append(invitation), begin(invitation))[1]  # type: ignore[method-assign]
+    with turns_of(seating, tmp_path) as turns:
+        assert turns.works()
+        turns.engine._desk.close()
+        Threads(1).begin(late[0])
+        until(lambda: not [thread for thread in threading.enumerate() if thread.name == "late"])
+        assert len(turns.engine.observed()) == 1
+
+
+# ------------------------------------------------------------------------------------------------- one seat by itself
+
+
+@pytest.fixture
+def seat() -> Iterator[Seat]:
+    made = Seat(Invitation("127.0.0.1:1", "known", world(), "asks", 60.0, tasks=TASKS), "127.0.0.1")
+    yield made
+    threading.Thread(target=made.shutdown, daemon=True).start()
+
+
+def ask(seat: Seat, command: Command, secret: str = "known") -> Any:
+    return act(client_of(seat.address), "map", command.to_json(), options(secret, 30.0))
+
+
+def test_a_command_of_yesterday_is_refused_and_a_newer_one_breaks_off_an_older_one(seat: Seat, tmp_path: Path) -> None:
+    tasks = TestTasks(folder=str(tmp_path), words=WORDS, item=1)
+    with ThreadPoolExecutor() as pool:
+        older = pool.submit(ask, seat, Command.of(tasks.wait, [1], 5))
+        until((tmp_path / "waiting-1").exists)
+        assert ask(seat, Command.of(tasks.lines, [2, 3], 6)) == [["2"], ["3"]]
+        with pytest.raises(SeatLost, match="given up"):
+            older.result()
+    with pytest.raises(SeatLost, match="given up"):
+        ask(seat, Command.of(tasks.lines, [2], 5))
+    assert ask(seat, Command.of(tasks.lines, [2], 6)) == [["2"]]
+
+
+def test_a_stream_that_nobody_reads_stands_in_nobodys_way(seat: Seat, tmp_path: Path) -> None:
+    tasks, client = TestTasks(folder=str(tmp_path), words=WORDS, item=1), client_of(seat.address)
+    reader = client.do_get(flight.Ticket(Command.of(tasks.flow, [1], 5).to_json()), options("known"))
+    reader.read_chunk()
+    until((tmp_path / "flowing-1").exists)
+    assert ask(seat, Command.of(tasks.lines, [2], 5)) == [["2"]]  # of the same try
+    assert not (tmp_path / "over-1").exists()
+    assert ask(seat, Command.of(tasks.lines, [2], 6)) == [["2"]]  # of another one, for which the older ends first
+    assert (tmp_path / "over-1").exists()
+    reader.cancel()
+
+
+def test_a_seat_that_was_silent_for_too_long_does_nothing_more(seat: Seat) -> None:
+    seat.heard -= 100.0
+    with pytest.raises(SeatLost, match="silent"):
+        ask(seat, Command.of(TestTasks(words=WORDS).lines, [2], 1))
+
+
+def test_a_seat_that_has_been_told_to_end_does_nothing_more(seat: Seat) -> None:
+    act(client_of(seat.address), "end", b"null", options("known"))
+    assert seat.ended.is_set()
+    with pytest.raises(SeatLost):
+        ask(seat, Command.of(TestTasks(words=WORDS).lines, [2], 10**9))
+
+
+def test_work_is_counted_for_each_item_however_it_ends(seat: Seat) -> None:
+    tasks = TestTasks(item=20)
+    assert ask(seat, Command.of(tasks.spend, [5, 10], 1)) == [["5"], ["10"]]
+    with pytest.raises(StageError, match="ValueError: spent"):
+        ask(seat, Command.of(tasks.spend, [20, 30], 1))
+    assert {item: round(seconds, 1) for item, seconds in seat.worked.items()} == {5: 0.1, 10: 0.1, 20: 0.2}
+
+
+# ----------------------------------------------------------------------------------------------------------- strangers
+
+
+@pytest.mark.parametrize("secret", ["", "other", "knownn", None, "asks"])
+def test_strangers_are_not_let_in(seat: Seat, secret: str | None) -> None:
+    command, client = Command.of(TestTasks(words=WORDS).lines, [2], 1), client_of(seat.address)
+    how = flight.FlightCallOptions() if secret is None else options(secret)
+    kinds = flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError
+    with pytest.raises(kinds):
+        list(client.do_action(flight.Action("map", command.to_json()), how))
+    with pytest.raises(kinds):
+        client.do_get(flight.Ticket(command.to_json()), how).read_all()
+    with pytest.raises((*kinds, NotImplementedError)):
+        list(client.list_flights(b"", how))
+    assert not seat.worked
+
+
+def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
+    with turns_of(Processes(2), tmp_path) as one, turns_of(Processes(2), tmp_path) as two:
+        assert one.works()
+        assert two.works()
+        for theirs in two.engine.observed():
+            for address in (theirs.address, two.engine.door["address"]):
+                with pytest.raises(SeatLost, match="one stream"):
+                    act(client_of(address), "end", b"null", options(one.engine._secret))
+        assert one.works()
+        assert two.works()
+        assert len(two.engine.observed()) == 2
+
+
+def _noise(draw: random.Random) -> bytes:
+    command = json.loads(Command.of(TestTasks(words=WORDS).lines, [1], draw.randrange(3)).to_json())
+    hello = {"name": "x", "number": 7, "address": "nowhere", "executor": "0", "pid": 1, "known": False, "worked": {}}
+    values: list[Any] = [None, -1, 1e300, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "_mark", "__class__", "folder"]
+    for given in (command, hello):
+        for _ in range(draw.randrange(3)):
+            name = draw.choice(list(given))
+            if draw.random() < 0.3:
+                del given[name]
+            else:
+                given[name] = draw.choice(values)
+            if not given:
+                break
+    whole: Any = {"merge": command, "sources": draw.choice([[], [["nowhere:1", command]], 5]), "seats": []}
+    text = json.dumps(draw.choice([command, hello, whole, *values])).encode()
+    cut = draw.randrange(len(text) + 1)
+    return draw.choice([text, text[:cut], text[:cut] + draw.randbytes(5) + text[cut:], draw.randbytes(50), b""])
+
+
+def test_no_message_ends_a_process(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    with turns_of(Processes(1), tmp_path) as turns:
+        assert turns.works()
+        before = turns.engine.observed()
+        how = options(turns.engine._secret, 20.0)
+        clients = [client_of(before[0].address), client_of(turns.engine.door["address"])]
+        known = flight.FlightError, OSError, ValueError, KeyError, NotImplementedError, StopIteration
+        for _ in range(500):
+            for client in clients:
+                with suppress(*known):
+                    name = draw.choice(["map", "gather", "hello", "hell", "", "directory"])
+                    list(client.do_action(flight.Action(name, _noise(draw)), how))
+                with suppress(*known):
+                    client.do_get(flight.Ticket(_noise(draw)), how).read_all()
+        turns.engine.cancel()
+        assert turns.works()
+        assert lives(before[0].pid)

@@ -1,0 +1,90 @@
+"""When items get other seats: never but when the stream is settled, or when their seat has gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from spatialstream.seats.engine import SeatEngine
+from spatialstream.seats.load import Load
+from spatialstream.stream.engine import Engine
+from tests.contracts.engines import Processes, TestTasks, engine_of, until
+
+ALL = list(range(6))
+
+
+def homes(engine: Engine) -> list[str]:
+    """The process of each item, and last that of the merge."""
+    rows = engine.gather(TestTasks().rows_where, ALL, TestTasks().merged_where)
+    assert [row.split()[1] for row in rows[:-1]] == engine.map(TestTasks().where, ALL)
+    return [row.split()[1] for row in rows]
+
+
+def pids(engine: SeatEngine, executor: str) -> set[str]:
+    return {str(seat.pid) for seat in engine.observed() if seat.executor == executor}
+
+
+def test_items_stay_where_they_are() -> None:
+    with engine_of(Processes(3)) as engine:
+        before, moves = homes(engine), engine.moves
+        for _ in range(3):
+            assert homes(engine) == before
+        assert engine.moves == moves
+        assert len(set(before)) == 3
+
+
+def test_a_new_seat_gets_items_when_the_stream_is_settled() -> None:
+    seating = Processes(3)
+    with engine_of(seating) as engine:
+        before = homes(engine)
+        gone = seating.running[0]
+        gone.kill()
+        until(lambda: len(engine.observed()) == 3 and gone.pid not in [seat.pid for seat in engine.observed()])
+        after = homes(engine)
+        assert str(gone.pid) not in after
+        for old, new in zip(before, after, strict=True):
+            assert new == old or old == str(gone.pid)
+        engine.settled()
+        assert len(set(homes(engine))) == 3
+
+
+def test_executors_that_are_to_go_are_emptied_when_the_stream_is_settled() -> None:
+    with engine_of(Processes(4, executors=2)) as engine:
+        before, leaving = homes(engine), pids(engine, "1")
+        assert leaving & set(before)
+        assert not engine.retire(["1"])
+        assert homes(engine) == before
+        assert not engine.retire(["1"])
+        engine.settled()
+        assert engine.retire(["1"])
+        assert not leaving & set(homes(engine))
+        for seat in engine.observed():
+            if seat.executor == "0":
+                break
+        assert engine.map(TestTasks(words=(("a",),)).lines, [0]) == ["a"]
+
+        engine.retire([])  # they may stay after all
+        engine.settled()
+        assert leaving & set(homes(engine))
+
+
+def test_executors_keep_what_they_have_while_there_are_no_others() -> None:
+    with engine_of(Processes(2)) as engine:
+        before = homes(engine)
+        assert not engine.retire(["0"])
+        engine.settled()
+        assert set(homes(engine)) == set(before)
+        assert not engine.retire(["0"])
+
+
+def test_work_counts_where_it_was_done_and_later_work_counts_more() -> None:
+    def seat(name: str, **worked: float) -> Any:
+        return SimpleNamespace(name=name, worked={int(item[1:]): seconds for item, seconds in worked.items()})
+
+    load = Load()
+    assert load.look([seat("a", _0=2.0), seat("b", _1=1.0)]) == {0: 2.0, 1: 1.0}
+    assert load.look([seat("a", _0=2.5), seat("b", _1=1.0)]) == {0: 0.5, 1: 0.0}
+    assert load.lately == {0: 1.5, 1: 0.5}
+    # 0 is now of b, and a has gone with what it had counted
+    assert load.look([seat("b", _1=1.0, _0=3.0)]) == {0: 3.0, 1: 0.0}
+    assert load.lately == {0: 3.75, 1: 0.25}
