@@ -340,8 +340,15 @@ class Live:
         Raises:
             TimeoutError: they do not.
         """
-        if not await_condition(lambda: self.worker.running and condition(scraped(self.worker.port)), timeout):
+        if not await_condition(lambda: self.worker.running and condition(self._worker()), timeout):
             raise TimeoutError(f"{problem} after {timeout:.0f} s; log: {self.worker._tail()}")
+
+    def _worker(self) -> Sample:
+        """The worker's metrics; none while it does not answer."""
+        try:
+            return scraped(self.worker.port)
+        except OSError:
+            return {}
 
 
 class Sampler:
