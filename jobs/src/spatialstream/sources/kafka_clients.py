@@ -320,4 +320,3 @@ def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes
             raise Unavailable(f"{topic} takes no message: {error}") from None
         raise
     clients.append(sender)
-
