@@ -77,7 +77,7 @@ def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
     """Percentiles of one question after the other, ms; and how old the clock of an answer was at most."""
     times, ages = [], []
     with connect(live.name, live.zookeeper.hosts) as stream:
-        stream.ask(records[:20])
+        stream.ask(records[:20], timeout=120.0)
         for record in records[:EACH]:
             began = time.perf_counter()
             answer = stream.ask(record, timeout=30.0)
@@ -105,7 +105,7 @@ def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) 
     records = [kind[i] for i in range(len(kinds[0])) for kind in kinds]
     answered = refused = 0
     with connect(name, zookeeper) as stream:
-        stream.ask(records[:3])
+        stream.ask(records[:3], timeout=120.0)
         time.sleep(15.0 - time.time() % 15.0)
         began, at = time.monotonic(), 997 * seed
         while time.monotonic() - began < seconds:

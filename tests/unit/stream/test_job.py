@@ -21,9 +21,11 @@ from spatialstream.oracle import answers, check
 from spatialstream.sources.delivery import Deduplicator
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
 from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages import views
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import World
+from spatialstream.stages.turns import Round
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream import job as jobs
 from spatialstream.stream.driver import news
@@ -403,3 +405,35 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     assert [str(each) for each in check(rows, expected, 5)] == []
     assert rounds == list(range(len(rounds)))
     assert {kind: left for kind, left in lags.items() if left} == {}
+
+
+class Moving(Lost):
+    """An engine whose slots are in other processes after each round."""
+
+    def settled(self) -> None:
+        self.moves += 1
+        views.forget(self.world.storage.place)
+
+
+def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(given_: Given) -> None:
+    published: list[Round] = []
+    engine = Moving(given_.engine.world)
+    arguments = given_.arguments | {"engine": engine}
+    source = engine.world.source
+    for i, each in enumerate(random_stream(3, 20, 0, WGS84).objects):
+        source.logs[f"objects/{i % 2}"].append((None, json.dumps(object_record(each, WGS84)).encode()))
+    for log in source.logs.values():
+        log.append((CLOCK, mark(2_000_000_000_000)))
+    given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
+    router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append)
+    for job in (router, worker):
+        job._prepare()
+    assert router._turn()
+    assert worker._turn()
+    assert not worker._turn()
+
+    turn = published[-1]
+    for slot in range(2):
+        assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.take)).upto == turn.upto
+    assert not worker._turn()
+    assert len(published) == 2, "once is enough"

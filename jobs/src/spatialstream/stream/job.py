@@ -438,13 +438,13 @@ class WorkerJob(_Job):
         record = turns.next(self.most_epochs, _WAIT_SECONDS) or turns.worker.settle()
         foreign, turns.foreign = turns.foreign, 0
         if record is not None:
-            began = time.monotonic()
+            began, moves = time.monotonic(), self.engine.moves
             summary = turns.do(record)
             self.publish(record.round)
             self.observe(record, summary, time.monotonic() - began, self._parts.end())
             self._reporter.observe(record, summary)
             foreign += summary.foreign
-            self._recalled = self.engine.moves
+            self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
         elif self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
             moves, turn = self.engine.moves, turns.recall()
             if turn is not None:
