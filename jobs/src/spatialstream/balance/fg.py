@@ -21,7 +21,6 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.balance.fm import full_mapping
 from spatialstream.balance.loads import LeafCounts, imbalance, slot_loads
@@ -30,6 +29,7 @@ from spatialstream.index.adjustment import Origins, TreeEditor
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Codes, Floats
 
 __all__ = ["Adjustment", "adjust"]
 
@@ -48,7 +48,7 @@ class Adjustment:
     """
 
     tree: QTTree
-    mapping: npt.NDArray[np.int32]
+    mapping: Codes
     origins: Origins
     spatial: int
     textual: int
@@ -146,7 +146,7 @@ class _Adjuster:
             self.merge(candidate[1])
         return "its leaves can be balanced" if self.balanced() else None
 
-    def in_order(self) -> npt.NDArray[np.float64]:
+    def in_order(self) -> Floats:
         """The loads in the order of the leaves."""
         return np.array([self.loads[node] for node in self.editor.leaf_order()])
 
@@ -162,12 +162,7 @@ class _Adjuster:
 
 
 def adjust(
-    tree: QTTree,
-    mapping: npt.NDArray[np.int32],
-    slots: int,
-    counts: LeafCounts,
-    statistics: Statistics,
-    settings: BalanceSettings,
+    tree: QTTree, mapping: Codes, slots: int, counts: LeafCounts, statistics: Statistics, settings: BalanceSettings
 ) -> Adjustment:
     """FG: at least one iteration if the tree allows one, then FM on the new tree.
 

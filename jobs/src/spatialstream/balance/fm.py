@@ -11,22 +11,16 @@ Cost: O(n (k log k + log n)) for n leaves and k slots, and O(k^3).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from spatialstream.index.adjustment import Origins
 from spatialstream.index.partition import karmarkar_karp
+from spatialstream.model.arrays import Codes, Floats
 
 __all__ = ["assign", "full_mapping", "moved_queries"]
 
 
-def full_mapping(
-    loads: npt.NDArray[np.float64],
-    slots: int,
-    origins: Origins,
-    old: npt.NDArray[np.int32],
-    standing: npt.NDArray[np.float64],
-) -> npt.NDArray[np.int32]:
+def full_mapping(loads: Floats, slots: int, origins: Origins, old: Codes, standing: Floats) -> Codes:
     """The slot of each leaf after FM, int32[n].
 
     Args:
@@ -40,13 +34,7 @@ def full_mapping(
     return assign(subsets, np.arange(slots, dtype=np.int32), origins, old, standing)
 
 
-def assign(
-    subsets: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    origins: Origins,
-    old: npt.NDArray[np.int32],
-    standing: npt.NDArray[np.float64],
-) -> npt.NDArray[np.int32]:
+def assign(subsets: Codes, slots: Codes, origins: Origins, old: Codes, standing: Floats) -> Codes:
     """Give each subset a slot of its own, moving as few continuous queries as possible; among those, few leaves.
 
     Args:
@@ -74,12 +62,7 @@ def assign(
     return given[subsets]
 
 
-def moved_queries(
-    mapping: npt.NDArray[np.int32],
-    origins: Origins,
-    old: npt.NDArray[np.int32],
-    standing: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+def moved_queries(mapping: Codes, origins: Origins, old: Codes, standing: Floats) -> Floats:
     """The transfer cost of each pair of :class:`Origins`, float64[m]: its continuous queries, 0 if its slot stays."""
     moves = mapping[origins.leaf] != old[origins.source]
     return np.where(moves, origins.queries * standing[origins.source], 0.0)

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.partition import imbalance
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
 
 __all__ = ["LeafCounts", "imbalance", "leaf_loads", "model_error", "slot_loads"]
@@ -40,9 +40,9 @@ class LeafCounts:
         StateError: the columns are not of one length, or hold what is no count.
     """
 
-    objects: npt.NDArray[np.float64]
-    arrivals: npt.NDArray[np.float64]
-    standing: npt.NDArray[np.float64]
+    objects: Floats
+    arrivals: Floats
+    standing: Floats
     span: float
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class LeafCounts:
         return len(self.objects)
 
     @property
-    def rate(self) -> npt.NDArray[np.float64]:
+    def rate(self) -> Floats:
         """E_P of each leaf, arrivals in a ms: float64[n]."""
         return self.arrivals / self.span
 
@@ -73,7 +73,7 @@ class LeafCounts:
             )
 
 
-def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statistics) -> npt.NDArray[np.float64]:
+def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statistics) -> Floats:
     """Eqn 2 of each leaf, float64[n]: objects that one random query makes it visit.
 
     The keyword coverage (Eqn 1) of a textual leaf is that of its frozen keyword list under today's J, see
@@ -93,12 +93,12 @@ def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statisti
     return statistics.workloads(cells, counts.objects, counts.rate, h)
 
 
-def slot_loads(loads: npt.NDArray[np.float64], mapping: npt.NDArray[np.int32], slots: int) -> npt.NDArray[np.float64]:
+def slot_loads(loads: Floats, mapping: Codes, slots: int) -> Floats:
     """The load of each slot, float64[slots]: the sum over its leaves, 0 for a slot without one."""
     return np.bincount(mapping, loads, slots).astype(np.float64)
 
 
-def model_error(estimated: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> float:
+def model_error(estimated: Floats, measured: Floats) -> float:
     """How far estimated loads of leaves are from a measured cost, both float64[n] and at least 0, by their shares.
 
     The mean over the leaves of the absolute difference between the estimated and the measured share of the whole: 0 if
@@ -108,6 +108,6 @@ def model_error(estimated: npt.NDArray[np.float64], measured: npt.NDArray[np.flo
     return float(np.abs(_shares(estimated) - _shares(measured)).mean()) if len(estimated) else 0.0
 
 
-def _shares(loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _shares(loads: Floats) -> Floats:
     total = float(loads.sum())
     return loads / total if total > 0.0 else np.zeros(len(loads))

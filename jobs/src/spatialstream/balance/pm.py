@@ -8,19 +8,17 @@ Cost: O(n log n) for the n leaves of the two.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.balance.fm import assign
 from spatialstream.balance.loads import slot_loads
 from spatialstream.index.adjustment import Origins
 from spatialstream.index.partition import karmarkar_karp
+from spatialstream.model.arrays import Codes, Floats
 
 __all__ = ["partial_mapping"]
 
 
-def partial_mapping(
-    loads: npt.NDArray[np.float64], slots: int, old: npt.NDArray[np.int32], standing: npt.NDArray[np.float64]
-) -> npt.NDArray[np.int32]:
+def partial_mapping(loads: Floats, slots: int, old: Codes, standing: Floats) -> Codes:
     """The slot of each leaf after PM, int32[n]; that before, if all slots have the same load or there is only one.
 
     Where the differencing method, a heuristic, would leave the two slots further apart than they are, nothing changes.

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.balance.explanation import explanation
 from spatialstream.balance.fg import adjust
@@ -28,6 +27,7 @@ from spatialstream.index.base import GlobalIndex
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import SettingError
 
 __all__ = ["STRATEGIES", "BalanceSettings", "Moves", "Proposal", "propose"]
@@ -51,11 +51,11 @@ class Moves:
         queries: float64[m], continuous queries that move, as estimated from the counts.
     """
 
-    leaf: npt.NDArray[np.int32]
-    source: npt.NDArray[np.int32]
-    old_slot: npt.NDArray[np.int32]
-    new_slot: npt.NDArray[np.int32]
-    queries: npt.NDArray[np.float64]
+    leaf: Codes
+    source: Codes
+    old_slot: Codes
+    new_slot: Codes
+    queries: Floats
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -86,8 +86,8 @@ class Proposal:
     threshold: float
     previous: RoutingVersion
     version: RoutingVersion
-    loads_before: npt.NDArray[np.float64]
-    loads_after: npt.NDArray[np.float64]
+    loads_before: Floats
+    loads_after: Floats
     origins: Origins
     moves: Moves
     spatial: int
@@ -101,12 +101,12 @@ class Proposal:
         return self.previous.number
 
     @property
-    def before(self) -> npt.NDArray[np.float64]:
+    def before(self) -> Floats:
         """Load of each slot before, float64[slots]."""
         return slot_loads(self.loads_before, self.previous.mapping, self.previous.slots)
 
     @property
-    def after(self) -> npt.NDArray[np.float64]:
+    def after(self) -> Floats:
         """Load of each slot that is expected, float64[slots]."""
         return slot_loads(self.loads_after, self.version.mapping, self.version.slots)
 
@@ -256,8 +256,8 @@ class _Attempts:
         self,
         strategy: str,
         index: GlobalIndex,
-        mapping: npt.NDArray[np.int32],
-        loads: npt.NDArray[np.float64],
+        mapping: Codes,
+        loads: Floats,
         origins: Origins,
         changes: tuple[int, int, int] = (0, 0, 0),
         note: str = "",
@@ -282,11 +282,11 @@ class _Attempts:
         )
 
 
-def _badness(slots: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _badness(slots: Floats) -> tuple[float, float]:
     return imbalance(slots), float(slots.max(initial=0.0))
 
 
-def _is_better(after: npt.NDArray[np.float64], before: npt.NDArray[np.float64]) -> bool:
+def _is_better(after: Floats, before: Floats) -> bool:
     """Whether Lmax/Lmin is clearly smaller, or, if it is infinite both times, Lmax is."""
     one, other = _badness(after), _badness(before)
     if math.isinf(one[0]) and math.isinf(other[0]):

@@ -13,13 +13,12 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
+from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
 from spatialstream.model.queries import QueryType
 from spatialstream.records.reasons import REASONS
@@ -277,7 +276,7 @@ class _SlotSeries:
         for kind, count in load["standing"].items():
             self._standing.labels(slot, kind).set(count)
 
-    def estimate(self, loads: npt.NDArray[np.float64]) -> None:
+    def estimate(self, loads: Floats) -> None:
         """The load of each slot by the cost model."""
         for slot, load in enumerate(loads.tolist()):
             self._load.labels(slot).set(load)
@@ -319,7 +318,7 @@ class _LeafSeries:
         for kind, queries in view.queries.items():
             self._set(self._queries, queries, kind)
 
-    def _set(self, metric: Gauge, values: npt.NDArray[np.float64], kind: QueryType | None = None) -> None:
+    def _set(self, metric: Gauge, values: Floats, kind: QueryType | None = None) -> None:
         for series, value in zip(self._series[metric, kind], values.tolist(), strict=True):
             series.set(value)
 
@@ -335,7 +334,7 @@ class _ModelSeries:
         self._time_error = series.gauge("model_time_error_ratio", f"{text} the time attributed to leaves.")
         self._imbalance.set(1.0)
 
-    def observe(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
+    def observe(self, view: WindowView, leaves: Floats, slots: Floats) -> None:
         """What was measured, and the loads of leaves and of slots by the model."""
         self._imbalance.set(imbalance(slots))
         self._error.set(model_error(leaves, view.checked))
@@ -392,7 +391,7 @@ class WorkerMetrics(LoadObserver):
         if view.counts is not None:
             self._of_leaves.observe(view, view.counts)
 
-    def estimated(self, view: WindowView, leaves: npt.NDArray[np.float64], slots: npt.NDArray[np.float64]) -> None:
+    def estimated(self, view: WindowView, leaves: Floats, slots: Floats) -> None:
         """See :class:`~spatialstream.stream.load_report.LoadObserver`."""
         self._of_slots.estimate(slots)
         self._of_model.observe(view, leaves, slots)

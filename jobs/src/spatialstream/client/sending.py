@@ -19,12 +19,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException, Producer
 
 from spatialstream.client.results import answering
+from spatialstream.model.arrays import Bytes, Ints
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
@@ -118,7 +118,7 @@ class Sender:
         """Send objects, in their order."""
         self._send_objects(np.frombuffer(object_lines(objects, self._space), np.uint8), len(objects))
 
-    def _send_objects(self, lines: npt.NDArray[np.uint8], count: int) -> None:
+    def _send_objects(self, lines: Bytes, count: int) -> None:
         for message in _messages(lines, self._objects_per_message):
             self._produce(self._topics.objects, self._turn % self._partitions, message)
             self._turn += 1
@@ -241,7 +241,7 @@ class Sender:
         self.flush()
 
 
-def _messages(lines: npt.NDArray[np.uint8], most: int) -> Iterator[bytes]:
+def _messages(lines: Bytes, most: int) -> Iterator[bytes]:
     """Lines as messages of so many lines each, fewer where they are long, and one at least."""
     ends = np.flatnonzero(lines == ord("\n"))
     number, start = 0, 0
@@ -273,7 +273,7 @@ class _Lines:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def stamped(self, first: int, last: int, now: int) -> npt.NDArray[np.uint8]:
+    def stamped(self, first: int, last: int, now: int) -> Bytes:
         """The lines of some objects with this timestamp, until the next call.
 
         Args:
@@ -296,7 +296,7 @@ def with_own_ids(queries: QueryBatch, token: str) -> QueryBatch:
     return replace(queries, ids=pc.binary_join_element_wise(queries.ids, pa.scalar(token), "@"))
 
 
-def _stamped(queries: QueryBatch, numbers: npt.NDArray[np.int64], now: int) -> QueryBatch:
+def _stamped(queries: QueryBatch, numbers: Ints, now: int) -> QueryBatch:
     """Queries of these numbers, counted round and round, asked now."""
     chosen = queries.take(numbers % len(queries))
     ids = pc.binary_join_element_wise(chosen.ids, pc.cast(pa.array(numbers), pa.string()), "#")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.generate.places import cities, spread, spread_by_city
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.generate.words import Words
+from spatialstream.model.arrays import Ints
 from spatialstream.model.objects import ObjectBatch
 
 __all__ = ["CHUNK", "object_batches", "object_times"]
@@ -37,7 +37,7 @@ def object_batches(settings: GenerateSettings) -> Iterator[ObjectBatch]:
         yield ObjectBatch(ids, t, x, y, terms)
 
 
-def object_times(settings: GenerateSettings, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def object_times(settings: GenerateSettings, numbers: Ints) -> Ints:
     """Timestamps of the objects with these numbers, in ms: one every ``1 / rate`` seconds."""
-    times: npt.NDArray[np.int64] = settings.start + np.floor(numbers * (1_000.0 / settings.rate)).astype(np.int64)
+    times: Ints = settings.start + np.floor(numbers * (1_000.0 / settings.rate)).astype(np.int64)
     return times

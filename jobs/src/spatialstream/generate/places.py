@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.space import Space
 
 __all__ = ["Cities", "cities", "spread", "spread_by_city"]
@@ -22,7 +22,7 @@ _BUSIEST_HOUR = 20.0
 _NIGHT = 0.15
 """Activity in the quietest hour, beside 1 in the busiest."""
 
-Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Points = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +37,10 @@ class Cities:
     """
 
     names: tuple[str, ...]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    sigma: npt.NDArray[np.float64]
-    cumulated: npt.NDArray[np.float64]
+    x: Floats
+    y: Floats
+    sigma: Floats
+    cumulated: Floats
 
 
 @lru_cache(maxsize=1)
@@ -60,9 +60,7 @@ def cities() -> Cities:
     )
 
 
-def spread_by_city(
-    settings: GenerateSettings, chunk: int, t: npt.NDArray[np.int64]
-) -> tuple[Points, npt.NDArray[np.int64]]:
+def spread_by_city(settings: GenerateSettings, chunk: int, t: Ints) -> tuple[Points, Ints]:
     """Points of the objects of a chunk, at the times ``t``, and the city of each."""
     random, world = settings.random("places", chunk), cities()
     chosen = np.empty(len(t), np.int64)
@@ -102,7 +100,7 @@ def spread(settings: GenerateSettings, chunk: int, n: int) -> Points:
     return _inside(settings, x, y)
 
 
-def _inside(settings: GenerateSettings, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Points:
+def _inside(settings: GenerateSettings, x: Floats, y: Floats) -> Points:
     """The points as they are written, what fell over the border brought back: round the Earth, or reflected."""
     space = settings.space
     if space.geographic:
@@ -113,13 +111,13 @@ def _inside(settings: GenerateSettings, x: npt.NDArray[np.float64], y: npt.NDArr
     return rounded(space, x, settings.decimals, 0), rounded(space, y, settings.decimals, 1)
 
 
-def _reflected(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+def _reflected(values: Floats, low: float, high: float) -> Floats:
     values = np.where(values < low, 2 * low - values, values)
     return np.where(values > high, 2 * high - values, values)
 
 
-def rounded(space: Space, values: npt.NDArray[np.float64], decimals: int, axis: int) -> npt.NDArray[np.float64]:
+def rounded(space: Space, values: Floats, decimals: int, axis: int) -> Floats:
     """Coordinates along an axis (0: x, 1: y) with a few decimals, none of them outside the space."""
     low, high = (space.west, space.east) if axis == 0 else (space.south, space.north)
-    inside: npt.NDArray[np.float64] = np.clip(np.round(values, decimals), low, high) + 0.0  # no -0.0
+    inside: Floats = np.clip(np.round(values, decimals), low, high) + 0.0  # no -0.0
     return inside

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from spatialstream.generate.objects import object_batches, object_times
 from spatialstream.generate.places import rounded
 from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
@@ -35,12 +36,12 @@ def query_batch(settings: GenerateSettings) -> QueryBatch:
     return query_batch_around(settings, chosen(object_batches(settings), focuses(settings)))
 
 
-def focuses(settings: GenerateSettings) -> npt.NDArray[np.int64]:
+def focuses(settings: GenerateSettings) -> Ints:
     """The number of the object that each query is centred on, type after type."""
     return settings.random("queries").integers(0, max(settings.objects, 1), len(_codes(settings)))
 
 
-def chosen(batches: Iterable[ObjectBatch], numbers: npt.NDArray[np.int64]) -> ObjectBatch:
+def chosen(batches: Iterable[ObjectBatch], numbers: Ints) -> ObjectBatch:
     """The objects with these numbers, in their order, out of a stream that is passed through once."""
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
@@ -90,19 +91,15 @@ def _codes(settings: GenerateSettings) -> npt.NDArray[np.int8]:
     return np.repeat(np.arange(len(TYPES), dtype=np.int8), _counts(settings))
 
 
-def _times(
-    settings: GenerateSettings, random: np.random.Generator, continuous: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
+def _times(settings: GenerateSettings, random: np.random.Generator, continuous: Flags) -> Ints:
     first, last = object_times(settings, np.array([0, max(settings.objects - 1, 0)]))
     low, high = (np.where(continuous, *ends) for ends in zip(settings.registered, settings.asked, strict=True))
     share = low + (high - low) * random.random(len(continuous))
-    times: npt.NDArray[np.int64] = first + np.floor(share * (last - first)).astype(np.int64)
+    times: Ints = first + np.floor(share * (last - first)).astype(np.int64)
     return times
 
 
-def _regions(
-    settings: GenerateSettings, random: np.random.Generator, objects: ObjectBatch, wanted: npt.NDArray[np.bool_]
-) -> Regions:
+def _regions(settings: GenerateSettings, random: np.random.Generator, objects: ObjectBatch, wanted: Flags) -> Regions:
     """A box or circle of the chosen size around each object; everywhere where it is not wanted."""
     space, n = settings.space, len(objects)
     low, high = np.log(settings.region)
@@ -134,9 +131,7 @@ def _regions(
     return Regions(kind, shape)
 
 
-def _keywords(
-    settings: GenerateSettings, random: np.random.Generator, terms: TermLists, wanted: npt.NDArray[np.bool_]
-) -> TermLists:
+def _keywords(settings: GenerateSettings, random: np.random.Generator, terms: TermLists, wanted: Flags) -> TermLists:
     """A few terms of each object: the most frequent, or any."""
     count = random.integers(settings.keywords[0], settings.keywords[1], len(terms), endpoint=True)
     lengths = np.diff(terms.offsets)

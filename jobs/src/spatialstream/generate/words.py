@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.generate.settings import GenerateSettings
+from spatialstream.model.arrays import Codes, Floats, Ints
 from spatialstream.model.terms import TermLists, extract_terms
 
 __all__ = ["Words", "english_words"]
@@ -43,8 +43,8 @@ class Words:
 
     settings: GenerateSettings
     vocabulary: pa.StringArray
-    cumulated: npt.NDArray[np.float64]
-    names: npt.NDArray[np.int32]
+    cumulated: Floats
+    names: Codes
 
     @classmethod
     def of(cls, settings: GenerateSettings, names: tuple[str, ...]) -> Words:
@@ -55,7 +55,7 @@ class Words:
         coded, vocabulary = _code_names(names, words)
         return cls(settings, vocabulary, cumulated / cumulated[-1], coded)
 
-    def draw(self, chunk: int, n: int, cities: npt.NDArray[np.int64] | None) -> TermLists:
+    def draw(self, chunk: int, n: int, cities: Ints | None) -> TermLists:
         """The terms of the n objects of a chunk, which are in ``cities``, if in any."""
         random = self.settings.random("words", chunk)
         lengths = np.full(n, self.settings.terms)
@@ -77,7 +77,7 @@ class Words:
         np.cumsum(there.sum(axis=1), out=offsets[1:])
         return TermLists(offsets, np.ascontiguousarray(codes.T)[there], self.vocabulary)
 
-    def _zipf(self, random: np.random.Generator, n: int) -> npt.NDArray[np.int32]:
+    def _zipf(self, random: np.random.Generator, n: int) -> Codes:
         return np.searchsorted(self.cumulated, random.random(n), side="right").astype(np.int32)
 
 
@@ -86,7 +86,7 @@ def _terms_of(names: tuple[str, ...]) -> list[list[str]]:
     return [extract_terms(name) for name in names]
 
 
-def _code_names(names: tuple[str, ...], words: list[str]) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
+def _code_names(names: tuple[str, ...], words: list[str]) -> tuple[Codes, pa.StringArray]:
     """The names as codes, and the vocabulary with their terms at its end."""
     codes = {word: code for code, word in enumerate(words)}
     sets = _terms_of(names)

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.index.base import Leaves
 from spatialstream.index.construction import DEEPEST, KEYWORDS
@@ -36,6 +34,7 @@ from spatialstream.index.qttree import (
 )
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.wordlists import TextualSplit, split_words
+from spatialstream.model.arrays import Array, Codes, Flags, Floats, Words
 from spatialstream.model.hashing import Table, find_all, make_table
 
 __all__ = ["Adjusted", "Origins", "TreeEditor"]
@@ -57,10 +56,10 @@ class Origins:
         leaves: number of new leaves.
     """
 
-    leaf: npt.NDArray[np.int32]
-    source: npt.NDArray[np.int32]
-    objects: npt.NDArray[np.float64]
-    queries: npt.NDArray[np.float64]
+    leaf: Codes
+    source: Codes
+    objects: Floats
+    queries: Floats
     leaves: int
 
     @classmethod
@@ -69,7 +68,7 @@ class Origins:
         each = np.arange(leaves, dtype=np.int32)
         return cls(each, each, np.ones(leaves), np.ones(leaves), leaves)
 
-    def carry_objects(self, old: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def carry_objects(self, old: Floats) -> Floats:
         """A count of objects by old leaf as one by new leaf; the total stays."""
         return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
 
@@ -175,9 +174,7 @@ class TreeEditor:
         """All nodes whose four children are leaves."""
         return sorted({self._parent[leaf] for leaf in self.leaves if leaf and self.can_merge(self._parent[leaf])})
 
-    def loads(
-        self, nodes: Sequence[int], objects: npt.NDArray[np.float64], rate: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
+    def loads(self, nodes: Sequence[int], objects: Floats, rate: Floats) -> Floats:
         """Eqn 2 of leaves, and of what nodes would be as leaves once they are merged: float64[len(nodes)].
 
         Args:
@@ -365,7 +362,7 @@ def _textual_nodes(
     return texts, make_table(np.ascontiguousarray(words[used]))
 
 
-def _rows(is_new: npt.NDArray[np.bool_], old: npt.NDArray[Any], made: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _rows(is_new: Flags, old: Array, made: list[Array]) -> Array:
     """Rows of the old tree and new ones as one array, in the order of the nodes."""
     result = np.empty((len(is_new), *old.shape[1:]), old.dtype)
     result[~is_new] = old
@@ -374,14 +371,14 @@ def _rows(is_new: npt.NDArray[np.bool_], old: npt.NDArray[Any], made: list[npt.N
     return result
 
 
-def _wide(lengths: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.float64]:
+def _wide(lengths: Floats, width: int) -> Floats:
     """Distributions over 0, 1, ..., with zeros up to ``width`` of them."""
     return np.pad(lengths, [(0, 0)] * (lengths.ndim - 1) + [(0, width - lengths.shape[-1])])
 
 
 def _dictionary(
     tree: QTTree, statistics: Statistics, made: Sequence[TextualSplit]
-) -> tuple[npt.NDArray[np.uint64], list[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]]:
+) -> tuple[Words, list[tuple[Codes, Flags]]]:
     """The old dictionary and the words of new textual nodes, those with the most weight if there are too many.
 
     Returns:

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-
+from spatialstream.model.arrays import Array, Codes, Flags, Floats
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
@@ -32,10 +30,10 @@ class Leaves:
         load: float64[n], the workload by Eqn 2 that the index was built for.
     """
 
-    box: npt.NDArray[np.float64]
-    textual: npt.NDArray[np.bool_]
-    objects: npt.NDArray[np.float64]
-    load: npt.NDArray[np.float64]
+    box: Floats
+    textual: Flags
+    objects: Floats
+    load: Floats
 
     def __len__(self) -> int:
         """Number of leaves."""
@@ -59,10 +57,10 @@ class GlobalIndex(ABC):
     """The leaves."""
 
     @abstractmethod
-    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+    def route_objects(self, objects: ObjectBatch) -> Codes:
         """The leaf of each of n objects, int32[n]."""
 
-    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The leaves of each query: (row int32[m], leaf int32[m]), ascending by (row, leaf) and without duplicates.
 
         Queries without a region, such as SKQs and CKQs, and cancellations concern all leaves. A query concerns at least
@@ -71,18 +69,18 @@ class GlobalIndex(ABC):
         return self.route_regions(queries.regions)
 
     @abstractmethod
-    def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def route_regions(self, regions: Regions) -> tuple[Codes, Codes]:
         """The leaves that each region meets, as :meth:`route_queries` gives them."""
 
     @abstractmethod
-    def nearest_leaves(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    def nearest_leaves(self, at: Floats) -> Codes:
         """The leaf closest to each of n points float64[n, 2], where an SKQ is sent first (section 6.2): int32[n]."""
 
     @abstractmethod
-    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """The whole index as flat arrays and a JSON-able meta."""
 
     @classmethod
     @abstractmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
         """The index that :meth:`to_arrays` gave; uses the arrays as they are, e.g. memory-mapped."""

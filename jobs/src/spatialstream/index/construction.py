@@ -35,6 +35,7 @@ from spatialstream.index.qttree import (
     tie_seed,
 )
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.arrays import Bytes, Codes, Floats, Ints, Words
 from spatialstream.model.hashing import Table, find_all, hash_strings, make_table
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch
@@ -72,10 +73,10 @@ class _Split:
     kind: int
     cells: list[int]
     child: npt.NDArray[np.int8]
-    objects: npt.NDArray[np.float64]
-    rate: npt.NDArray[np.float64]
-    mass: npt.NDArray[np.int64]
-    mask: npt.NDArray[np.uint8]
+    objects: Floats
+    rate: Floats
+    mass: Ints
+    mask: Bytes
     loads: list[float] = field(default_factory=list)
 
 
@@ -99,21 +100,21 @@ class _Node:
 
 @kernel
 def _split_by_space(
-    order: npt.NDArray[np.int64],
+    order: Ints,
     start: int,
     end: int,
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    middle: npt.NDArray[np.float64],
-    rates: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.int64],
-    terms: npt.NDArray[np.int32],
+    x: Floats,
+    y: Floats,
+    middle: Floats,
+    rates: Floats,
+    offsets: Ints,
+    terms: Codes,
     chance: npt.NDArray[np.uint32],
     child: npt.NDArray[np.int8],
-    objects: npt.NDArray[np.float64],
-    rate: npt.NDArray[np.float64],
-    mass: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.uint8],
+    objects: Floats,
+    rate: Floats,
+    mass: Ints,
+    mask: Bytes,
 ) -> bool:
     """Assign objects to quarters, and sum up each; ``chance`` uint32[4, g, 2] is that of the quarters' own cells.
 
@@ -138,22 +139,22 @@ def _split_by_space(
 
 @kernel
 def _split_by_text(
-    order: npt.NDArray[np.int64],
+    order: Ints,
     start: int,
     end: int,
     node: int,
-    hashes: npt.NDArray[np.uint64],
-    rates: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.int64],
-    terms: npt.NDArray[np.int32],
+    hashes: Words,
+    rates: Floats,
+    offsets: Ints,
+    terms: Codes,
     chance: npt.NDArray[np.uint32],
-    weight: npt.NDArray[np.float64],
-    lengths: npt.NDArray[np.float64],
+    weight: Floats,
+    lengths: Floats,
     child: npt.NDArray[np.int8],
-    objects: npt.NDArray[np.float64],
-    rate: npt.NDArray[np.float64],
-    mass: npt.NDArray[np.int64],
-    mask: npt.NDArray[np.uint8],
+    objects: Floats,
+    rate: Floats,
+    mass: Ints,
+    mask: Bytes,
 ) -> None:
     """Assign each object to the child with the smallest workload increment; ``chance`` uint32[g, 2] is the node's."""
     cost = np.empty(4)
@@ -223,7 +224,7 @@ class _Builder:
         below = 4 * cell + 1 + child
         return below if below < len(self.statistics.objects) else cell
 
-    def weight(self, cell: int) -> npt.NDArray[np.float64]:
+    def weight(self, cell: int) -> Floats:
         """Pr(srq) p_srq and Pr(skq) p_skq of a cell."""
         statistics = self.cell(cell)
         return np.ascontiguousarray((statistics.arrival * statistics.reach)[[SRQ, SKQ]])

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from spatialstream.model.arrays import Floats
 from spatialstream.model.kernels import kernel
 
 __all__ = ["CellStatistics", "keyword_coverage", "workloads"]
@@ -29,14 +29,14 @@ class CellStatistics:
         lifetime: float64[6], the expected duration, sum over T of Pr(q.τ = T) T, in ms.
     """
 
-    arrival: npt.NDArray[np.float64]
-    reach: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.float64]
-    lifetime: npt.NDArray[np.float64]
+    arrival: Floats
+    reach: Floats
+    lengths: Floats
+    lifetime: Floats
 
 
 @kernel
-def keyword_coverage(lengths: npt.NDArray[np.float64], h: float) -> float:
+def keyword_coverage(lengths: Floats, h: float) -> float:
     """Eqn 1: Pr(q.φ ⊆ P.φ) = sum over l of Pr(abs(q.φ) = l) h^l.
 
     Args:
@@ -49,13 +49,7 @@ def keyword_coverage(lengths: npt.NDArray[np.float64], h: float) -> float:
     return result
 
 
-def workloads(
-    cell: CellStatistics,
-    reach: npt.NDArray[np.float64],
-    objects: npt.NDArray[np.float64],
-    rate: npt.NDArray[np.float64],
-    h: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+def workloads(cell: CellStatistics, reach: Floats, objects: Floats, rate: Floats, h: Floats) -> Floats:
     """Eqn 2: the workloads W(P) of n partitions under a random query, float64[n].
 
     It is the sum over the types of query of Pr(type) W_type(P), where W_type(P) = p_type v_type: the probability that a
@@ -79,5 +73,5 @@ def workloads(
         visits[kind] *= coverage
     visits[:3] *= objects
     visits[3:] *= cell.lifetime[3:, np.newaxis] * rate
-    result: npt.NDArray[np.float64] = (cell.arrival[:, np.newaxis] * visits).sum(axis=0)
+    result: Floats = (cell.arrival[:, np.newaxis] * visits).sum(axis=0)
     return result

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.model.hashing import find_all
 
 __all__ = ["KeywordLists", "Path", "TreeLists", "hold", "leaf_coverage", "path_coverage"]
@@ -33,16 +33,16 @@ class KeywordLists:
         bits: uint8[m]; bit i says that the term is in the list of child i.
     """
 
-    term: npt.NDArray[np.int64]
-    bits: npt.NDArray[np.uint8]
+    term: Ints
+    bits: Bytes
 
-    def hold(self, child: int, term: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def hold(self, child: int, term: Codes) -> Flags:
         """Whether objects with each of the terms may be below the child: bool[n]."""
         if not len(self.term):
             return np.ones(len(term), np.bool_)
         at = np.minimum(np.searchsorted(self.term, term), len(self.term) - 1)
         bits = np.where(self.term[at] == term, self.bits[at], 0)
-        result: npt.NDArray[np.bool_] = (bits == 0) | ((bits >> child) & 1).astype(np.bool_)
+        result: Flags = (bits == 0) | ((bits >> child) & 1).astype(np.bool_)
         return result
 
 
@@ -77,7 +77,7 @@ class TreeLists:
         return self._made[row]
 
 
-def hold(path: Path, term: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def hold(path: Path, term: Codes) -> Flags:
     """Whether objects with each of the terms may come to the end of a path: bool[n]."""
     result = np.ones(len(term), np.bool_)
     for lists, child in path:
@@ -101,12 +101,12 @@ def path_coverage(statistics: Statistics, cell: int, path: Path) -> tuple[float,
     return srq, skq
 
 
-def _held_share(path: Path, term: npt.NDArray[np.int32], count: npt.NDArray[np.float64]) -> float:
+def _held_share(path: Path, term: Codes, count: Floats) -> float:
     total = float(count.sum())
     return float(count[hold(path, term)].sum()) / total if total > 0.0 else 1.0
 
 
-def leaf_coverage(index: GlobalIndex, statistics: Statistics, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def leaf_coverage(index: GlobalIndex, statistics: Statistics, cells: Ints) -> Floats:
     """H_srq and H_skq of each leaf, float64[n, 2].
 
     Args:

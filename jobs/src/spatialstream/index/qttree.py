@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from spatialstream.index.base import GlobalIndex, Leaves
 from spatialstream.index.cost import keyword_coverage
-from spatialstream.model.arrays import string_view
+from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints, Words, string_view
 from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
 from spatialstream.model.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
@@ -90,10 +90,10 @@ class Nodes(NamedTuple):
     """
 
     kind: npt.NDArray[np.int8]
-    child: npt.NDArray[np.int32]
-    leaf: npt.NDArray[np.int32]
-    row: npt.NDArray[np.int32]
-    box: npt.NDArray[np.float64]
+    child: Codes
+    leaf: Codes
+    row: Codes
+    box: Floats
 
     @classmethod
     def of(cls, kind: list[int], child: list[int], box: list[BoxTuple], leaves: list[int], textual: list[int]) -> Nodes:
@@ -117,20 +117,20 @@ class TextualNodes(NamedTuple):
         lengths: float64[r, 2, l], Pr(abs(q.φ) = l) of SRQ and SKQ.
     """
 
-    mask: npt.NDArray[np.uint8]
-    cell: npt.NDArray[np.int32]
+    mask: Bytes
+    cell: Codes
     chance: npt.NDArray[np.uint32]
-    objects: npt.NDArray[np.float64]
-    mass: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.float64]
+    objects: Floats
+    mass: Ints
+    weight: Floats
+    lengths: Floats
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels
 
 
 @kernel
-def growth(objects: float, mass: int, new: int, lengths: npt.NDArray[np.float64]) -> float:
+def growth(objects: float, mass: int, new: int, lengths: Floats) -> float:
     """By how much Pr(q.φ ⊆ P.φ) abs(O) grows, for SRQ or SKQ, if P takes one more object.
 
     Args:
@@ -146,7 +146,7 @@ def growth(objects: float, mass: int, new: int, lengths: npt.NDArray[np.float64]
 
 
 @kernel
-def add_missing(mask: int, srq: np.int64, skq: np.int64, new: npt.NDArray[np.int64]) -> None:
+def add_missing(mask: int, srq: np.int64, skq: np.int64, new: Ints) -> None:
     """Add a term's p_w to ``new`` int64[4, 2] of each child whose bit in ``mask`` is not set."""
     for child in range(4):
         missing = 1 - ((mask >> child) & 1)
@@ -155,14 +155,14 @@ def add_missing(mask: int, srq: np.int64, skq: np.int64, new: npt.NDArray[np.int
 
 
 @kernel
-def ties(cost: npt.NDArray[np.float64]) -> int:
+def ties(cost: Floats) -> int:
     """How many of 4 costs are the smallest."""
     best = min(min(cost[0], cost[1]), min(cost[2], cost[3]))
     return int(cost[0] == best) + int(cost[1] == best) + int(cost[2] == best) + int(cost[3] == best)
 
 
 @kernel
-def choose(cost: npt.NDArray[np.float64], seed: Any) -> int:
+def choose(cost: Floats, seed: Any) -> int:
     """The child with the smallest cost, of 4; between equal ones the bits of ``seed`` (uint64) decide."""
     equal = ties(cost)
     skip = 0 if equal == 1 else int(seed % np.uint64(equal))
@@ -186,12 +186,12 @@ def _textual_child(
     nodes: Nodes,
     texts: TextualNodes,
     node: int,
-    known: npt.NDArray[np.int32],
-    codes: npt.NDArray[np.int32],
+    known: Codes,
+    codes: Codes,
     start: int,
     end: int,
-    new: npt.NDArray[np.int64],
-    cost: npt.NDArray[np.float64],
+    new: Ints,
+    cost: Floats,
 ) -> bool:
     """Fill ``cost`` with the increments of the four children; whether the smallest one is unique."""
     row = nodes.row[node]
@@ -214,7 +214,7 @@ def _textual_child(
 
 
 @kernel
-def _quarter(box: npt.NDArray[np.float64], x: float, y: float) -> int:
+def _quarter(box: Floats, x: float, y: float) -> int:
     """The child of a spatial node that covers a point."""
     return (1 if x >= 0.5 * (box[0] + box[2]) else 0) + (2 if y >= 0.5 * (box[1] + box[3]) else 0)
 
@@ -223,14 +223,14 @@ def _quarter(box: npt.NDArray[np.float64], x: float, y: float) -> int:
 def _route_objects(
     nodes: Nodes,
     texts: TextualNodes,
-    x: npt.NDArray[np.float64],
-    y: npt.NDArray[np.float64],
-    known: npt.NDArray[np.int32],
-    offsets: npt.NDArray[np.int32],
-    codes: npt.NDArray[np.int32],
-    id_offsets: npt.NDArray[np.int32],
-    id_bytes: npt.NDArray[np.uint8],
-    out: npt.NDArray[np.int32],
+    x: Floats,
+    y: Floats,
+    known: Codes,
+    offsets: Codes,
+    codes: Codes,
+    id_offsets: Codes,
+    id_bytes: Bytes,
+    out: Codes,
 ) -> None:
     new = np.empty((4, 2), np.int64)
     cost = np.empty(4)
@@ -254,14 +254,7 @@ def _route_objects(
 
 @kernel
 def _route_regions(
-    geographic: bool,
-    nodes: Nodes,
-    leaves: int,
-    kind: npt.NDArray[np.uint8],
-    shape: npt.NDArray[np.float64],
-    parts: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int32],
+    geographic: bool, nodes: Nodes, leaves: int, kind: Bytes, shape: Floats, parts: Floats, offsets: Ints, out: Codes
 ) -> None:
     """Leaves that each region meets. With empty ``out`` only counts into ``offsets[1:]``, else fills ``out``."""
     counting = len(out) == 0
@@ -313,7 +306,7 @@ def _route_regions(
 
 
 @kernel
-def _nearest_leaves(nodes: Nodes, texts: TextualNodes, at: npt.NDArray[np.float64], out: npt.NDArray[np.int32]) -> None:
+def _nearest_leaves(nodes: Nodes, texts: TextualNodes, at: Floats, out: Codes) -> None:
     for i in range(len(out)):
         node = 0
         while nodes.kind[node] != LEAF:
@@ -348,7 +341,7 @@ class QTTree(GlobalIndex):
         self.table = table
         self.leaves = leaves
 
-    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+    def route_objects(self, objects: ObjectBatch) -> Codes:
         """See :class:`GlobalIndex`."""
         terms = objects.terms
         if len(self.texts.cell):
@@ -360,7 +353,7 @@ class QTTree(GlobalIndex):
         _route_objects(self.nodes, self.texts, objects.x, objects.y, known, terms.offsets, terms.codes, *ids, out)
         return out
 
-    def route_regions(self, regions: Regions) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def route_regions(self, regions: Regions) -> tuple[Codes, Codes]:
         """The leaves that each region meets: (row int32[m], leaf int32[m]), ascending by (row, leaf)."""
         parts = region_parts(self.space, regions)
         offsets = np.zeros(len(regions) + 1, np.int64)
@@ -373,14 +366,14 @@ class QTTree(GlobalIndex):
             _route_regions(*arguments, leaf)
         return np.repeat(np.arange(len(regions), dtype=np.int32), lengths), leaf
 
-    def nearest_leaves(self, at: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    def nearest_leaves(self, at: Floats) -> Codes:
         """See :class:`GlobalIndex`. Of textual shares of one cell, the one with the most objects."""
         out = np.empty(len(at), np.int32)
         _nearest_leaves(self.nodes, self.texts, at, out)
         return out
 
     @property
-    def dictionary(self) -> npt.NDArray[np.uint64]:
+    def dictionary(self) -> Words:
         """The hashes of the dictionary's terms in their order, uint64[g]."""
         result = np.empty(self.texts.mask.shape[1], np.uint64)
         used = self.table.values >= 0
@@ -403,14 +396,14 @@ class QTTree(GlobalIndex):
                 stack.append((first[node] + child, (*path, (row[node], child)) if kind[node] == TEXTUAL else path))
         return paths
 
-    def weighed(self, objects: npt.NDArray[np.float64], load: npt.NDArray[np.float64]) -> QTTree:
+    def weighed(self, objects: Floats, load: Floats) -> QTTree:
         """The same tree with other figures of its leaves: abs(O) and the workload, float64[n] each."""
         leaves = Leaves(self.leaves.box, self.leaves.textual, objects, load)
         return QTTree(self.space, self.nodes, self.texts, self.table, leaves)
 
-    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """See :class:`GlobalIndex`. Masks and chances go as lists of what is not 0, if most is."""
-        arrays: dict[str, npt.NDArray[Any]] = {"dictionary": self.dictionary}
+        arrays: dict[str, Array] = {"dictionary": self.dictionary}
         arrays |= {f"nodes.{name}": array for name, array in self.nodes._asdict().items()}
         for name, array in self.texts._asdict().items():
             arrays |= _sparse(f"texts.{name}", array) if name in _SPARSE else {f"texts.{name}": array}
@@ -419,7 +412,7 @@ class QTTree(GlobalIndex):
         return arrays, {"space": str(self.space)}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
         """See :class:`GlobalIndex`. Lists of masks and chances are spread out again."""
         dictionary = arrays["dictionary"]
         shape = {"mask": (len(dictionary),), "chance": (len(dictionary), 2)}
@@ -439,7 +432,7 @@ class QTTree(GlobalIndex):
 _SPARSE = ("mask", "chance")
 
 
-def _sparse(name: str, array: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+def _sparse(name: str, array: Array) -> dict[str, Array]:
     """The entries of an array [rows, g] or [rows, g, 2] that are not 0: their columns by row, and their values.
 
     The array itself, if most are not.
@@ -453,7 +446,7 @@ def _sparse(name: str, array: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
     return {f"{name}.offsets": offsets, f"{name}.term": column.astype(width), f"{name}.value": array[row, column]}
 
 
-def _dense(name: str, arrays: Mapping[str, npt.NDArray[Any]], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _dense(name: str, arrays: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
     """The array that :func:`_sparse` took apart."""
     if name in arrays:
         return arrays[name]

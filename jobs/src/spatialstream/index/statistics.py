@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.cost import CellStatistics, workloads
+from spatialstream.model.arrays import Array, Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
@@ -53,7 +53,7 @@ def cell_count(levels: int) -> int:
     return int((4 ** (levels + 1) - 1) // 3)
 
 
-def _scatter(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _scatter(offsets: Ints) -> Ints:
     """The owner of each entry of a CSR structure."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
@@ -62,13 +62,7 @@ def _scatter(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _visit(
-    levels: int,
-    first: npt.NDArray[np.int64],
-    second: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-) -> None:
+def _visit(levels: int, first: Ints, second: Ints, offsets: Ints, rows: Ints) -> None:
     """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
 
     Cells below a covered one are left out. With empty ``rows`` only counts into ``offsets[1:]``, else fills ``rows``.
@@ -107,14 +101,14 @@ def _visit(
 
 @kernel
 def _pair_keys(
-    queries: npt.NDArray[np.int64],
-    visit_offsets: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    term_offsets: npt.NDArray[np.int32],
-    codes: npt.NDArray[np.int32],
-    ranks: npt.NDArray[np.int32],
+    queries: Ints,
+    visit_offsets: Ints,
+    rows: Ints,
+    term_offsets: Codes,
+    codes: Codes,
+    ranks: Codes,
     terms: int,
-    keys: npt.NDArray[np.int64],
+    keys: Ints,
 ) -> None:
     """``keys``: row * terms + rank for each row that a query visits and each of its keywords."""
     k = 0
@@ -125,19 +119,17 @@ def _pair_keys(
                 k += 1
 
 
-def _finest_ranges(space: Space, parts: npt.NDArray[np.float64], levels: int) -> npt.NDArray[np.int64]:
+def _finest_ranges(space: Space, parts: Floats, levels: int) -> Ints:
     """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
     side = 1 << levels
     west, south, east, north = space.bounds
     scaled = (parts - np.array([west, south] * 2)) * (side / np.array([east - west, north - south] * 2))
-    ranges: npt.NDArray[np.int64] = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
+    ranges: Ints = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
     ranges[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
     return ranges
 
 
-def _finest_cells(
-    space: Space, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], levels: int
-) -> npt.NDArray[np.int64]:
+def _finest_cells(space: Space, x: Floats, y: Floats, levels: int) -> Ints:
     """The finest cell of each point."""
     side = 1 << levels
     west, south, east, north = space.bounds
@@ -149,7 +141,7 @@ def _finest_cells(
     return cell
 
 
-def _add_up(counts: npt.NDArray[np.float64], levels: int) -> None:
+def _add_up(counts: Floats, levels: int) -> None:
     """Give every cell the sum of its children, from the finest level (already counted) up."""
     for level in range(levels - 1, -1, -1):
         first, last = cell_count(level - 1) if level else 0, cell_count(level)
@@ -160,8 +152,8 @@ def _add_up(counts: npt.NDArray[np.float64], levels: int) -> None:
 
 
 def _nearest_boxes(
-    space: Space, objects: ObjectBatch, counts: npt.NDArray[np.float64], span: float, levels: int, queries: QueryBatch
-) -> npt.NDArray[np.float64]:
+    space: Space, objects: ObjectBatch, counts: Floats, span: float, levels: int, queries: QueryBatch
+) -> Floats:
     """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
 
     A search region is the circle around ρ that holds k objects with all the keywords and of the right time. Keywords
@@ -219,14 +211,12 @@ class KeywordCounts:
         count: float64[m].
     """
 
-    offsets: npt.NDArray[np.int64]
-    term: npt.NDArray[np.int32]
-    count: npt.NDArray[np.float64]
+    offsets: Ints
+    term: Codes
+    count: Floats
 
     @classmethod
-    def of(
-        cls, keys: npt.NDArray[np.int64], weights: npt.NDArray[np.float64] | None, rows: int, terms: int
-    ) -> KeywordCounts:
+    def of(cls, keys: Ints, weights: Floats | None, rows: int, terms: int) -> KeywordCounts:
         """From keys row * terms + term, each of weight 1 unless ``weights`` are given; equal keys are added up."""
         if weights is None:
             keys = np.sort(keys)
@@ -240,11 +230,11 @@ class KeywordCounts:
         offsets = np.searchsorted(distinct, np.arange(rows + 1) * max(terms, 1))
         return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count)
 
-    def keys(self, ranks: npt.NDArray[np.int64], terms: int) -> npt.NDArray[np.int64]:
+    def keys(self, ranks: Ints, terms: int) -> Ints:
         """Keys of the entries in a dictionary of ``terms`` terms, where term i has rank ``ranks[i]``."""
         return _scatter(self.offsets) * terms + ranks[self.term]
 
-    def entries(self, cell: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    def entries(self, cell: int) -> tuple[Codes, Floats]:
         """Keywords of the queries that reach the cell: (term int32[m], count float64[m]); counts of a term add up."""
         rows = [2 * cell]
         while cell >= 0:
@@ -253,7 +243,7 @@ class KeywordCounts:
         parts = [slice(self.offsets[row], self.offsets[row + 1]) for row in rows]
         return np.concatenate([self.term[part] for part in parts]), np.concatenate([self.count[part] for part in parts])
 
-    def of_cell(self, cell: int, terms: int) -> npt.NDArray[np.float64]:
+    def of_cell(self, cell: int, terms: int) -> Floats:
         """How often each of ``terms`` terms is a keyword of a query that reaches the cell: float64[terms]."""
         term, count = self.entries(cell)
         return np.bincount(term, count, minlength=terms).astype(np.float64)
@@ -279,15 +269,15 @@ class Statistics:
 
     space: Space
     levels: int
-    queries: npt.NDArray[np.float64]
-    reached: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.float64]
-    durations: npt.NDArray[np.float64]
-    duration_sums: npt.NDArray[np.float64]
-    terms: npt.NDArray[np.uint64]
+    queries: Floats
+    reached: Floats
+    lengths: Floats
+    durations: Floats
+    duration_sums: Floats
+    terms: Words
     srq: KeywordCounts
     skq: KeywordCounts
-    objects: npt.NDArray[np.float64]
+    objects: Floats
     span: float
 
     @classmethod
@@ -342,7 +332,7 @@ class Statistics:
             _pair_keys(chosen, visits, rows, words.offsets, words.codes, ranks.astype(np.int32), len(terms), keys)
             return KeywordCounts.of(keys, None, 2 * cells, len(terms))
 
-        def table(column: npt.NDArray[np.int64], width: int, weights: Any = None) -> npt.NDArray[np.float64]:
+        def table(column: Ints, width: int, weights: Any = None) -> Floats:
             flat = np.bincount(code * width + column, weights, minlength=len(TYPES) * width)
             return flat.reshape(len(TYPES), width).astype(np.float64)
 
@@ -380,15 +370,15 @@ class Statistics:
         sums = {name: keep * getattr(self, name) + getattr(recent, name) for name in (*_COUNTS, "span")}
         return replace(self, terms=terms, srq=srq, skq=skq, **sums)
 
-    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """All counts as flat arrays, and a JSON-able meta."""
-        arrays: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _COLUMNS}
+        arrays: dict[str, Array] = {name: getattr(self, name) for name in _COLUMNS}
         for kind in ("srq", "skq"):
             arrays |= {f"{kind}.{name}": getattr(getattr(self, kind), name) for name in _WORDS}
         return arrays, {"space": str(self.space), "levels": self.levels, "span": self.span}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
         """The statistics that :meth:`to_arrays` gave; uses the arrays as they are."""
         srq, skq = (KeywordCounts(*(arrays[f"{kind}.{name}"] for name in _WORDS)) for kind in ("srq", "skq"))
         columns = {name: arrays[name] for name in _COLUMNS}
@@ -398,7 +388,7 @@ class Statistics:
 
     # -------------------------------------------------------------------------------------------- probabilities, rates
 
-    def cells_of(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def cells_of(self, boxes: Floats) -> Ints:
         """The smallest cell of J that covers each box float64[n, 4] (west, south, east, north), int64[n].
 
         A box that ends where the next cell begins is not taken to reach into that. A box smaller than J's finest cells
@@ -417,9 +407,9 @@ class Statistics:
             cell = np.where(level >= self.levels - bit, below, cell)
         return cell
 
-    def reach(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def reach(self, cells: Ints) -> Floats:
         """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type that no query has."""
-        result: npt.NDArray[np.float64] = self.reached[:, cells] / np.maximum(self.queries, 1e-300)[:, np.newaxis]
+        result: Floats = self.reached[:, cells] / np.maximum(self.queries, 1e-300)[:, np.newaxis]
         return result
 
     def similarity(self, box: tuple[float, float, float, float]) -> float:
@@ -458,13 +448,7 @@ class Statistics:
             np.array([chance @ duration for chance, duration in durations]),
         )
 
-    def workloads(
-        self,
-        cells: npt.NDArray[np.int64],
-        objects: npt.NDArray[np.float64],
-        rate: npt.NDArray[np.float64],
-        h: npt.NDArray[np.float64],
-    ) -> npt.NDArray[np.float64]:
+    def workloads(self, cells: Ints, objects: Floats, rate: Floats, h: Floats) -> Floats:
         """Eqn 2 of n partitions under these queries, float64[n]; where there are none at all, the objects they hold.
 
         Args:
@@ -477,22 +461,22 @@ class Statistics:
             return objects.astype(np.float64)
         return workloads(self.cell(0), self.reach(cells), objects, rate, h)
 
-    def duration_distribution(self, kind: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def duration_distribution(self, kind: int) -> tuple[Floats, Floats]:
         """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""
         count = self.durations[kind]
         return count / max(float(count.sum()), 1e-300), self.duration_sums[kind] / np.maximum(count, 1e-300)
 
-    def keyword_distribution(self, cell: int, kind: int) -> npt.NDArray[np.float64]:
+    def keyword_distribution(self, cell: int, kind: int) -> Floats:
         """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 without keywords."""
         counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
         return counts / max(float(counts.sum()), 1e-300)
 
-    def rates(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def rates(self, x: Floats, y: Floats) -> Floats:
         """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.
 
         So the rates of the objects of any partition add up to its E_P, also of a textual share of a cell.
         """
         cells = _finest_cells(self.space, x, y, self.levels)
         sampled = np.bincount(cells, minlength=len(self.objects))
-        result: npt.NDArray[np.float64] = self.objects[cells] / (sampled[cells] * max(self.span, 1.0))
+        result: Floats = self.objects[cells] / (sampled[cells] * max(self.span, 1.0))
         return result

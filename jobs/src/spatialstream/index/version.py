@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.base import GlobalIndex
@@ -15,7 +14,7 @@ from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.qttree import QTTree
 from spatialstream.index.statistics import LEVELS, Statistics
 from spatialstream.model import hashing
-from spatialstream.model.arrays import pack_arrays, unpack_arrays
+from spatialstream.model.arrays import Codes, Ints, pack_arrays, unpack_arrays
 from spatialstream.model.errors import StateError
 from spatialstream.model.kernels import kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -33,14 +32,7 @@ _UNIFORM_SIDE = 64
 
 
 @kernel
-def _distinct_slots(
-    rows: npt.NDArray[np.int32],
-    leaves: npt.NDArray[np.int32],
-    mapping: npt.NDArray[np.int32],
-    last_row: npt.NDArray[np.int64],
-    row_out: npt.NDArray[np.int32],
-    slot_out: npt.NDArray[np.int32],
-) -> int:
+def _distinct_slots(rows: Codes, leaves: Codes, mapping: Codes, last_row: Ints, row_out: Codes, slot_out: Codes) -> int:
     """One entry for each row and slot; ``last_row`` int64[slots] starts as -1. Returns their number."""
     found = 0
     for i in range(len(rows)):
@@ -66,14 +58,14 @@ class RoutingVersion:
 
     number: int
     index: GlobalIndex
-    mapping: npt.NDArray[np.int32]
+    mapping: Codes
     slots: int
 
-    def route_objects(self, objects: ObjectBatch) -> npt.NDArray[np.int32]:
+    def route_objects(self, objects: ObjectBatch) -> Codes:
         """The slot of each object, int32[n]."""
         return self.mapping[self.index.route_objects(objects)]
 
-    def route_queries(self, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The slots of each query: (row int32[m], slot int32[m]), by row, each slot once for a row."""
         rows, leaves = self.index.route_queries(queries)
         row, slot = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)

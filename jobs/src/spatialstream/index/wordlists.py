@@ -26,6 +26,7 @@ import numpy.typing as npt
 from spatialstream.index.coverage import KeywordLists, Path, hold
 from spatialstream.index.qttree import UNIT
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.model.arrays import Bytes, Codes, Floats, Ints
 
 __all__ = ["MOST_WORDS", "TextualSplit", "split_words"]
 
@@ -53,10 +54,10 @@ class TextualSplit:
 
     lists: KeywordLists
     chance: npt.NDArray[np.uint32]
-    mass: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.float64]
-    share: npt.NDArray[np.float64]
+    mass: Ints
+    weight: Floats
+    lengths: Floats
+    share: Floats
 
 
 def split_words(statistics: Statistics, cell: int, path: Path) -> TextualSplit:
@@ -93,7 +94,7 @@ def split_words(statistics: Statistics, cell: int, path: Path) -> TextualSplit:
     return TextualSplit(lists, chance, level, weight, of_cell.lengths, share)
 
 
-def _words(statistics: Statistics, cell: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+def _words(statistics: Statistics, cell: int) -> tuple[Codes, Floats]:
     """The keywords of the SRQs and SKQs that reach a cell: (term int32[m] ascending, p_w float64[m, 2])."""
     entries = [counts.entries(cell) for counts in (statistics.srq, statistics.skq)]
     term, place = np.unique(np.concatenate([each[0] for each in entries]), return_inverse=True)
@@ -106,7 +107,7 @@ def _words(statistics: Statistics, cell: int) -> tuple[npt.NDArray[np.int32], np
     return term, p
 
 
-def _deal(importance: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+def _deal(importance: Floats) -> Bytes:
     """The lists of each word, uint8[g], as bits; words come by falling importance."""
     bits = np.empty(len(importance), np.uint8)
     half = 0.5 * float(importance.sum())

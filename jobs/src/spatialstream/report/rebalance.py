@@ -12,10 +12,10 @@ from __future__ import annotations
 from html import escape
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.balance.proposal import Proposal
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.space import Space
 from spatialstream.model.tables import ratio
 from spatialstream.report.tree import _MARGIN_LEFT, LeafTable, _axes, _map, _picture, _place, _tiles, _View, slot_colour
@@ -95,12 +95,7 @@ def _arrivals(proposal: Proposal) -> dict[int, int]:
 
 
 def _side(
-    version: RoutingVersion,
-    loads: npt.NDArray[np.float64],
-    moved: npt.NDArray[np.int32],
-    space: Space,
-    view: _View,
-    arrivals: dict[int, int] | None,
+    version: RoutingVersion, loads: Floats, moved: Codes, space: Space, view: _View, arrivals: dict[int, int] | None
 ) -> list[str]:
     """One of the two maps; ``arrivals`` says where leaves come from, and is None for the map before."""
     table = LeafTable.of(version, loads, version.index.leaves.objects)

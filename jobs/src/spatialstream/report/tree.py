@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from spatialstream.index.qttree import quarter
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.space import Space
 from spatialstream.model.tables import aligned, ratio
 from spatialstream.report.land import land_rings
@@ -39,17 +40,15 @@ class LeafTable:
         slots: number of slots, where there may be some without a leaf; 0: up to the largest that has one.
     """
 
-    boxes: npt.NDArray[np.float64]
-    textual: npt.NDArray[np.bool_]
-    load: npt.NDArray[np.float64]
-    slot: npt.NDArray[np.int32]
-    objects: npt.NDArray[np.int64]
+    boxes: Floats
+    textual: Flags
+    load: Floats
+    slot: Codes
+    objects: Ints
     slots: int = 0
 
     @classmethod
-    def of(
-        cls, version: RoutingVersion, load: npt.NDArray[np.float64], objects: npt.NDArray[np.float64 | np.int64]
-    ) -> LeafTable:
+    def of(cls, version: RoutingVersion, load: Floats, objects: npt.NDArray[np.float64 | np.int64]) -> LeafTable:
         """The leaves of a routing version, with their loads and objects as given, n values each."""
         leaves = version.index.leaves
         counts = np.rint(objects).astype(np.int64)
@@ -60,13 +59,13 @@ class LeafTable:
         return len(self.load)
 
     @property
-    def share(self) -> npt.NDArray[np.float64]:
+    def share(self) -> Floats:
         """float64[n]: each leaf's part of the whole load."""
         total = float(self.load.sum())
         return self.load / total if total > 0.0 else np.zeros(len(self))
 
     @property
-    def slot_load(self) -> npt.NDArray[np.float64]:
+    def slot_load(self) -> Floats:
         """float64[s]: the load of each slot; those without a leaf have 0."""
         return np.bincount(self.slot, weights=self.load, minlength=self.slots).astype(np.float64)
 
@@ -145,7 +144,7 @@ _SMALLEST_TYPE = 6.5
 """Pixels of a label's type; leaves whose tiles take no such label get an inset."""
 _LABELLED = _SMALLEST_TYPE / 0.62
 
-_Points = npt.NDArray[np.float64] | Sequence[tuple[float, float]]
+_Points = Floats | Sequence[tuple[float, float]]
 
 _STYLE = """
 .qt{--qt-paper:#fff;--qt-ink:#1c2430;--qt-soft:#5d6878;--qt-line:#c9d0da;--qt-cell:#fff;--qt-land:#eceff3;--qt-label:#0d1420}
@@ -173,12 +172,7 @@ def slot_colour(slot: int) -> str:
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
-def tree_svg(
-    table: LeafTable,
-    space: Space,
-    points: _Points | None = None,
-    width: int = 960,
-) -> str:
+def tree_svg(table: LeafTable, space: Space, points: _Points | None = None, width: int = 960) -> str:
     """A self-contained SVG: cells shaded by load and coloured by slot, and the slots' loads beside them.
 
     Args:
@@ -271,7 +265,7 @@ class _Tile:
     rect: _Rect
 
 
-def _tiles(table: LeafTable, view: _View, leaves: npt.NDArray[np.int64]) -> tuple[list[_Tile], list[_Rect]]:
+def _tiles(table: LeafTable, view: _View, leaves: Ints) -> tuple[list[_Tile], list[_Rect]]:
     """A tile for each of the leaves, and the frames of the cells that hold textual shares."""
     tiles: list[_Tile] = []
     frames: list[_Rect] = []
@@ -296,8 +290,8 @@ def _tiles(table: LeafTable, view: _View, leaves: npt.NDArray[np.int64]) -> tupl
 
 
 def _quarters(
-    table: LeafTable, box: _Rect, rect: _Rect, leaves: npt.NDArray[np.int64], tiles: list[_Tile]
-) -> list[tuple[_Rect, _Rect, npt.NDArray[np.int64]]]:
+    table: LeafTable, box: _Rect, rect: _Rect, leaves: Ints, tiles: list[_Tile]
+) -> list[tuple[_Rect, _Rect, Ints]]:
     """The four quarters of a cell with the leaves in each; leaves that lie in no quarter become tiles as they are."""
     middle_x, middle_y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     slack_x, slack_y = 1e-9 * (box[2] - box[0]), 1e-9 * (box[3] - box[1])
@@ -339,7 +333,7 @@ def _grid(rect: _Rect, count: int) -> list[_Rect]:
     return tiles
 
 
-def _crowded(table: LeafTable, view: _View, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _crowded(table: LeafTable, view: _View, leaves: Ints) -> Floats:
     """float64[m, 4]: boxes of the leaves whose tiles are too small for a label."""
     tiles, _ = _tiles(table, view, leaves)
     small = [tile.leaf for tile in tiles if min(tile.rect[2:]) < _LABELLED]
@@ -368,7 +362,7 @@ def _inset_views(table: LeafTable, view: _View) -> list[_View]:
     return place([first], view.width) if second is None else place([first, second], half)
 
 
-def _densest(crowded: npt.NDArray[np.float64], start: _Rect) -> _Rect | None:
+def _densest(crowded: Floats, start: _Rect) -> _Rect | None:
     """The smallest quadrant below ``start`` that holds 0.6 of the boxes; None if they are few or there is none."""
     if len(crowded) < 8:
         return None
@@ -380,7 +374,7 @@ def _densest(crowded: npt.NDArray[np.float64], start: _Rect) -> _Rect | None:
         box = quarter(box, counts.index(max(counts)))
 
 
-def _inside(boxes: npt.NDArray[np.float64], box: _Rect) -> npt.NDArray[np.bool_]:
+def _inside(boxes: Floats, box: _Rect) -> Flags:
     """bool[n]: whether each of the boxes lies within ``box``."""
     slack = 1e-9 * (box[2] - box[0])
     low, high = np.array(box[:2]) - slack, np.array(box[2:]) + slack
@@ -415,9 +409,7 @@ def _insets(table: LeafTable, space: Space, view: _View, insets: list[_View], po
     return parts
 
 
-def _map(
-    table: LeafTable, space: Space, view: _View, leaves: npt.NDArray[np.int64], points: _Points | None
-) -> list[str]:
+def _map(table: LeafTable, space: Space, view: _View, leaves: Ints, points: _Points | None) -> list[str]:
     shore = _land_path(view) if space.geographic else ""
     clip = f"qt-clip-{view.left}-{view.top}"
     frame = f'x="{view.left}" y="{view.top}" width="{view.width}" height="{view.height}"'
@@ -465,7 +457,7 @@ def _place(left: float, top: float, width: float, height: float) -> str:
     return f'x="{left:.1f}" y="{top:.1f}" width="{max(width, 0.1):.1f}" height="{max(height, 0.1):.1f}"'
 
 
-def _points_path(points: npt.NDArray[np.float64], view: _View) -> str:
+def _points_path(points: Floats, view: _View) -> str:
     """Dots as one path of moves and zero-length lines, each pixel once."""
     west, south, east, north = view.bounds
     points = points[(points >= (west, south)).all(axis=1) & (points <= (east, north)).all(axis=1)]

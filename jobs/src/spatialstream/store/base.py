@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-import numpy.typing as npt
-
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Array
 from spatialstream.model.errors import Conflict, Unavailable
 from spatialstream.store.state import Binding, Pending, RoutingState, Stage
 
 __all__ = ["Arrays", "Binding", "Conflict", "Pending", "RoutingState", "RoutingStore", "Stage", "Unavailable"]
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Arrays = Mapping[str, Array]
 """Named arrays."""
 
 
@@ -125,7 +124,7 @@ class RoutingStore(ABC):
         """
 
     @abstractmethod
-    def load_statistics(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+    def load_statistics(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """What is kept under a name: (arrays, meta), or None.
 
         Raises:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Array
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.base import Arrays, RoutingStore
 from spatialstream.store.codec import checked_name, digest
@@ -36,7 +36,7 @@ class Memory:
 
     state: RoutingState | None = None
     versions: dict[int, RoutingVersion] = field(default_factory=dict)
-    statistics: dict[str, tuple[dict[str, npt.NDArray[Any]], str]] = field(default_factory=dict)
+    statistics: dict[str, tuple[dict[str, Array], str]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -149,7 +149,7 @@ class MemoryStore(RoutingStore):
 
         self._change(change)
 
-    def load_statistics(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+    def load_statistics(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """See :class:`RoutingStore`."""
         self._reach()
         kept = self.memory.statistics.get(checked_name(name))

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import StateError
 from spatialstream.store.base import RoutingStore
 
@@ -51,9 +49,9 @@ class LoadReport:
 
     version: int
     counts: LeafCounts
-    checked: npt.NDArray[np.float64]
+    checked: Floats
     upto: int
-    seconds: npt.NDArray[np.float64] | None = None
+    seconds: Floats | None = None
 
 
 def save_load(store: RoutingStore, report: LoadReport) -> None:

@@ -27,12 +27,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import numpy.typing as npt
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.arrays import pack_arrays, unpack_arrays
+from spatialstream.model.arrays import Array, pack_arrays, unpack_arrays
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 from spatialstream.store import blocks
 from spatialstream.store.base import Arrays, RoutingStore
@@ -245,11 +244,11 @@ class ZooKeeperStore(RoutingStore):
 
         self._attempt(operation)
 
-    def load_statistics(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+    def load_statistics(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """See :class:`RoutingStore`."""
         folder = self._path("statistics", checked_name(name))
 
-        def operation(wait: Wait) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        def operation(wait: Wait) -> tuple[dict[str, Array], dict[str, Any]] | None:
             last = -1
             while True:
                 try:
