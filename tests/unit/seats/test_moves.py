@@ -31,6 +31,7 @@ def test_items_stay_where_they_are() -> None:
             assert homes(engine) == before
         assert engine.moves == moves
         assert len(set(before)) == 3
+        assert sum(engine.held().values()) == len(engine.slots()) == len(ALL)
 
 
 def test_a_new_seat_gets_items_when_the_stream_is_settled() -> None:

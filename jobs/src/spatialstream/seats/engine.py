@@ -228,7 +228,7 @@ class SeatEngine:
 
     def held(self) -> dict[int, int]:
         """How many slots, or partitions, each seat has, by its number."""
-        names = list(self._placement.values())
+        names = list(self.slots().values())
         return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
 
     def retire(self, executors: Iterable[str]) -> bool:

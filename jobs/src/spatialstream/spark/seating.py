@@ -76,6 +76,7 @@ class SparkSeating:
                 context.addJobTag(self._tag)
                 context.setJobDescription(f"{self._name}: processes that stay until the stream ends")
                 context.parallelize(range(self._count), self._count).mapPartitionsWithIndex(seat).count()
+                return  # they have been told to end
             except (Py4JError, PySparkException, OSError) as error:
                 if self._ending.is_set() or spark_ended(self._session):
                     return
