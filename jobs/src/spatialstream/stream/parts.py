@@ -14,8 +14,8 @@ ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "finis
 announcement; what is not needed any more."""
 
 WORKER_PARTS = ("wait", "decide", "again", "work", "second", "finish", "confirm")
-"""Of a round: the wait for an announcement; the record; rounds since the last checkpoint, where memory is lost; WORK and
-MERGE; a second phase; progress; what slots have prepared."""
+"""Of a round: the wait for an announcement; the record; rounds since the last checkpoint, where memory is lost; WORK
+and MERGE; a second phase; progress; what slots have prepared."""
 
 
 @dataclass(slots=True)
