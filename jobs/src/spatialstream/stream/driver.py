@@ -70,6 +70,7 @@ class RouterTurns:
                 self._route(record)
             except Lost:
                 self.go_back(record)
+                self.step("route")
                 self._route(record)
             self.step("announce")
             channel = engine.world.channel
@@ -183,6 +184,7 @@ class WorkerTurns:
             summary = self._do(record)
         except Lost:
             self.go_back(record)
+            self.step("work")
             summary = self._do(record)
         self.step("finish")
         counts = self.worker.done(record, summary.counts)

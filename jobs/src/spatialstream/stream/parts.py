@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 __all__ = ["ROUTER_PARTS", "WORKER_PARTS", "Parts"]
 
-ROUTER_PARTS = ("look", "ingest", "decide", "route", "announce", "finish")
-"""Of an epoch: what is new; INGEST; the record; ROUTE; the announcement; what is not needed any more."""
+ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "finish")
+"""Of an epoch: what is new; INGEST; the record; epochs since the last checkpoint, where memory is lost; ROUTE; the
+announcement; what is not needed any more."""
 
-WORKER_PARTS = ("wait", "decide", "work", "second", "finish", "confirm")
-"""Of a round: for an announcement; the record; WORK and MERGE; a second phase; progress; what slots have prepared."""
+WORKER_PARTS = ("wait", "decide", "again", "work", "second", "finish", "confirm")
+"""Of a round: the wait for an announcement; the record; rounds since the last checkpoint, where memory is lost; WORK
+and MERGE; a second phase; progress; what slots have prepared."""
 
 
 @dataclass(slots=True)
