@@ -131,6 +131,27 @@ def test_a_segment_that_was_never_read_and_is_deleted_is_gone() -> None:
         found([0], (0, 0), ask(0))
 
 
+def test_an_only_slot_gives_no_terms_that_cannot_be_among_the_first() -> None:
+    store = SegmentStore(PLANE)
+    terms = [("a", "b", "x"), ("a", "b"), ("a", "y"), ("c", "z"), ("c",)]
+    store.append(ObjectBatch.of([SpatialObject(f"o{i}", 1, 1.0, 1.0, each) for i, each in enumerate(terms)]))
+    for slot in range(2):
+        views.keep("here", slot, view(0, store=store))
+    record = {"id": "q", "type": "STQ", "t": 99, "region": {"box": [0, 0, 9, 9]}, "k": 2, "duration": 99}
+    questions = queries_with_numbers(QueryBatch.of([parse_query(record, PLANE)] * 2), np.arange(2))
+    asked = requests(questions, np.array([0, 0, 1]), np.array([0, 1, 1], np.int32))
+    found: dict[tuple[int, int], set[str]] = {}
+    for slot, kind, part in views.answer_at("here", [0, 1], (0, 0), asked):
+        for number, term in (
+            zip(*(part.column(name).to_pylist() for name in ("number", "term")), strict=True)
+            if (kind == messages.SNAPSHOT_TERMS)
+            else ()
+        ):
+            found.setdefault((slot, number), set()).add(term)
+    everything = set("abcxyz")
+    assert found == {(0, 0): everything, (1, 0): everything, (1, 1): {"a", "b", "c"}}, "b and c are as many"
+
+
 def test_answers_travel_as_batches_of_one_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 400)
     views.keep("here", 0, view(0, store=store_of(*range(1, 100))))

@@ -425,15 +425,18 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     for log in source.logs.values():
         log.append((CLOCK, mark(2_000_000_000_000)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
-    router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append)
+    router, worker = RouterJob(**arguments), WorkerJob(**arguments, publish=published.append, checkpoint_interval=0.0)
     for job in (router, worker):
         job._prepare()
     assert router._turn()
     assert worker._turn()
-    assert not worker._turn()
+    while worker._turn():  # what a checkpoint takes
+        pass
+    assert engine.moves
 
     turn = published[-1]
     for slot in range(2):
         assert views.view_of(engine.world.storage.place, slot, (turn.number, turn.take)).upto == turn.upto
+    known = len(published)
     assert not worker._turn()
-    assert len(published) == 2, "once is enough"
+    assert len(published) == known, "once is enough"

@@ -71,6 +71,7 @@ def answer(
     looked_at: Reach,
     *,
     two_phase: bool,
+    alone: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[Row]:
     """A slot's partials of snapshot queries; a slot without a match still says that it was asked.
 
@@ -81,6 +82,8 @@ def answer(
         number: int64[n], distinct.
         looked_at: see :func:`reach`.
         two_phase: whether SKQs are told whole, for a second phase.
+        alone: bool[n], which of them no other slot is asked: of an STQ, the terms that cannot be among the k first are
+            not given then; None: that is not known.
     """
     if not len(queries):
         return
@@ -101,9 +104,12 @@ def answer(
         first = int(since[i])
         region, keywords = query.predicate.region, list(query.predicate.keywords)
         match query.selection:
-            case TopTerms():
+            case TopTerms(k):
                 kind = messages.SNAPSHOT_TERMS
                 terms, counts = objects.term_counts(region, keywords, first, query.t)
+                if alone is not None and alone[i] and k < len(counts):
+                    kept = np.flatnonzero(counts >= np.partition(counts, -k)[-k])
+                    terms, counts = terms.take(pa.array(kept)), counts[kept]
                 part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
             case Nearest(x, y, k):
                 kind = messages.SNAPSHOT_OBJECTS

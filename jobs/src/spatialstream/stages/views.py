@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from spatialstream.local.segments import SegmentStore
@@ -140,5 +141,5 @@ def _answers(slot: int, view: View, questions: pa.RecordBatch) -> Iterator[Row]:
     rows = asked_of(slot, questions)
     mine = questions if len(rows) == questions.num_rows else questions.take(pa.array(rows))
     queries = QueryBatch.from_arrow(mine.drop_columns(["number", "slots"]))
-    looked_at = reach(queries, view.retention, view.upto)
-    return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True)
+    looked_at, alone = reach(queries, view.retention, view.upto), np.diff(mine.column("slots").offsets.to_numpy()) == 1
+    return answer(slot, view.objects, queries, numbers(mine, "number"), looked_at, two_phase=True, alone=alone)
