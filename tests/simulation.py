@@ -75,7 +75,8 @@ class Simulation:
         space, objects, queries: the stream, in time order.
         settings: of the stream.
         seed: decides everything that is left to chance.
-        chaos: chance that a step does not happen because its process dies, and that the state of one owner is lost.
+        chaos: chance that a step does not happen because its process dies; a quarter of it, that an owner's state is
+            lost.
         checkpoints: chance that a turn ends with a checkpoint.
     """
 
@@ -166,7 +167,7 @@ class Simulation:
         self.again += name == "again"
         if self.random.random() < self.chaos:
             raise Crash(name)
-        if self.random.random() < self.chaos:
+        if self.random.random() < self.chaos / 4:
             self.lose()
 
     def lose(self) -> None:

@@ -69,10 +69,9 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 PHASES = {
     "decoding": (".checkpoint/input", "*.arrow"),
     "decided": (".checkpoint/epochs", "0*.json"),
-    "routed": (".checkpoint/state/registry", "epoch-*.json"),
+    "routed": (".checkpoint/blocks", "*.ipc"),
     "announced": (".checkpoint/announced", "*.json"),
-    "worked": (".checkpoint/state/slot-0001", "epoch-*.json"),
-    "merged": (".checkpoint/state/merger", "epoch-*.json"),
+    "round decided": (".checkpoint/rounds", "0*.json"),
     "published": ("results", "epoch-*.jsonl"),
 }
 

@@ -40,9 +40,11 @@ class Recording(MemoryStorage):
 def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) -> None:
     stream = random_stream(seed, 120, 20, WGS84)
     objects, queries = (sorted(each, key=lambda one: one.t) for each in (stream.objects, stream.queries))
-    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=40, retention=600_000)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10, retention=600_000)
     storage = Recording()
-    simulation = Simulation(tmp_path, WGS84, objects, queries, setup, seed, chaos=0.02, storage=storage)
+    simulation = Simulation(
+        tmp_path, WGS84, objects, queries, setup, seed, chaos=0.02, checkpoints=0.6, storage=storage
+    )
     simulation.run(rebalances=0.5, disturbances=0.05)
 
     assert [name for name in storage.versions if not any(re.fullmatch(known, name) for known in STREAM.files)] == []

@@ -91,11 +91,12 @@ def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None
 
 
 def test_the_simulation_does_what_it_is_for() -> None:
-    """Versions are adopted several times, processes die at many steps, messages are repeated."""
-    stream = in_order(random_stream(21, 300, 40, WGS84))
-    simulation = simulated(stream, 21, chaos=0.02, rebalances=0.5, disturbances=0.02)
+    """Versions are adopted several times, processes die at many steps, messages are repeated, turns done again."""
+    stream = in_order(random_stream(25, 300, 40, WGS84))
+    simulation = simulated(stream, 25, chaos=0.01, rebalances=0.5, disturbances=0.02)
     assert len(simulation.store.state().bindings) >= 4
     assert simulation.crashes >= 10
+    assert simulation.again >= 10
     sent = simulation.results.read(*simulation.results.bounds)
     assert len({key for key, _ in sent}) < len(sent)
     assert differences(stream, simulation) == []
