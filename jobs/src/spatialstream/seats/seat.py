@@ -316,8 +316,7 @@ def sit(invitation: Invitation, number: int) -> None:
 
 
 def _attend(invitation: Invitation, seat: Seat, number: int) -> None:
-    pause, within = min(_HELLO_SECONDS, invitation.silence / 10), invitation.silence / 5
-    desk, how = client_of(invitation.desk, invitation.root), options(invitation.secret, within)
+    pause, desk = min(_HELLO_SECONDS, invitation.silence / 10), client_of(invitation.desk, invitation.root)
     about = {
         "name": uuid.uuid4().hex[:12],
         "number": number,
@@ -327,17 +326,19 @@ def _attend(invitation: Invitation, seat: Seat, number: int) -> None:
     }
     known, rest = False, 0.0
     while not seat.ended.wait(rest):
+        asked = time.monotonic()
+        left = seat.heard + invitation.silence - asked
         said = {**about, "known": known, "worked": {str(item): spent for item, spent in list(seat.worked.items())}}
         try:
+            how = options(invitation.secret, max(pause, left))  # a driver that has much to do answers late
             answered = act(desk, "hello", json.dumps(said).encode(), how, invitation.desk)
         except SeatLost as error:
             rest = pause if known else min(pause, _FIRST_SECONDS)
-            # as long as another try could not bring a word in time: so it ends before it is taken for lost
-            if time.monotonic() - seat.heard > invitation.silence - pause - within:
+            if time.monotonic() - seat.heard > invitation.silence - pause:
                 raise RunError(f"the driver is gone: {error}") from None
         else:
             if answered == "lost":
                 raise RunError("the driver has taken this seat for lost")
             if answered == "end":
                 return
-            seat.heard, known, rest = time.monotonic(), True, pause
+            seat.heard, known, rest = asked, True, pause  # not later than the driver has heard it
