@@ -13,6 +13,7 @@ from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import MERGER
 from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.state import OwnerState, forget
+from spatialstream.stages.work import slot_objects
 from spatialstream.stream.driver import WorkerTurns
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.timeouts import Every
@@ -59,6 +60,21 @@ def test_lost_state_is_made_anew_from_all_rounds_and_no_row_is_sent_for_it(tmp_p
     assert sum(worker.last.counts.values()) > 0
     owners = {name.split("/")[1] for name in simulation.storage.list("state/")}
     assert owners == {MERGER, *(f"slot-{slot:04d}" for slot in range(3))}
+
+
+def test_after_a_checkpoint_a_slot_can_be_asked_wherever_it_is(tmp_path: Path) -> None:
+    simulation = undisturbed(tmp_path, checkpoints=0.0)
+    settled(simulation)
+    worker = simulation.worker
+    assert worker is not None
+    assert worker.last is not None
+    held = [len(slot_objects(slot, worker.last.round, simulation.storage)) for slot in range(3)]
+    forget(simulation.storage)
+    assert [len(slot_objects(slot, worker.last.round, simulation.storage)) for slot in range(3)] == held
+    assert sum(held) > 0
+    turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, simulation.step)
+    assert turns.recall() == worker.last.round
+    assert simulation.again == 0
 
 
 def test_what_is_in_memory_is_not_made_anew(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -240,12 +240,18 @@ def slot_objects(slot: int, turn: Round, storage: Storage) -> SegmentStore:
     """A slot's objects after a round, to be looked at only.
 
     Raises:
-        Lost: they are not in this process's memory.
+        Lost: they are not in this process's memory, and the round has not ended with a checkpoint.
     """
     indexes: SlotIndexes | None = slot_state(slot, turn, storage).ended()
-    if indexes is None:
+    if indexes is not None:
+        return indexes.objects
+    if not turn.checkpoint:
         raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
-    return indexes.objects
+    done = turn.number, turn.take
+    after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
+    manifest = after.previous()
+    assert manifest is not None
+    return SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)
 
 
 # ------------------------------------------------------------------------------------------------- changes of version
