@@ -183,6 +183,7 @@ class Asker:
         self._topic, self._space, self._refused = topics.queries, space, refused
         self._sent: dict[str, str] = {}
         self._failed: list[str] = []
+        self._known = False
         with answering(connection), ExitStack() as opened:
             self._results = opened.enter_context(closing(Results(connection, stream, newest=True, report=report)))
             self._letters = opened.enter_context(closing(connection.consumer(f"{stream}-query")))
@@ -261,6 +262,8 @@ class Asker:
                 self._producer.produce(self._topic, value, on_delivery=self._noted(str(record["id"])))
             except KafkaException as error:
                 raise SettingError("query", f"{len(value)} bytes cannot be sent: {error.args[0].str()}") from None
+            if not self._known:  # see spatialstream.sources.kafka_clients: the first message goes alone
+                self._known = self._producer.flush(30.0) == 0
         left = self._producer.flush(30.0)
         if left or self._failed:
             raise Unavailable(f"the broker did not take the queries: {(self._failed or ['no answer'])[0]}")

@@ -93,6 +93,7 @@ class Sender:
         self._partitions = len(topics[self._topics.objects].partitions)
         self._turn = 0
         self._failed: list[str] = []
+        self._known: set[tuple[str, int]] = set()
 
     def _produce(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> None:
         while True:
@@ -108,6 +109,9 @@ class Sender:
                 problem = f"a record of {len(value)} bytes is longer than a message may be ({LARGEST_MESSAGE} bytes)"
                 raise SettingError(name, problem) from None
             self._producer.poll(0)
+            if (topic, partition) not in self._known:  # see spatialstream.sources.kafka_clients: the first goes alone
+                self._producer.flush(120.0)
+                self._known.add((topic, partition))
             return
 
     def _delivered(self, error: Any, message: Any) -> None:
