@@ -24,7 +24,7 @@ from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import MERGE, Invitation
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
-from spatialstream.stages.tasks import TASKS, World
+from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work
 
 __all__ = ["SeatEngine", "Seating"]
@@ -35,6 +35,7 @@ _LOOK_SECONDS = 0.2
 _MORE_SECONDS = 2.0
 """Seconds without a new seat after which the first turn waits for no more of them."""
 _TELL_SECONDS = 30.0
+_FORGET_SECONDS = 2.0
 _EVEN_SECONDS = 10.0
 """Seconds between two looks at whether work is even."""
 
@@ -179,10 +180,15 @@ class SeatEngine:
         self._accuser = ""
         return list(call.result())
 
+    @property
+    def unsettled(self) -> bool:
+        """See :class:`~spatialstream.stream.engine.Engine`; what would only be more even waits."""
+        return self._placed_for != (self._desk.changes, self._retired)
+
     def settled(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         now, there = time.monotonic(), (self._desk.changes, self._retired)
-        seats = self._desk.seats()
+        seats, before = self._desk.seats(), self._placement
         if not seats or (there == self._placed_for and now < self._even_at):
             return
         if now >= self._even_at:
@@ -190,6 +196,17 @@ class SeatEngine:
             self._even_at = now + _EVEN_SECONDS
         self._placed_for = there
         self._place(seats, even=True)
+        self._have_forgotten(before, seats)
+
+    def _have_forgotten(self, before: Mapping[int, str], seats: Sequence[Seated]) -> None:
+        """Have seats let go of what other ones have now; no answer hangs on it, so one that does not is left alone."""
+        calls = []
+        for seat in seats:
+            gone = [item for item, name in before.items() if name == seat.name != self._placement.get(item)]
+            if gone:
+                body = Command.of(IdleTasks().forget, gone, self._generation).to_json()
+                calls.append(self._asked(seat, "map", body, _FORGET_SECONDS))
+        wait(calls, timeout=_FORGET_SECONDS)
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""

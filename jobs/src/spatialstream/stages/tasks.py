@@ -16,14 +16,16 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import ask, merge, merge_second
+from spatialstream.stages.merge import MERGER, ask, merge, merge_second
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import Row, admit, dead_letters, route_epoch
+from spatialstream.stages.route import REGISTRY, Row, admit, dead_letters, route_epoch
 from spatialstream.stages.rows import RowLimits
+from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import Second
 from spatialstream.stages.views import View, keep
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, work
+from spatialstream.stages.views import forget as forget_views
+from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_owner, work
 
 __all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Summary", "World"]
 
@@ -214,6 +216,13 @@ class IdleTasks:
     def take(self, world: World, part: tuple[int, int, int]) -> Iterator[Row]:
         """As WORK: a slot, and offsets of its blocks [start, end)."""
         deque(world.channel.blocks(*part), 0)
+        return iter(())
+
+    def forget(self, world: World, item: int) -> Iterator[str]:
+        """Let go of what this process holds of a slot or partition, or with a negative number of MERGE."""
+        for owner in (slot_owner(item), *((REGISTRY,) if item == 0 else ())) if item >= 0 else (MERGER,):
+            forget(world.storage, owner)
+        forget_views(world.storage.place, item)
         return iter(())
 
     def publish(self, world: World, rows: Iterable[Row]) -> Iterator[str]:

@@ -61,6 +61,7 @@ __all__ = [
     "WorkSettings",
     "blocks_of_round",
     "slot_objects",
+    "slot_owner",
     "slot_state",
     "steps_from_arrow",
     "steps_to_arrow",
@@ -139,9 +140,14 @@ class SlotIndexes:
         return self
 
 
+def slot_owner(slot: int) -> str:
+    """The owner of a slot's state."""
+    return f"slot-{slot:04d}"
+
+
 def slot_state(slot: int, turn: Round, storage: Storage) -> OwnerState:
     """A slot's state in a round."""
-    return OwnerState.of(storage, f"slot-{slot:04d}", turn)
+    return OwnerState.of(storage, slot_owner(slot), turn)
 
 
 def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings, storage: Storage) -> Iterator[Row]:

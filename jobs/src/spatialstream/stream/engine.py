@@ -62,6 +62,10 @@ class Engine(Protocol):
     def moves(self) -> int:
         """How often items have got another process than they had."""
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether items would move if it were :meth:`settled`."""
+
     def settled(self) -> None:
         """Is told between turns when nothing is remembered that could not be read anew: now items may move."""
 
@@ -88,6 +92,7 @@ class Inline:
 
     width = 1
     moves = 0
+    unsettled = False
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`Engine`."""

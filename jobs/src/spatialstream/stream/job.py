@@ -86,6 +86,11 @@ class _Job(ABC):
         """What the stages have to do with."""
         return self.engine.world
 
+    def _due(self) -> Callable[[], bool]:
+        """Whether a turn is to end with a checkpoint: after some time, or for a new process to get its part at once."""
+        every = Every(self.checkpoint_interval)
+        return lambda: every() or self.engine.unsettled
+
     def _reign(self, folder: str) -> Reign | Alone:
         """By which the decisions count whose records are in a folder."""
         if self.lease is None:
@@ -311,7 +316,7 @@ class RouterJob(_Job):
 
     def _prepare(self) -> None:
         storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
-        due = Every(self.checkpoint_interval)
+        due = self._due()
         router = Router(self.settings, storage, self.store, names, _now, reign=reign, due=due)
         self._turns = RouterTurns(router, self.engine, self._parts.step)
         self._learner = Learner(storage, self.store, self.settings.space)
@@ -335,6 +340,8 @@ class RouterJob(_Job):
             return False
         began = time.monotonic()
         record = turns.epoch(turns.ingestion(ranges))
+        if record.epoch.checkpoint:
+            self.engine.settled()
         self.observe(record, time.monotonic() - began, self._parts.end())
         return True
 
@@ -420,7 +427,7 @@ class WorkerJob(_Job):
 
     def _prepare(self) -> None:
         settings, storage = self.settings, self.world.storage
-        due = Every(self.checkpoint_interval)
+        due = self._due()
         worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS), due=due)
         self._turns = WorkerTurns(worker, self.engine, settings.slots, self._parts.step)
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
