@@ -319,7 +319,7 @@ def test_a_killed_stream_goes_on(spark: SparkSession, objects: Folder, tmp_path:
     try:
         wait_for(tmp_path / "state" / "spark" / "commits" / "0", child)
         objects.drop(things[80:150])
-        wait_for(tmp_path / "state" / "state" / "slot-0001" / "epoch-000000001.json", child)
+        wait_for(tmp_path / "state" / "rounds" / "000000001.json", child)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

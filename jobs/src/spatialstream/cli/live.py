@@ -234,7 +234,8 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
 
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"
-    session = embedded_session(name, options.cores, master=options.master, conf=dict(options.conf), secret=secret)
+    given = {"master": options.master, "conf": dict(options.conf), "secret": secret}
+    session = embedded_session(name, options.cores, **given, lasting=True)
     try:
         count = None if options.master is None or options.master.startswith("local") else options.slots
         with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:

@@ -25,8 +25,8 @@ from spatialstream.model.errors import SettingError
 __all__ = ["INTERRUPTED", "SparkSession", "check_conf", "embedded_session", "java_home", "right_python", "used_session"]
 
 _JAVA_WANTED = 17
-_TRIES = 1_000_000
-"""How often Spark starts a task before it gives up."""
+_LASTING = 1_000_000
+"""How often Spark starts a task that is to stay before it gives up."""
 
 _GUARD = {
     "spark.authenticate": "true",
@@ -93,6 +93,7 @@ def embedded_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     secret: Path | None = None,
+    lasting: bool = False,
 ) -> SparkSession:
     """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
 
@@ -113,6 +114,8 @@ def embedded_session(
         master: where Spark runs, if not in this process.
         conf: settings that go before those made here, but for those that guard the session.
         secret: with a Kubernetes ``master``: a file to be written, which the executors see at the same path.
+        lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.seating`): they are
+            started again however often they go. Other tasks would be, too, whatever they fail of.
 
     Raises:
         SettingError: there is no Java, ``conf`` holds what cannot be set, the file cannot be written, or ``master``
@@ -143,9 +146,9 @@ def embedded_session(
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "spatialstream.spark.daemon",
         "spark.python.worker.reuse": "true",
-        # tasks that stay are started again however often they go; see spatialstream.spark.seating
-        "spark.task.maxFailures": str(_TRIES),
     }
+    tries = _LASTING if lasting else 1
+    settings["spark.task.maxFailures"] = str(tries)
     if master is None or master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -154,7 +157,7 @@ def embedded_session(
     if secret is not None and master is not None and master.startswith("k8s:"):
         _make_secret(secret)
         settings["spark.authenticate.secret.file"] = str(secret)
-    builder = SparkSession.builder.master(master or f"local[{cores or '*'},{_TRIES}]").appName(name)
+    builder = SparkSession.builder.master(master or f"local[{cores or '*'},{tries}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     try:
