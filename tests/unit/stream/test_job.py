@@ -412,6 +412,7 @@ class Moving(Lost):
 
     def settled(self) -> None:
         self.moves += 1
+        self.unsettled = False
         views.forget(self.world.storage.place)
 
 
@@ -440,3 +441,8 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     known = len(published)
     assert not worker._turn()
     assert len(published) == known, "once is enough"
+
+    moves, engine.unsettled = engine.moves, True  # a process has come, or is to go
+    assert not worker._turn()
+    assert engine.moves == moves + 1
+    assert len(published) == known + 1

@@ -91,6 +91,11 @@ class _Job(ABC):
         every = Every(self.checkpoint_interval)
         return lambda: every() or self.engine.unsettled
 
+    def _settle(self, settled: bool) -> None:
+        """In a stream in which nothing happens processes come and go too."""
+        if settled and self.engine.unsettled:
+            self.engine.settled()
+
     def _reign(self, folder: str) -> Reign | Alone:
         """By which the decisions count whose records are in a folder."""
         if self.lease is None:
@@ -336,6 +341,7 @@ class RouterJob(_Job):
         self._parts.begin("look")
         ranges = {} if router.unfinished else news(self._source.bounds(), router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
+            self._settle(router.last is None or router.last.epoch.checkpoint)
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
@@ -452,11 +458,13 @@ class WorkerJob(_Job):
             self._reporter.observe(record, summary)
             foreign += summary.foreign
             self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
-        elif self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
-            moves, turn = self.engine.moves, turns.recall()
-            if turn is not None:
-                self.publish(turn)
-            self._recalled = moves
+        else:
+            self._settle(turns.worker.settled)
+            if self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
+                moves, turn = self.engine.moves, turns.recall()
+                if turn is not None:
+                    self.publish(turn)
+                self._recalled = moves
         self._tell_foreign(foreign)
         return record is not None
 

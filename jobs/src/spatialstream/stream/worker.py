@@ -248,13 +248,18 @@ class Worker:
         self._save(record)
         return record
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has been done since the last checkpoint."""
+        return self.last is None or (not self.unfinished and self.last.round.checkpoint)
+
     def settle(self) -> RoundRecord | None:
         """Decide a round without epochs, for its checkpoint; None if that is not due, or would hold nothing new.
 
         So a stream that is silent does not need the blocks of its last rounds for ever.
         """
         before = self.last
-        if before is None or self.unfinished or before.round.checkpoint or not self._due():
+        if before is None or self.settled or self.unfinished or not self._due():
             return None
         number, previous, since = self._after(before)
         turn = replace(
