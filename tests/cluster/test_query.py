@@ -124,6 +124,8 @@ def test_a_stream_that_was_started_again_answers_before_anything_comes(
     assert ask_at_once(stream, *words) == 0
 
     before, after = rows(capsys)
+    for row in (before, after):  # a round for the checkpoint may have come in between
+        del row["as_of"]["round"]
     assert before == after
 
 
