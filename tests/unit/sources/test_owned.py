@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,8 @@ def test_a_failed_task_is_told_as_what_it_was() -> None:
         assert str(told).endswith("the same again goes on from here")
     other = explained("ModuleNotFoundError: No module named 'spatialstream'\n")
     assert str(other).startswith("PYSPARK_PYTHON: ")
+
+
+def test_records_of_processes_that_hold_a_lease_are_a_streams() -> None:
+    for name in ("epochs/000000301-1-8a6bdbff-302.json", "rounds/000000241-12-c175fc60-242.json"):
+        assert any(re.fullmatch(known, name) for known in STREAM.files), name
