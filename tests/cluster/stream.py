@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +35,7 @@ class Servers:
 
     zookeeper: ZooKeeperServer
     kafka: KafkaServer
+    streams: set[str] = field(default_factory=set)  # the names that are taken: each test's stream is its own
 
 
 class LiveStream:
@@ -50,6 +51,8 @@ class LiveStream:
         *more: str,
         environment: dict[str, str] | None = None,
     ) -> None:
+        assert name not in servers.streams, f"another test has a stream {name!r} on these servers"
+        servers.streams.add(name)
         self.servers, self.name, self.space, self.slots = servers, name, space, slots
         self.connection = Connection(servers.kafka.bootstrap, servers.kafka.security)
         self.checkpoint = folder / "checkpoint"

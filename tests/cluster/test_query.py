@@ -51,7 +51,7 @@ class Asked(LiveStream):
 
 @pytest.fixture(scope="module")
 def stream(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with Asked(servers, "asked", tmp_path_factory.mktemp("asked")) as made:
+    with Asked(servers, "query", tmp_path_factory.mktemp("query")) as made:
         for x, text in ((10.0, "flood in town"), (20.0, "Flood warning"), (30.0, "fire")):
             made.put(x, text)
         yield made
