@@ -123,7 +123,7 @@ $(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
 	@scripts/jars.sh > $@
 
 # The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
-$(VENV)/.kernels: $(shell find jobs/src/spatialstream/model jobs/src/spatialstream/index jobs/src/spatialstream/local -name '*.py') | $(VENV)/.project
+$(VENV)/.kernels: $(shell find $(addprefix jobs/src/spatialstream/,model records index local) -name '*.py') | $(VENV)/.project
 	@echo "==> compiling the kernels, once: about 65 s of processor time, shared by two or more; it takes longer beside other work" >&2
 	@$(BIN)/python -m spatialstream.kernels >&2
 	@touch $@

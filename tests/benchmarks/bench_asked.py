@@ -20,7 +20,7 @@ import pyarrow as pa
 from spatialstream import kernels
 from spatialstream.client import SnapshotAsker
 from spatialstream.index.version import build
-from spatialstream.local.segments import SegmentStore, phase_of
+from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local import ckq, ctq, skyband
-from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
-from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.skyband import Arrivals, NearestMerger
-from spatialstream.local.steps import merge_steps
+from spatialstream.local.nearest import ckq, skyband
+from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.nearest.skyband import Arrivals, NearestMerger
+from spatialstream.local.terms import ctq
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.local.terms.steps import merge_steps
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions

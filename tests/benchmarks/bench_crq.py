@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 
-from spatialstream.local import crq
-from spatialstream.local.crq import ContinuousRangeIndex, Matches
+from spatialstream.local.range import crq
+from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType
 from tests.benchmarks.workload import SPACE, TERMS, QueryColumns, objects, queries

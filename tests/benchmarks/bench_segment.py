@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local import segments
-from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore, phase_of
+from spatialstream.local.snapshot import segments
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box
 from tests.benchmarks.workload import SPACE, objects, queries

@@ -90,11 +90,11 @@ def _clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _clock_parts() -> None:
     """Put clocks around the parts of the stages."""
-    from spatialstream.local.ckq import ContinuousNearestIndex
-    from spatialstream.local.crq import ContinuousRangeIndex
-    from spatialstream.local.ctq import ContinuousTermsIndex
+    from spatialstream.local.nearest.ckq import ContinuousNearestIndex
+    from spatialstream.local.range.crq import ContinuousRangeIndex
     from spatialstream.local.registry import QueryRegistry
-    from spatialstream.local.segments import SegmentStore
+    from spatialstream.local.snapshot.segments import SegmentStore
+    from spatialstream.local.terms.ctq import ContinuousTermsIndex
     from spatialstream.sources import result_files
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spatialstream.local import crq as crq_module
-from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.range import crq as crq_module
+from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.model.regions import Box
 from tests.benchmarks import bench_crq, workload
 from tests.benchmarks.workload import SPACE
 
 if TYPE_CHECKING:
-    from spatialstream.local.segments import SegmentStore
+    from spatialstream.local.snapshot.segments import SegmentStore
     from spatialstream.model.objects import ObjectBatch
 
 Points = list[tuple[float, float]]
@@ -120,9 +120,9 @@ def routing(leaves: Sequence[int] = (1, 4, 16, 64, 256, 1024)) -> Iterator[Chart
 
 def snapshot(sizes: Sequence[int] = (10_000, 100_000, 500_000, 1_000_000, 5_000_000)) -> Iterator[Chart]:
     """Time of snapshot queries, and speed of building, by the number of objects of a segment."""
-    from spatialstream.local import segments
-    from spatialstream.local.segment import Segment
-    from spatialstream.local.segments import SegmentStore
+    from spatialstream.local.snapshot import segments
+    from spatialstream.local.snapshot.segment import Segment
+    from spatialstream.local.snapshot.segments import SegmentStore
 
     segments.prepare()
     asked_of = "objects of the segment"

@@ -35,7 +35,7 @@ _FUZZ = int(os.environ.get("SPATIALSTREAM_FUZZ_MESSAGES", "2000"))
 _HOUR = 3_600_000
 
 FAULTS = """
-from spatialstream.local.crq import ContinuousRangeIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.stages import ingest
 from spatialstream.stages import merge as merging
 from spatialstream.stages import route as routing

@@ -26,7 +26,10 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
 from spatialstream.index import version
-from spatialstream.local import ckq, crq, ctq, segments, skyband
+from spatialstream.local.nearest import ckq, skyband
+from spatialstream.local.range import crq
+from spatialstream.local.snapshot import segments
+from spatialstream.local.terms import ctq
 from spatialstream.model.kernels import cache_folder
 from spatialstream.records import decode
 
@@ -64,7 +67,7 @@ def _stamp() -> str:
     """Where the files with kernels are, and their state: numba looks at these too before it takes machine code."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(str(package).encode())
-    for folder in ("model", "index", "local"):
+    for folder in ("model", "records", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
             state = path.stat()
             digest.update(f"{path.name} {state.st_mtime_ns} {state.st_size} ".encode())

@@ -13,7 +13,7 @@ import pytest
 
 from spatialstream.client import SnapshotAsker
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.errors import Gone, SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local import ckq, skyband, wordtable
-from spatialstream.local.ckq import ContinuousNearestIndex
-from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local import wordtable
+from spatialstream.local.nearest import ckq, skyband
+from spatialstream.local.nearest.ckq import ContinuousNearestIndex
+from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import Space

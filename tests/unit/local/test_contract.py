@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local.base import MovableIndex, StandingIndex
-from spatialstream.local.crq import ContinuousRangeIndex, Tiering
-from spatialstream.local.ctq import ContinuousTermsIndex
 from spatialstream.local.indexes import INDEXES
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.space import WGS84, Space

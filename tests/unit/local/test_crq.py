@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.local import crq
-from spatialstream.local.crq import ContinuousRangeIndex, Tiering
-from spatialstream.local.frequencies import TermFrequencies
+from spatialstream.local.range import crq
+from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
+from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import TYPES, QueryBatch, QueryType

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spatialstream.local import ctq, groups, steps, termlogs, wordtable
-from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.steps import StepPartials, merge_steps
+from spatialstream.local import wordtable
+from spatialstream.local.terms import ctq, groups, steps, termlogs
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.local.terms.steps import StepPartials, merge_steps
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions

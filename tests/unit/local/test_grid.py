@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local import crq, grid
+from spatialstream.local import grid
 from spatialstream.local.grid import KeywordGrid, ProbeBatch
 from spatialstream.local.keywords import KeywordTable, TermKeys
+from spatialstream.local.range import crq
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Box, Circle, Region, Regions

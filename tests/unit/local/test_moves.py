@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local.crq import ContinuousRangeIndex, Tiering
-from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle, Regions

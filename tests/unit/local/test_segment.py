@@ -14,15 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spatialstream.local import segments, wordtable
-from spatialstream.local.addresses import ARRAYS, Columns, columns_at, row_of
-from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segment import Segment
-from spatialstream.local.segments import FAN_IN, SegmentStore
-from spatialstream.local.termtables import AGGREGATE
-from spatialstream.local.views import ObjectsView
-from spatialstream.local.zorder import grid_of
-from spatialstream.local.zranges import farthest, nearest_bound
+from spatialstream.local import wordtable
+from spatialstream.local.snapshot import segments
+from spatialstream.local.snapshot.addresses import ARRAYS, Columns, columns_at, row_of
+from spatialstream.local.snapshot.rows import ObjectRows
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.segments import FAN_IN, SegmentStore
+from spatialstream.local.snapshot.termtables import AGGREGATE
+from spatialstream.local.snapshot.views import ObjectsView
+from spatialstream.local.snapshot.zorder import grid_of
+from spatialstream.local.snapshot.zranges import farthest, nearest_bound
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.geometry import distance
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -349,14 +350,15 @@ def test_the_grid_is_that_of_the_bounding_box() -> None:
     assert grid.tolist() == [1.0, 5.0, 3.0, 5.0, 32768.0, 0.0]
 
 
-KERNELS = """addresses arrays zorder wordtable termlists zranges nearest termtables rows segment segments"""
+SEARCHES = "addresses zorder termlists zranges nearest termtables rows segment segments views"
+KERNELS = ["arrays", "wordtable", *(f"snapshot.{name}" for name in SEARCHES.split())]
 
 
 def test_every_kernel_is_compiled_before_use() -> None:
     segments.prepare()
     kernels = {
         f"{name}.{value.__name__}": value
-        for name in KERNELS.split()
+        for name in KERNELS
         for value in vars(importlib.import_module(f"spatialstream.local.{name}")).values()
         if hasattr(value, "signatures")
     }

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore, phase_of
+from spatialstream.local.snapshot.rows import ObjectRows
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Circle, Region
@@ -232,7 +232,7 @@ def largest_epoch(monkeypatch: pytest.MonkeyPatch, phases: list[float], interval
         merged[-1] += sum(len(part) for part in parts)
         return merge(parts)
 
-    monkeypatch.setattr("spatialstream.local.segments._SMALLEST", 16)
+    monkeypatch.setattr("spatialstream.local.snapshot.segments._SMALLEST", 16)
     monkeypatch.setattr(Segment, "merge", counting)
     files, stores = MemoryFiles(), [SegmentStore(PLANE, interval, 4096, phase) for phase in phases]
     for seed in range(300):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream.local.segment import Segment
-from spatialstream.local.segments import SegmentStore
-from spatialstream.local.views import ObjectsView
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from tests.lengths import examples
@@ -158,7 +158,7 @@ def test_a_count_that_fails_leaves_nothing_wrong_behind(monkeypatch: pytest.Monk
         rows_counted(rows, asked, *state)  # it has given numbers, and does not say which
         raise MemoryError
 
-    from spatialstream.local import views
+    from spatialstream.local.snapshot import views
 
     rows_counted = views.count_words
     with monkeypatch.context() as patch:

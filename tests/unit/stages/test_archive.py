@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.times import TIME_LIMIT

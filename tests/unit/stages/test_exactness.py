@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spatialstream.local.crq import ContinuousRangeIndex
-from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.skyband import NearestMerger
+from spatialstream.local.nearest.skyband import NearestMerger
+from spatialstream.local.range.crq import ContinuousRangeIndex
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.queries import QueryType
 from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.oracle import answers, check

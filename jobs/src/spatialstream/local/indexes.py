@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spatialstream.local.base import LocalIndex
-from spatialstream.local.ckq import ContinuousNearestIndex
-from spatialstream.local.crq import ContinuousRangeIndex
-from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.segments import SegmentStore
+from spatialstream.local.nearest.ckq import ContinuousNearestIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
 
 __all__ = ["INDEXES"]
 

@@ -26,9 +26,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.local.state import Manifest, ReadFile
-from spatialstream.local.steps import merge_steps
+from spatialstream.local.terms.steps import merge_steps
 from spatialstream.model.queries import QueryBatch, QueryType
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage

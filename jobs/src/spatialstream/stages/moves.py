@@ -29,9 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.crq import ContinuousRangeIndex
-from spatialstream.local.ctq import ContinuousTermsIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.state import Manifest
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages.messages import numbers

@@ -3,8 +3,8 @@
 WORK and MERGE do both within a round; between rounds, so do views (:mod:`~spatialstream.stages.views`) and whoever asks
 them (:mod:`~spatialstream.stages.questions`). It is the same code, so a question has the same row on both ways.
 
-Cost: a slot's part is that of its searches (:mod:`spatialstream.local.views`); a row is a sort of what is found. Lists
-and counts may be many times the memory there is; they come and go in blocks.
+Cost: a slot's part is that of its searches (:mod:`spatialstream.local.snapshot.views`); a row is a sort of what is
+found. Lists and counts may be many times the memory there is; they come and go in blocks.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segments import SegmentStore
-from spatialstream.local.views import ObjectsView
+from spatialstream.local.snapshot.rows import ObjectRows
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.hashing import distinct
 from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
 from spatialstream.model.space import Space

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.segments import SegmentStore
-from spatialstream.local.views import ObjectsView
+from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages

@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from spatialstream.balance.attribution import Spent
 from spatialstream.index.version import RoutingVersion
-from spatialstream.local.ckq import Candidates, ContinuousNearestIndex
-from spatialstream.local.crq import ContinuousRangeIndex, Matches
-from spatialstream.local.ctq import ContinuousTermsIndex
-from spatialstream.local.segments import SegmentStore, phase_of
+from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
+from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.steps import StepPartials
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.local.terms.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow

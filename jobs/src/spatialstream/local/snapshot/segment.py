@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import termlists, termtables, wordtable, zorder
-from spatialstream.local.addresses import ARRAYS, Columns, row_of
+from spatialstream.local import wordtable
+from spatialstream.local.snapshot import termlists, termtables, zorder
+from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
@@ -113,7 +114,7 @@ class Segment:
 
     @cached_property
     def row(self) -> npt.NDArray[np.void]:
-        """The segment as a table of one row, see :mod:`~spatialstream.local.addresses`."""
+        """The segment as a table of one row, see :mod:`~spatialstream.local.snapshot.addresses`."""
         return row_of(self.columns)
 
     @cached_property

@@ -30,11 +30,11 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Ints
 from spatialstream.local.base import LocalIndex
-from spatialstream.local.rows import ObjectRows
-from spatialstream.local.segment import Segment
+from spatialstream.local.snapshot.rows import ObjectRows
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.termlists import decode_sets
+from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.termlists import decode_sets
-from spatialstream.local.views import ObjectsView, Part, TermNumbers
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.regions import Box, Region
@@ -216,19 +216,19 @@ class SegmentStore(LocalIndex):
         return self._own
 
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
-        """See :meth:`ObjectsView.range_query <spatialstream.local.views.ObjectsView.range_query>`."""
+        """See :meth:`ObjectsView.range_query <spatialstream.local.snapshot.views.ObjectsView.range_query>`."""
         return self._now.range_query(region, keywords, t_after, t_last)
 
     def nearest(
         self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
     ) -> ObjectRows:
-        """See :meth:`ObjectsView.nearest <spatialstream.local.views.ObjectsView.nearest>`."""
+        """See :meth:`ObjectsView.nearest <spatialstream.local.snapshot.views.ObjectsView.nearest>`."""
         return self._now.nearest(x, y, k, keywords, t_after, t_last, bound)
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
     ) -> tuple[pa.StringArray, Ints]:
-        """See :meth:`ObjectsView.term_counts <spatialstream.local.views.ObjectsView.term_counts>`."""
+        """See :meth:`ObjectsView.term_counts <spatialstream.local.snapshot.views.ObjectsView.term_counts>`."""
         return self._now.term_counts(region, keywords, t_after, t_last)
 
     # -------------------------------------------------------------------------------------------------------- keeping

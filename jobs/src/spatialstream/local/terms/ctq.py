@@ -6,9 +6,9 @@ with o.t in (now - T, now] and o.t >= q.t. A slot reports, for each step, the co
 before c.
 
 *Areas.* What the grid finds for an object is an area: the common region of a group, or the region of a single member
-(:mod:`spatialstream.local.groups`). An area logs the objects in it and keeps the counts of their terms in the window
-at its last step (:mod:`spatialstream.local.termlogs`). A member's counts are those of its group's area plus those of
-its own, which holds
+(:mod:`spatialstream.local.terms.groups`). An area logs the objects in it and keeps the counts of their terms in the
+window at its last step (:mod:`spatialstream.local.terms.termlogs`). A member's counts are those of its group's area
+plus those of its own, which holds
 
 - the objects in its region outside the common one, and
 - as negative entries, those of the common region that the group counts but that came before the member was there
@@ -36,15 +36,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local import groups
 from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints
 from spatialstream.local.base import MovableIndex
 from spatialstream.local.columns import Strings, Table, earliest
 from spatialstream.local.grid import Objects, ProbeBatch
 from spatialstream.local.journal import Arrays, Journal
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
-from spatialstream.local.steps import StepPartials, merge_steps
-from spatialstream.local.termlogs import TermLogs
+from spatialstream.local.terms import groups
+from spatialstream.local.terms.steps import StepPartials, merge_steps
+from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from spatialstream.local.addresses import columns_at
 from spatialstream.local.arrays import Array, grown, wide
-from spatialstream.local.termlists import has_all
+from spatialstream.local.snapshot.addresses import columns_at
+from spatialstream.local.snapshot.termlists import has_all
+from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
+from spatialstream.local.snapshot.zranges import bisect, lookup, nearest_bound
 from spatialstream.local.wordtable import compare
-from spatialstream.local.zorder import LEVELS, node_box, node_start
-from spatialstream.local.zranges import bisect, lookup, nearest_bound
 from spatialstream.model.geometry import distance
 from spatialstream.model.kernels import kernel
 

@@ -3,7 +3,7 @@
 After the grid that SSTD takes from SEA-CNN (Xiong, Mokbel, Aref, ICDE 2005), with radii that shrink. Each query keeps
 the distances of its k nearest objects *of this slot*; the k-th is its radius, infinite until k are found. An arrival
 that is farther than that is in no answer, so only the others go to MERGE, which keeps the answer over all slots
-(:mod:`spatialstream.local.skyband`).
+(:mod:`spatialstream.local.nearest.skyband`).
 
 Candidates come from grids over the circles, with the radii at the time when a grid was built. Radii only shrink, so a
 stale grid yields too many candidates and never too few, and each is checked against the current radius. A grid is

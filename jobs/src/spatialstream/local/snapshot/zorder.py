@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spatialstream.local.addresses import Columns
 from spatialstream.local.arrays import Array, wide
+from spatialstream.local.snapshot.addresses import Columns
 from spatialstream.model.kernels import kernel
 
 __all__ = ["LEVELS", "cell", "column", "directory_of", "grid_of", "node_box", "node_start", "z_sort"]

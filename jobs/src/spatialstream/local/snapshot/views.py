@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.addresses import Columns, place_of, row_of
 from spatialstream.local.arrays import Codes, Ints
-from spatialstream.local.nearest import nearest as search_nearest
-from spatialstream.local.rows import ObjectRows, rows_at
-from spatialstream.local.segment import Segment
-from spatialstream.local.termtables import count_words
+from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
+from spatialstream.local.snapshot.nearest import nearest as search_nearest
+from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.termtables import count_words
+from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
-from spatialstream.local.zranges import Ask, search
 from spatialstream.model.hashing import process_seed
 from spatialstream.model.regions import Region
 from spatialstream.model.space import Space
@@ -97,7 +97,7 @@ class _Table:
     """Segments for kernels, which are held here, because rows are addresses alone.
 
     Attributes:
-        rows: one each, see :mod:`~spatialstream.local.addresses`.
+        rows: one each, see :mod:`~spatialstream.local.snapshot.addresses`.
         segments: None: not loaded, the row has its times alone.
         unloaded: positions of those.
         numbered: what :class:`TermNumbers` has made of it.
@@ -160,7 +160,7 @@ class TermNumbers:
 
         Args:
             table: segments.
-            asked: see :class:`spatialstream.local.zranges.Ask`.
+            asked: see :class:`spatialstream.local.snapshot.zranges.Ask`.
 
         Returns:
             terms, their counts (at least 1), and how many objects were checked.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.addresses import columns_at
 from spatialstream.local.arrays import Array, Codes, Floats, Ints, wide
+from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.wordtable import compare, gather, to_arrow
 from spatialstream.model.kernels import kernel
 

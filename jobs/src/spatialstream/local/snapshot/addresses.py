@@ -34,18 +34,18 @@ class Columns(NamedTuple):
         id_offsets: int32[n + 1].
         ids: uint8, utf8.
         unit_offsets: int32[n + 1], of the objects' term sets.
-        units: uint16, see :mod:`spatialstream.local.termlists`.
+        units: uint16, see :mod:`spatialstream.local.snapshot.termlists`.
         word_offsets: int32[v + 1], of the vocabulary; the most frequent term first.
         words: uint8, utf8.
         slots: int32, the vocabulary's table with its seed, see :mod:`spatialstream.local.wordtable`.
         posting_offsets: int32[v + 1].
         postings: int32, ascending positions of each term's objects.
-        grid: float64[6], see :func:`spatialstream.local.zorder.grid_of`.
+        grid: float64[6], see :func:`spatialstream.local.snapshot.zorder.grid_of`.
         directory: int32[4^depth + 1], first position of each node of a level.
-        table_keys: int64[m], see :mod:`spatialstream.local.termtables`.
+        table_keys: int64[m], see :mod:`spatialstream.local.snapshot.termtables`.
         table_offsets: int64[m + 1].
         tables: uint16.
-        numbers: int32[v] or empty, see :class:`spatialstream.local.views.TermNumbers`; not part of the segment.
+        numbers: int32[v] or empty, see :class:`~spatialstream.local.snapshot.views.TermNumbers`; not of the segment.
         depth: level of the directory's nodes.
         t_min: least t.
         t_max: greatest t; less than ``t_min`` if there are no objects.

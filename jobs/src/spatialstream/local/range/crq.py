@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
-from spatialstream.local.frequencies import TermFrequencies
 from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
+from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.arrays import grown, wide
-from spatialstream.local.termlists import has_all
+from spatialstream.local.snapshot.addresses import Columns, columns_at
+from spatialstream.local.snapshot.termlists import has_all
+from spatialstream.local.snapshot.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.local.wordtable import find_word, pack
-from spatialstream.local.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel

@@ -2,7 +2,7 @@
 
 Codes rank terms by frequency, so that most differences are small. A difference below 0xFFFF is one unit; a larger one
 is the unit 0xFFFF and then its low and its high 16 bits. Within a set the first number is the first code. The same
-units hold term tables (see :mod:`spatialstream.local.termtables`).
+units hold term tables (see :mod:`spatialstream.local.snapshot.termtables`).
 
 Cost: about 2 bytes a term (4 as plain int32), decoded at one or two nanoseconds a term.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spatialstream.local.addresses import Columns
 from spatialstream.local.arrays import Array, wide
+from spatialstream.local.snapshot.addresses import Columns
 from spatialstream.model.kernels import kernel
 
 __all__ = ["decode_sets", "encode_sets", "get_unit", "has_all", "put_unit"]

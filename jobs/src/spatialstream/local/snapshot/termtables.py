@@ -5,9 +5,9 @@ term). A region's counts are the tables of the largest nodes inside it, plus the
 one: exact, and as cheap as the edges are short. Tables serve when all of the segment is within the time asked for and
 no keyword restricts it; otherwise the matching objects are counted one by one.
 
-A table is keyed by the node's range of positions, so nodes with the same objects (all of them in one corner) share
-it. It is a run of 16-bit units (see :mod:`spatialstream.local.termlists`): differences of ascending codes, each with
-its count.
+A table is keyed by the node's range of positions, so nodes with the same objects (all of them in one corner) share it.
+It is a run of 16-bit units (see :mod:`spatialstream.local.snapshot.termlists`): differences of ascending codes, each
+with its count.
 
 Cost: about 8 bytes of tables an object; counting is O(entries of the tables + terms of the edges' objects).
 """
@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.local.addresses import Columns, columns_at
 from spatialstream.local.arrays import grown, wide
-from spatialstream.local.termlists import get_unit, put_unit
+from spatialstream.local.snapshot.addresses import Columns, columns_at
+from spatialstream.local.snapshot.termlists import get_unit, put_unit
+from spatialstream.local.snapshot.zorder import LEVELS, node_start
+from spatialstream.local.snapshot.zranges import Ask, ranges, search
 from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
-from spatialstream.local.zorder import LEVELS, node_start
-from spatialstream.local.zranges import Ask, ranges, search
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 
@@ -193,7 +193,7 @@ def count_words(
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int, npt.NDArray[Any], npt.NDArray[Any]],
     tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int],
 ]:
-    """Count over all rows by the numbers of :class:`~spatialstream.local.views.TermNumbers`, which come and go.
+    """Count over all rows by the numbers of :class:`~spatialstream.local.snapshot.views.TermNumbers`; they come and go.
 
     Returns:
         the state; and what is counted: terms (offsets, bytes), counts, and how many objects were checked.

@@ -1,0 +1,1 @@
+"""Continuous k-nearest queries (CKQ): in a slot, and over all slots."""

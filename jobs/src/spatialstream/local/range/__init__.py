@@ -1,0 +1,1 @@
+"""Continuous range-keyword queries (CRQ)."""

@@ -1,0 +1,1 @@
+"""Continuous top-k terms queries (CTQ): in a slot, and over all slots."""
