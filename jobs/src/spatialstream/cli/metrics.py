@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
