@@ -69,7 +69,11 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, with spaces or commas between them")
     add("--keywords", action="append", metavar="A,B", help="all of them have to be in an object's text")
     add("--k", type=shared.count, metavar="K", help="how many")
-    add("--duration", metavar="TIME", help="how far a snapshot looks back, or how long a continuous query lives")
+    add(
+        "--duration",
+        metavar="TIME",
+        help="how far a snapshot looks back, or how long a continuous query lives",
+    )
     add("--window", metavar="TIME", help="of a CTQ or a CKQ")
     add("--step", metavar="TIME", help="of a CTQ")
     add("--time", metavar="TIME", help="when it is asked: milliseconds or ISO 8601 (default: now)")
