@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -21,25 +22,30 @@ from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
     from spatialstream.seats.engine import SeatEngine
+    from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
     from spatialstream.store.zookeeper import ZooKeeperStore
+    from spatialstream.stream.job import RouterJob, WorkerJob
     from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
     "LEASE_PATIENCE",
     "VARIABLES",
+    "Begun",
     "add_balance",
     "add_broker",
     "add_job",
     "add_store",
     "add_stream",
     "balance",
+    "begin",
     "connection",
-    "lease",
+    "run",
     "say",
     "seats",
     "settings",
@@ -186,22 +192,73 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
     return ZooKeeperStore(options.zookeeper, options.stream, credentials=credentials)
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that has its lease, and the stream that it is of.
+
+    Attributes:
+        options: what it was told.
+        settings: of the stream.
+        store: the routing store.
+        lease: of the job.
+        storage: of the stream's state.
+        life: id of the stream's life.
+        connection: how to reach the broker.
+    """
+
+    options: argparse.Namespace
+    settings: StreamSettings
+    store: ZooKeeperStore
+    lease: Lease
+    storage: Folder
+    life: str
+    connection: Connection
+
+    def job(self, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
+        """What both jobs are made with."""
+        metrics.seats(engine.held)
+        return {
+            "engine": engine,
+            "store": self.store,
+            "settings": self.settings,
+            "life": self.life,
+            "pause": self.options.pause,
+            "checkpoint_interval": self.options.checkpoint_interval / 1000,
+            "report": lambda text: say(self.options, text),
+            "running": metrics.running.set,
+            "lease": self.lease,
+            "observe": metrics.observe,
+        }
+
+
 @contextmanager
-def lease(options: argparse.Namespace, store: ZooKeeperStore) -> Iterator[Lease]:
-    """The lease of the command's job, for as long as it runs.
+def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Begun]:
+    """The command's job with its lease, for as long as it runs.
 
     Without ZooKeeper the job goes on, for a stream does not need it to; that two do no harm is seen to elsewhere
     (:mod:`spatialstream.store.lease`).
 
     Raises:
-        SettingError: another one is running.
+        SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    with store.lease(options.command) as held:
+    from spatialstream.sources.folder import Folder
+    from spatialstream.stream.beginning import claim
+
+    broker, storage = connection(options), Folder(options.checkpoint.absolute())
+    with store(options) as opened, opened.lease(options.command) as held:
         try:
             held.acquire(LEASE_PATIENCE)
         except Unavailable as error:
             say(options, f"{error}; going on as if none were")
-        yield held
+        life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
+        yield Begun(options, settings, opened, held, storage, life, broker)
+
+
+def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
+    """Run a job until it is interrupted."""
+    with stopping(options, job.stop):
+        say(options, f"{options.command} of {options.stream}: starting")
+        job.run()
 
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:

@@ -53,17 +53,15 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
-    from spatialstream.stream.beginning import check_life, claim
+    from spatialstream.stream.beginning import check_life
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
-    connection, checkpoint = live.connection(options), options.checkpoint.absolute()
-    with live.store(options) as store, live.lease(options, store) as lease:
-        storage = Folder(checkpoint)
-        life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
+    with live.begin(options, settings) as begun:
+        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
@@ -78,27 +76,15 @@ def _run(options: argparse.Namespace) -> int:
         )
         with live.seats(options, world) as (session, engine):
             _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
-            metrics.seats(engine.held)
             job = WorkerJob(
-                engine=engine,
-                store=store,
-                settings=settings,
-                life=life,
-                pause=options.pause,
-                checkpoint_interval=options.checkpoint_interval / 1000,
-                report=lambda text: live.say(options, text),
-                running=metrics.running.set,
-                lease=lease,
+                **begun.job(engine, metrics),
                 most_epochs=options.epochs_per_round,
                 publish=lambda turn: engine.publish(Directory.record(turn)),
                 follow=_executors(options, session, engine, store, metrics),
                 foreign=metrics.foreign,
-                observe=metrics.observe,
                 loads=metrics,
             )
-            with live.stopping(options, job.stop):
-                live.say(options, f"{options.command} of {options.stream}: starting")
-                job.run()
+            live.run(options, job)
     return 0
 
 
