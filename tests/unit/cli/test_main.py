@@ -21,5 +21,6 @@ def test_a_command_that_only_waits_is_interrupted(how: signal.Signals) -> None:
             process.send_signal(how)
             connected.close()
             told = process.communicate(timeout=60.0)[1]
-    assert process.returncode == 130
+    # a shell says 130 for both; Python ends by the signal if it was in the middle of exec(), as imports are
+    assert process.returncode in (130, -signal.SIGINT)
     assert told == "spatialstream: interrupted\n"
