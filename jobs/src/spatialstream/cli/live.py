@@ -124,6 +124,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
+    told = "with --master: have as many executors as the routing store asks for, at any time"
+    add("--executors-from-store", action="store_true", help=told)
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
@@ -214,7 +216,7 @@ class Begun:
     life: str
     connection: Connection
 
-    def job(self, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
+    def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """What both jobs are made with."""
         metrics.seats(engine.held)
         return {
@@ -228,7 +230,22 @@ class Begun:
             "running": metrics.running.set,
             "lease": self.lease,
             "observe": metrics.observe,
+            "follow": self._executors(session, engine, metrics),
         }
+
+    def _executors(
+        self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics
+    ) -> Callable[[], object]:
+        """What keeps the number of executors; nothing where the routing store is not asked for it."""
+        from spatialstream.spark.executors import Executors
+
+        options = self.options
+        if not options.executors_from_store:
+            metrics.executors(1, engine.width)
+            return lambda: None
+        cores = int(session.conf.get("spark.executor.cores", "1") or 1)
+        tell = metrics.executors, lambda text: say(options, text)
+        return Executors(session, options.command, engine, self.store, cores, *tell).follow
 
 
 @contextmanager
@@ -283,7 +300,11 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
     """Seats in a Spark session of the job, which ends with them.
 
-    In executors there are as many as slots, as far as there are cores; in this process' own session one for each core.
+    In executors there are as many as the job has slots, or partitions, as far as there are cores; in this process' own
+    session one for each core.
+
+    Raises:
+        SettingError: executors are to follow the routing store, and the master has none.
     """
     from spatialstream.seats.engine import SeatEngine
     from spatialstream.spark.seating import SparkSeating, stop_spark
@@ -292,13 +313,22 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"
     given = {"master": options.master, "conf": dict(options.conf), "secret": secret}
+    count = None
+    if _has_executors(options.master):
+        count = options.slots if options.command == "worker" else options.router_partitions
+    elif options.executors_from_store:
+        raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
     session = embedded_session(name, options.cores, **given, lasting=True)
     try:
-        count = None if options.master is None or options.master.startswith("local") else options.slots
         with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
             yield session, engine
     finally:
         stop_spark(session)
+
+
+def _has_executors(master: str | None) -> bool:
+    """Whether a session with this master has executors, and not the driver's own threads."""
+    return master is not None and master.partition("[")[0] != "local"
 
 
 def say(options: argparse.Namespace, text: str) -> None:

@@ -136,6 +136,21 @@ class _Seats(Collector):
         yield family
 
 
+class _ExecutorSeries:
+    """The executors that a job's seats are in, and what they have worked."""
+
+    def __init__(self, series: _Series) -> None:
+        self._executors = series.gauge("executors", "Executors that are registered.")
+        self._cores = series.gauge("cores", "Seats that can work at once.")
+        self._tasks = series.counter("task_seconds", "Processor time that seats have worked on tasks.")
+
+    def observe(self, executors: int, cores: int, worked: float = 0.0) -> None:
+        """So many executors are registered, with so many cores in all; they worked for so many seconds since."""
+        self._executors.set(executors)
+        self._cores.set(cores)
+        self._tasks.inc(worked)
+
+
 def _running(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
 
@@ -166,6 +181,7 @@ class RouterMetrics:
             for reason in REASONS:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
+        self.executors = _ExecutorSeries(series).observe
         self.running = _running(self.registry)
         self.seats = _Seats(self.registry).are
 
@@ -359,10 +375,7 @@ class WorkerMetrics(LoadObserver):
         self._of_model = _ModelSeries(_Series(self.registry, ""))
         text = "Messages in the internal topics that are not the router's."
         self._foreign = series.counter("foreign_messages", text)
-        self._executors = series.gauge("executors", "Executors that are registered.")
-        self._cores = series.gauge("cores", "Slots that can work at once.")
-        text = "Time that executors have worked on tasks, with Spark's own part."
-        self._tasks = series.counter("task_seconds", text)
+        self.executors = _ExecutorSeries(series).observe
         self._of_leaves.begin(leaves)
         self.running = _running(self.registry)
         self.seats = _Seats(self.registry).are
@@ -370,12 +383,6 @@ class WorkerMetrics(LoadObserver):
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""
         self._foreign.inc(messages)
-
-    def executors(self, executors: int, cores: int, worked: float = 0.0) -> None:
-        """So many executors are registered, with so many cores in all; they worked for so many seconds since."""
-        self._executors.set(executors)
-        self._cores.set(cores)
-        self._tasks.inc(worked)
 
     def observe(self, record: RoundRecord, summary: Summary, seconds: float, parts: Mapping[str, float]) -> None:
         """A round has been done."""

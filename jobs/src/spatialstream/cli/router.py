@@ -81,8 +81,8 @@ def _run(options: argparse.Namespace) -> int:
             KafkaSink(connection, options.stream, life=life),
             source=KafkaSource(connection, options.stream),
         )
-        with live.seats(options, world) as (_, engine):
-            live.run(options, RouterJob(**begun.job(engine, metrics), lag=metrics.lag))
+        with live.seats(options, world) as (session, engine):
+            live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +36,6 @@ def add_parser(commands: Any) -> None:
         default=64 << 20,
         metavar="BYTES",
         help="of a longer result row there is only the reason why it is not given (64 MiB)",
-    )
-    add(
-        "--executors-from-store",
-        action="store_true",
-        help="with --master: have as many executors as the routing store asks for, at any time",
     )
     parser.set_defaults(function=_run)
 
@@ -77,10 +71,9 @@ def _run(options: argparse.Namespace) -> int:
         with live.seats(options, world) as (session, engine):
             _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
             job = WorkerJob(
-                **begun.job(engine, metrics),
+                **begun.job(session, engine, metrics),
                 most_epochs=options.epochs_per_round,
                 publish=lambda turn: engine.publish(Directory.record(turn)),
-                follow=_executors(options, session, engine, store, metrics),
                 foreign=metrics.foreign,
                 loads=metrics,
             )
@@ -103,18 +96,3 @@ def _limits(longest: int) -> RowLimits:
     if not low <= longest <= high:
         raise SettingError("longest-row", f"{longest} is out of range; give {low} to {high}")
     return RowLimits(longest)
-
-
-def _executors(
-    options: argparse.Namespace, session: Any, engine: Any, store: Any, metrics: Any
-) -> Callable[[], object]:
-    """What keeps the number of executors; nothing where there are none but this process."""
-    from spatialstream.spark.executors import Executors
-
-    if not options.executors_from_store:
-        metrics.executors(1, engine.width)
-        return lambda: None
-    if options.master is None or options.master.startswith("local"):
-        raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
-    cores = int(session.conf.get("spark.executor.cores", "1"))
-    return Executors(session, engine, store, cores, metrics.executors, lambda text: live.say(options, text)).follow

@@ -298,30 +298,31 @@ class _Reader:
 # ------------------------------------------------------------------------------------------------------------- sitting
 
 
-def sit(invitation: Invitation, number: int) -> None:
+def sit(invitation: Invitation, number: int, executor: str = "driver") -> None:
     """Be a seat, until the driver says that it may end.
 
     Args:
         invitation: from the driver.
         number: which of the seats that were asked for.
+        executor: of Spark, in which this process is.
 
     Raises:
         RunError: the driver is gone, or takes this seat for lost.
     """
     seat = Seat(invitation, own_host(invitation.desk))
     try:
-        _attend(invitation, seat, number)
+        _attend(invitation, seat, number, executor)
     finally:
         threading.Thread(target=seat.shutdown, daemon=True).start()  # it waits for calls under way; nobody else does
 
 
-def _attend(invitation: Invitation, seat: Seat, number: int) -> None:
+def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> None:
     pause, desk = min(_HELLO_SECONDS, invitation.silence / 10), client_of(invitation.desk, invitation.root)
     about = {
         "name": uuid.uuid4().hex[:12],
         "number": number,
         "address": seat.address,
-        "executor": os.environ.get("SPARK_EXECUTOR_ID", "driver"),
+        "executor": executor,
         "pid": os.getpid(),
     }
     known, rest = False, 0.0

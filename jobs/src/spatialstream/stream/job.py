@@ -61,6 +61,7 @@ class _Job(ABC):
         report: is told what a person should know.
         running: is told whether turns succeed.
         lease: of the job; None where nobody else can be at it.
+        follow: is called now and then, beside the turns.
     """
 
     engine: Engine
@@ -74,6 +75,7 @@ class _Job(ABC):
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
     lease: Lease | None = None
+    follow: Callable[[], object] = lambda: None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _parts: Parts = field(default_factory=Parts)
@@ -221,6 +223,7 @@ class _Job(ABC):
                 self._check_lease()
                 self._check_engine()
                 self._beside()
+                self.follow()
             except Unavailable:
                 continue  # the next time will do
             except Exception as error:  # noqa: BLE001 - it is raised again by the main thread
@@ -408,7 +411,6 @@ class WorkerJob(_Job):
     Attributes:
         most_epochs: epochs a round, at most.
         publish: is told the newest round that can be asked about.
-        follow: is called now and then, beside the turns.
         foreign: is told how many messages of the internal logs are not the router's.
         observe: is told what each round has been, and how long it took, in s: without the wait for an announcement, and
             part by part (:data:`~spatialstream.stream.parts.WORKER_PARTS`).
@@ -417,7 +419,6 @@ class WorkerJob(_Job):
 
     most_epochs: int = 64
     publish: Callable[[Round], object] = lambda turn: None
-    follow: Callable[[], object] = lambda: None
     foreign: Callable[[int], object] = lambda messages: None
     observe: Callable[[RoundRecord, Summary, float, Mapping[str, float]], object] = (
         lambda record, summary, seconds, parts: None
@@ -491,4 +492,3 @@ class WorkerJob(_Job):
     def _beside(self) -> None:
         assert self._turns is not None
         self._turns.worker.confirm()
-        self.follow()
