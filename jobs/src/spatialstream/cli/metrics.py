@@ -170,6 +170,10 @@ def _running(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
 
 
+def _full(registry: CollectorRegistry) -> Gauge:
+    return _Series(registry, "").gauge("storage_full", "Whether turns fail because there is no room for state.")
+
+
 class RouterMetrics:
     """The router's metrics."""
 
@@ -196,7 +200,7 @@ class RouterMetrics:
             for reason in REASONS:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
-        self.running = _running(self.registry)
+        self.running, self.full = _running(self.registry), _full(self.registry)
         self.seats = _Seats(self.registry).are
 
     def lag(self, kind: str, messages: int) -> None:
@@ -394,7 +398,7 @@ class WorkerMetrics(LoadObserver):
         text = "Time that executors have worked on tasks, with Spark's own part."
         self._tasks = series.counter("task_seconds", text)
         self._of_leaves.begin(leaves)
-        self.running = _running(self.registry)
+        self.running, self.full = _running(self.registry), _full(self.registry)
         self.seats = _Seats(self.registry).are
         self.questions = _Questions(self.registry).are
 
