@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
         check,
         cluster,
         demo,
+        gateway,
         generate,
         load,
         query,
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     files = (run, generate, tree, check, demo)
-    streams = (router, worker, load, query, results, status, rebalance, remove, cluster)
+    streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)
     for module in files + streams:
         module.add_parser(commands)
     return top
