@@ -18,7 +18,7 @@ from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Tally

@@ -23,7 +23,7 @@ from prometheus_client.utils import floatToGoString
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.stages.tasks import Summary
