@@ -43,11 +43,11 @@ def test_the_number_of_executors_follows_the_scale_subresource(operator, api, pl
     stream = played()
     with stream.store() as store:
         begun(stream, store)
-        eventually(lambda: asked_executors(store) == 1, "one executor is asked for")
+        eventually(lambda: asked_executors(store, "worker") == 1, "one executor is asked for")
 
         api.patch(f"{stream.path}/scale", {"spec": {"replicas": 3}})
 
-        eventually(lambda: asked_executors(store) == 3, "three executors are asked for")
+        eventually(lambda: asked_executors(store, "worker") == 3, "three executors are asked for")
         stream.until(lambda status: status["workers"]["desired"] == 3, "the status says three")
         stream.says("Progressing", "True", "Scaling")
         scale = api.get(f"{stream.path}/scale")
@@ -57,10 +57,10 @@ def test_the_number_of_executors_follows_the_scale_subresource(operator, api, pl
             stream.executor(number)
         stream.until(lambda status: status["workers"]["ready"] == "3/3", "all three are there")
         api.patch(f"{stream.path}/scale", {"spec": {"replicas": 99}})
-        eventually(lambda: asked_executors(store) == SLOTS, "no more than there are slots are asked for")
+        eventually(lambda: asked_executors(store, "worker") == SLOTS, "no more than there are slots are asked for")
         # "0" is within no bounds either
         api.patch(f"{stream.path}/scale", {"spec": {"replicas": 0}})
-        eventually(lambda: asked_executors(store) == 1, "no fewer than the minimum are asked for")
+        eventually(lambda: asked_executors(store, "worker") == 1, "no fewer than the minimum are asked for")
     stream.tells("Scaled", 3)
 
 
@@ -83,11 +83,13 @@ def test_the_number_of_executors_follows_the_figures(operator, played, known):
         store.create(first_version(2))
         stream.start()
         stream.until(lambda status: status["autoscaling"]["reason"] == "Idle", "there is nothing to do")
-        eventually(lambda: asked_executors(store) == 1, "one executor is asked for")
+        eventually(lambda: asked_executors(store, "worker") == 1, "one executor is asked for")
 
         known(stream, busy=0.05)
 
-        eventually(lambda: asked_executors(store) == 2, "two executors are asked for", now=lambda: stream.status)
+        eventually(
+            lambda: asked_executors(store, "worker") == 2, "two executors are asked for", now=lambda: stream.status
+        )
         stream.until(lambda status: status["workers"]["ready"] == "1/2", "the status says two")
         (event,) = stream.events("Scaled")
         assert event["note"].startswith("1 -> 2 executors: ")

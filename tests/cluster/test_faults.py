@@ -14,6 +14,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import LiveStream, Servers, differences
+from tests.integration.processes import command_of, descendants
 from tests.streams import random_stream
 
 _SESSION = 10.0  # seconds, the store's
@@ -71,35 +72,12 @@ def _kill_server(server: object) -> None:
     server.start(timeout=120.0)  # type: ignore[attr-defined]
 
 
-def _descendants(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(folder.name))
-    found, left = [], [pid]
-    while left:
-        left += children.get(left[0], [])
-        found.append(left.pop(0))
-    return found[1:]
-
-
 def _kill_python(stream: LiveStream) -> None:
     """Kill the processes that do the slots' work; their parent, Spark's daemon, lives on."""
     pid = stream.worker.pid
     assert pid is not None
-    daemons = []
-    for each in _descendants(pid):
-        try:
-            command = Path(f"/proc/{each}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"spatialstream.spark.daemon" in command:
-            daemons.append(each)
-    workers = [each for daemon in daemons for each in _descendants(daemon)]
+    daemons = [each for each in descendants(pid) if "spatialstream.spark.daemon" in command_of(each)]
+    workers = [each for daemon in daemons for each in descendants(daemon)]
     assert workers
     for each in workers:
         os.kill(each, signal.SIGKILL)
@@ -109,7 +87,7 @@ def _kill_jvm(stream: LiveStream) -> None:
     """Kill what a job can do nothing without: it ends at once, and says why, so that it is started again."""
     job = stream.worker
     assert job.pid is not None
-    (jvm,) = [each for each in _descendants(job.pid) if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+    (jvm,) = [each for each in descendants(job.pid) if Path(f"/proc/{each}/comm").read_text() == "java\n"]
     os.kill(jvm, signal.SIGKILL)
     assert await_condition(lambda: not job.running, 30.0)
     assert "the worker has lost Spark" in job.log.read_text()

@@ -248,9 +248,8 @@ class Threads:
 
 def _sit_in_process(invitation: Invitation, number: int, executor: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["SPARK_EXECUTOR_ID"] = executor
     try:
-        sit(invitation, number)
+        sit(invitation, number, executor)
     except RunError:
         os._exit(3)
     os._exit(0)

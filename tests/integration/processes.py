@@ -15,3 +15,27 @@ def python_of(setting: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, directly or not."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(folder.name))
+    found, left = [], [pid]
+    while left:
+        left += children.get(left[0], [])
+        found.append(left.pop(0))
+    return found[1:]
+
+
+def command_of(pid: int) -> list[str]:
+    """The words of a process' command line; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except OSError:
+        return []

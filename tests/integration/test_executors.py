@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +22,14 @@ class Seats:
         return [SimpleNamespace(name=name, worked=worked) for name, worked in self.worked.items()]
 
 
+def _into(told: list[tuple[int, int, float]]) -> Callable[[int, int, float], object]:
+    return lambda *each: told.append(each)
+
+
 def test_what_seats_have_worked_since_the_last_look_is_told(spark: SparkSession) -> None:
     told: list[tuple[int, int, float]] = []
     seats: Any = Seats()
-    executors = Executors(spark, seats, MemoryStore(), 2, lambda *each: told.append(each), lambda _: None, 0.0)
+    executors = Executors(spark, "worker", seats, MemoryStore(), 2, _into(told), lambda _: None, 0.0)
 
     executors.follow()
     seats.worked = {"a": {0: 1.5}, "c": {1: 0.25}}  # b has gone, and c has its slots

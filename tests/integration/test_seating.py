@@ -104,6 +104,7 @@ def parent(pid):
 
 with engine(4) as made:
     until(lambda: turn(made) and len(made.observed()) == 2)
+    print("executors", *sorted(seat.executor for seat in made.observed()))
     killed = made.observed()[0]
     os.kill(parent(parent(killed.pid)), signal.SIGKILL)  # its executor, which has started Spark's daemon
     until(lambda: killed.name not in {seat.name for seat in made.observed()})
@@ -115,7 +116,7 @@ with engine(4) as made:
     print("seats", len(set(made.slots().values())))
 session.stop()
 """
-    assert "seats 2" in run(script, "local-cluster[2,1,1024]")
+    assert run(script, "local-cluster[2,1,1024]").splitlines()[-2:] == ["executors 0 1", "seats 2"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)

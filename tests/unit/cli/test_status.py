@@ -265,7 +265,7 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     assert main(["status", "quakes", "--zookeeper", "zk:2181", "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
     assert known["active"] == {"version": 0, "epoch": 0, "proposal": ""}
-    assert [known["pending"], known["executors"]] == [None, None]
+    assert [known["pending"], known["executors"]] == [None, {"router": None, "worker": None}]
     mapping = some_version()[0].mapping
     assert [each["objects"] for each in known["slots"]] == [objects[mapping == slot].sum() for slot in range(3)]
     assert sum(each["queries"] for each in known["slots"]) == 2 * objects.sum()
@@ -276,10 +276,10 @@ def test_a_pending_version_is_shown(store: MemoryStore) -> None:
     store.publish(RoutingVersion(1, version.index, version.mapping, version.slots), 0, "abc", {})
     store.acknowledge(1, "exported", [0, 2])
 
-    text = store_text("quakes", store.state(), "not counted", 2)
+    text = store_text("quakes", store.state(), "not counted", {"router": 1, "worker": 2})
 
     assert "version 1 is pending (proposal abc): 2 slots have exported, 0 have loaded" in text
-    assert "executors  2 asked for" in text
+    assert "executors  1 of the router and 2 of the worker asked for" in text
 
 
 def test_the_environment_names_the_stream(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +69,30 @@ def test_executors_that_are_to_go_are_emptied_when_the_stream_is_settled() -> No
         engine.retire([])  # they may stay after all
         engine.settled()
         assert leaving & set(homes(engine))
+
+
+def test_executors_that_are_to_go_do_nothing_that_others_can_do() -> None:
+    with engine_of(Processes(4, executors=2)) as engine:
+        until(lambda: len(engine.observed()) == 4)
+        assert engine.retire(["1"])
+        done = engine.map(TestTasks().where, ALL, anywhere=True)
+        assert set(done) <= pids(engine, "0")
+        engine.retire([])
+        assert set(engine.map(TestTasks().where, ALL, anywhere=True)) & pids(engine, "1")
+
+
+def test_an_executor_is_not_free_while_it_does_something(tmp_path: Path) -> None:
+    task = TestTasks(folder=str(tmp_path), item=0)
+    with engine_of(Processes(2, executors=2)) as engine, ThreadPoolExecutor(1) as pool:
+        until(lambda: len(engine.observed()) == 2)
+        done = pool.submit(engine.map, task.wait, [0, 1], anywhere=True)
+        until((tmp_path / "waiting-0").exists)
+        working = int((tmp_path / "waiting-0").read_text())
+        (executor,) = [seat.executor for seat in engine.observed() if seat.pid == working]
+        assert not engine.retire([executor])
+        (tmp_path / "go").touch()
+        done.result()
+        assert engine.retire([executor])
 
 
 def test_executors_keep_what_they_have_while_there_are_no_others() -> None:

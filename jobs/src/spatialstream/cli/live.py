@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -21,25 +22,30 @@ from spatialstream.model.errors import SettingError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
+    from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
     from spatialstream.seats.engine import SeatEngine
+    from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
     from spatialstream.store.zookeeper import ZooKeeperStore
+    from spatialstream.stream.job import RouterJob, WorkerJob
     from spatialstream.stream.settings import StreamSettings
 
 __all__ = [
     "LEASE_PATIENCE",
     "VARIABLES",
+    "Begun",
     "add_balance",
     "add_broker",
     "add_job",
     "add_store",
     "add_stream",
     "balance",
+    "begin",
     "connection",
-    "lease",
+    "run",
     "say",
     "seats",
     "settings",
@@ -118,6 +124,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
+    told = "with --master: have as many executors as the routing store asks for, at any time"
+    add("--executors-from-store", action="store_true", help=told)
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
@@ -186,22 +194,89 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
     return ZooKeeperStore(options.zookeeper, options.stream, credentials=credentials)
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that has its lease, and the stream that it is of.
+
+    Attributes:
+        options: what it was told.
+        settings: of the stream.
+        store: the routing store.
+        lease: of the job.
+        storage: of the stream's state.
+        life: id of the stream's life.
+        connection: how to reach the broker.
+    """
+
+    options: argparse.Namespace
+    settings: StreamSettings
+    store: ZooKeeperStore
+    lease: Lease
+    storage: Folder
+    life: str
+    connection: Connection
+
+    def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
+        """What both jobs are made with."""
+        metrics.seats(engine.held)
+        return {
+            "engine": engine,
+            "store": self.store,
+            "settings": self.settings,
+            "life": self.life,
+            "pause": self.options.pause,
+            "checkpoint_interval": self.options.checkpoint_interval / 1000,
+            "report": lambda text: say(self.options, text),
+            "running": metrics.running.set,
+            "full": metrics.full.set,
+            "lease": self.lease,
+            "observe": metrics.observe,
+            "follow": self._executors(session, engine, metrics),
+        }
+
+    def _executors(
+        self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics
+    ) -> Callable[[], object]:
+        """What keeps the number of executors; nothing where the routing store is not asked for it."""
+        from spatialstream.spark.executors import Executors
+
+        options = self.options
+        if not options.executors_from_store:
+            metrics.executors(1, engine.width)
+            return lambda: None
+        cores = int(session.conf.get("spark.executor.cores", "1") or 1)
+        tell = metrics.executors, lambda text: say(options, text)
+        return Executors(session, options.command, engine, self.store, cores, *tell).follow
+
+
 @contextmanager
-def lease(options: argparse.Namespace, store: ZooKeeperStore) -> Iterator[Lease]:
-    """The lease of the command's job, for as long as it runs.
+def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Begun]:
+    """The command's job with its lease, for as long as it runs.
 
     Without ZooKeeper the job goes on, for a stream does not need it to; that two do no harm is seen to elsewhere
     (:mod:`spatialstream.store.lease`).
 
     Raises:
-        SettingError: another one is running.
+        SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    with store.lease(options.command) as held:
+    from spatialstream.sources.folder import Folder
+    from spatialstream.stream.beginning import claim
+
+    broker, storage = connection(options), Folder(options.checkpoint.absolute())
+    with store(options) as opened, opened.lease(options.command) as held:
         try:
             held.acquire(LEASE_PATIENCE)
         except Unavailable as error:
             say(options, f"{error}; going on as if none were")
-        yield held
+        life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
+        yield Begun(options, settings, opened, held, storage, life, broker)
+
+
+def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
+    """Run a job until it is interrupted."""
+    with stopping(options, job.stop):
+        say(options, f"{options.command} of {options.stream}: starting")
+        job.run()
 
 
 def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
@@ -226,7 +301,11 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
     """Seats in a Spark session of the job, which ends with them.
 
-    In executors there are as many as slots, as far as there are cores; in this process' own session one for each core.
+    In executors there are as many as the job has slots, or partitions, as far as there are cores; in this process' own
+    session one for each core.
+
+    Raises:
+        SettingError: executors are to follow the routing store, and the master has none.
     """
     from spatialstream.seats.engine import SeatEngine
     from spatialstream.spark.seating import SparkSeating, stop_spark
@@ -235,13 +314,22 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
     name = f"spatialstream-{options.command}-{options.stream}"
     secret = options.checkpoint.absolute() / f"{options.command}.secret"
     given = {"master": options.master, "conf": dict(options.conf), "secret": secret}
+    count = None
+    if _has_executors(options.master):
+        count = options.slots if options.command == "worker" else options.router_partitions
+    elif options.executors_from_store:
+        raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
     session = embedded_session(name, options.cores, **given, lasting=True)
     try:
-        count = None if options.master is None or options.master.startswith("local") else options.slots
         with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
             yield session, engine
     finally:
         stop_spark(session)
+
+
+def _has_executors(master: str | None) -> bool:
+    """Whether a session with this master has executors, and not the driver's own threads."""
+    return master is not None and master.partition("[")[0] != "local"
 
 
 def say(options: argparse.Namespace, text: str) -> None:

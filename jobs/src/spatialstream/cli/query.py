@@ -211,7 +211,7 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     at_least = _number_or_text(options.at_least)
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    with live.store(options) as store, Stream.of(store) as stream:
+    with live.store(options) as store, Stream(store) as stream:
         for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
             print(line, flush=True)
             if number == options.count:

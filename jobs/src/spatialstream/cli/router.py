@@ -51,9 +51,8 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
     from spatialstream.kernels import compile_kernels
-    from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-    from spatialstream.stream.beginning import claim, ensure_first_version
+    from spatialstream.stream.beginning import ensure_first_version
     from spatialstream.stream.job import RouterJob
 
     settings = live.settings(
@@ -65,10 +64,8 @@ def _run(options: argparse.Namespace) -> int:
         ahead=options.ahead,
     )
     live.balance(options)
-    connection, checkpoint = live.connection(options), options.checkpoint.absolute()
-    with live.store(options) as store, live.lease(options, store) as lease:
-        storage = Folder(checkpoint)
-        life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
+    with live.begin(options, settings) as begun:
+        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
         connection.topics(options.stream).ensure(
             connection, settings.slots, options.object_partitions, options.replicas
         )
@@ -84,24 +81,8 @@ def _run(options: argparse.Namespace) -> int:
             KafkaSink(connection, options.stream, life=life),
             source=KafkaSource(connection, options.stream),
         )
-        with live.seats(options, world) as (_, engine):
-            metrics.seats(engine.held)
-            job = RouterJob(
-                engine=engine,
-                store=store,
-                settings=settings,
-                life=life,
-                pause=options.pause,
-                checkpoint_interval=options.checkpoint_interval / 1000,
-                report=lambda text: live.say(options, text),
-                running=metrics.running.set,
-                lease=lease,
-                lag=metrics.lag,
-                observe=metrics.observe,
-            )
-            with live.stopping(options, job.stop):
-                live.say(options, f"{options.command} of {options.stream}: starting")
-                job.run()
+        with live.seats(options, world) as (session, engine):
+            live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 
 

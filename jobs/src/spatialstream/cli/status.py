@@ -291,11 +291,11 @@ def _events_lines(events: Sequence[Mapping[str, Any]], now: float) -> list[str]:
 
 
 def _look_at_store(store: Any, options: argparse.Namespace) -> str:
-    from spatialstream.store.reports import asked_executors
+    from spatialstream.store.reports import EXECUTORS, asked_executors
 
     state = store.state()
     slots = _store_slots(store, state.active.number)
-    executors = asked_executors(store)
+    executors = {job: asked_executors(store, job) for job in EXECUTORS}
     if options.json:
         return json.dumps(_state_record(state) | {"executors": executors, "slots": slots})
     return store_text(options.stream, state, slots, executors)
@@ -330,14 +330,16 @@ def _store_slots(store: Any, number: int) -> list[dict[str, float]] | str:
     return [{"slot": slot} | dict(zip(names, row, strict=True)) for slot, row in enumerate(zip(*columns, strict=True))]
 
 
-def store_text(name: str, state: Any, slots: Sequence[Mapping[str, float]] | str, executors: int | None) -> str:
+def store_text(
+    name: str, state: Any, slots: Sequence[Mapping[str, float]] | str, executors: Mapping[str, int | None]
+) -> str:
     """A stream as its routing store knows it.
 
     Args:
         name: of the stream.
         state: a :class:`~spatialstream.store.state.RoutingState`.
         slots: as :func:`slots_of` gives them, or why they are not known.
-        executors: how many are asked for; None: nobody asks.
+        executors: how many each job is asked to have; None: nobody asks.
     """
     by = f" (proposal {state.adopted})" if state.adopted else ""
     lines = [
@@ -349,8 +351,9 @@ def store_text(name: str, state: Any, slots: Sequence[Mapping[str, float]] | str
             f"           version {state.pending.number} is pending (proposal {state.pending.proposal}): "
             f"{len(state.exported)} slots have exported, {len(state.loaded)} have loaded"
         )
-    if executors is not None:
-        lines.append(f"executors  {executors} asked for")
+    asked = [f"{count} of the {job}" for job, count in executors.items() if count is not None]
+    if asked:
+        lines.append(f"executors  {' and '.join(asked)} asked for")
     lines += ["", *([f"load of slots: not known: {slots}"] if isinstance(slots, str) else slot_lines(slots))]
     return "\n".join(lines)
 

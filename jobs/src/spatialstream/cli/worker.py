@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +37,6 @@ def add_parser(commands: Any) -> None:
         metavar="BYTES",
         help="of a longer result row there is only the reason why it is not given (64 MiB)",
     )
-    add(
-        "--executors-from-store",
-        action="store_true",
-        help="with --master: have as many executors as the routing store asks for, at any time",
-    )
     parser.set_defaults(function=_run)
 
 
@@ -53,17 +47,15 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
-    from spatialstream.stream.beginning import check_life, claim
+    from spatialstream.stream.beginning import check_life
     from spatialstream.stream.job import WorkerJob
     from spatialstream.stream.load_report import known_leaves
     from spatialstream.stream.worker import ROUNDS
 
     settings = live.settings(options)
     limits = _limits(options.longest_row)
-    connection, checkpoint = live.connection(options), options.checkpoint.absolute()
-    with live.store(options) as store, live.lease(options, store) as lease:
-        storage = Folder(checkpoint)
-        life = claim(settings, storage, store.lease("claim"), live.LEASE_PATIENCE)
+    with live.begin(options, settings) as begun:
+        connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
         connection.topics(options.stream).ensure(connection, settings.slots, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
@@ -78,27 +70,15 @@ def _run(options: argparse.Namespace) -> int:
         )
         with live.seats(options, world) as (session, engine):
             _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
-            metrics.seats(engine.held)
+            metrics.questions(engine.asked)
             job = WorkerJob(
-                engine=engine,
-                store=store,
-                settings=settings,
-                life=life,
-                pause=options.pause,
-                checkpoint_interval=options.checkpoint_interval / 1000,
-                report=lambda text: live.say(options, text),
-                running=metrics.running.set,
-                lease=lease,
+                **begun.job(session, engine, metrics),
                 most_epochs=options.epochs_per_round,
                 publish=lambda turn: engine.publish(Directory.record(turn)),
-                follow=_executors(options, session, engine, store, metrics),
                 foreign=metrics.foreign,
-                observe=metrics.observe,
                 loads=metrics,
             )
-            with live.stopping(options, job.stop):
-                live.say(options, f"{options.command} of {options.stream}: starting")
-                job.run()
+            live.run(options, job)
     return 0
 
 
@@ -117,18 +97,3 @@ def _limits(longest: int) -> RowLimits:
     if not low <= longest <= high:
         raise SettingError("longest-row", f"{longest} is out of range; give {low} to {high}")
     return RowLimits(longest)
-
-
-def _executors(
-    options: argparse.Namespace, session: Any, engine: Any, store: Any, metrics: Any
-) -> Callable[[], object]:
-    """What keeps the number of executors; nothing where there are none but this process."""
-    from spatialstream.spark.executors import Executors
-
-    if not options.executors_from_store:
-        metrics.executors(1, engine.width)
-        return lambda: None
-    if options.master is None or options.master.startswith("local"):
-        raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
-    cores = int(session.conf.get("spark.executor.cores", "1"))
-    return Executors(session, engine, store, cores, metrics.executors, lambda text: live.say(options, text)).follow

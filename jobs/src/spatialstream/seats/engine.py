@@ -23,6 +23,7 @@ from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import MERGE, Invitation
+from spatialstream.seats.tally import Counts
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work
@@ -100,6 +101,7 @@ class SeatEngine:
         self._even_at = 0.0
         self._placed_for: tuple[int, frozenset[str]] = 0, frozenset()
         self._retired: frozenset[str] = frozenset()
+        self._errands: set[str] = set()
         self._accuser = ""
 
     def __enter__(self) -> Self:
@@ -248,11 +250,16 @@ class SeatEngine:
         names = list(self.slots().values())
         return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
 
+    def asked(self) -> Counts:
+        """The questions that seats have been asked between rounds."""
+        return self._desk.asked
+
     def retire(self, executors: Iterable[str]) -> bool:
-        """Let seats of these executors hold nothing once the stream is settled; whether they hold nothing now."""
-        self._retired = frozenset(executors)
-        names = {seat.name for seat in self._desk.seats() if seat.executor in self._retired}
-        return names.isdisjoint(self._placement.values())
+        """Let seats of these executors hold nothing once the stream is settled; whether they have nothing now."""
+        with self._lock:
+            self._retired = frozenset(executors)
+            names = {seat.name for seat in self._desk.seats() if seat.executor in self._retired}
+            return names.isdisjoint(self._placement.values()) and names.isdisjoint(self._errands)
 
     # --------------------------------------------------------------------------------------------------------- seats
 
@@ -287,11 +294,12 @@ class SeatEngine:
 
     def _place(self, seats: Sequence[Seated], *, even: bool) -> None:
         """Give items a seat that have none, and with ``even`` others another one; seats that are to go get none."""
-        names, leaving = [seat.name for seat in seats], {seat.name for seat in seats if seat.executor in self._retired}
-        given = self._items, names, self._placement, self._load.lately
-        now = placed(*given, even=even, leaving=leaving)
-        self._moves += now != self._placement
-        self._placement = now
+        with self._lock:
+            leaving = {seat.name for seat in seats if seat.executor in self._retired}
+            given = self._items, [seat.name for seat in seats], self._placement, self._load.lately
+            now = placed(*given, even=even, leaving=leaving)
+            self._moves += now != self._placement
+            self._placement = now
 
     # ---------------------------------------------------------------------------------------------------------- calls
 
@@ -303,8 +311,20 @@ class SeatEngine:
     ) -> dict[Any, list[str]]:
         """Lines of items, each done by a seat that has nothing else to do then.
 
-        Parts of what comes in go where those of the same partition went before: their seat has read ahead.
+        Parts of what comes in go where those of the same partition went before: their seat has read ahead. Seats that
+        are to go do nothing where there are others.
         """
+        with self._lock:
+            seats = [seat for seat in seats if seat.executor not in self._retired] or seats
+            self._errands = {seat.name for seat in seats}
+        try:
+            return self._errand(do, items, seats, generation)
+        finally:
+            self._errands = set()
+
+    def _errand(
+        self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
+    ) -> dict[Any, list[str]]:
         kept, left = self._kept(items, seats)
         found, calls = dict[Any, list[str]](), dict[Future[Any], tuple[Seated, Any]]()
         free = deque(sorted(seats, key=lambda seat: seat.name not in kept))

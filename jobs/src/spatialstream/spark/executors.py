@@ -1,4 +1,4 @@
-"""The worker's executors: as many as are asked for in the routing store.
+"""The executors of a job: as many as are asked for in the routing store.
 
 More executors are requested from the cluster manager; their seats get slots between two rounds. Which ones go when
 fewer are wanted is decided here: those that came last. They go once their seats hold nothing any more.
@@ -30,6 +30,7 @@ class Executors:
 
     Attributes:
         session: the Spark session.
+        job: ``router`` or ``worker``.
         engine: has the seats that are in the executors.
         store: where the number is asked for.
         cores: of one executor.
@@ -40,6 +41,7 @@ class Executors:
     """
 
     session: SparkSession
+    job: str
     engine: SeatEngine
     store: RoutingStore
     cores: int
@@ -58,7 +60,7 @@ class Executors:
         registered = self._registered()
         self.observe(len(registered), len(registered) * self.cores, self._worked_lately())
         try:
-            wanted = asked_executors(self.store)
+            wanted = asked_executors(self.store, self.job)
         except (StateError, Unavailable):
             return
         if wanted is not None and (wanted != self._wanted or len(registered) > wanted):

@@ -9,9 +9,11 @@ begun anew.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -24,6 +26,7 @@ from spatialstream.spark.failures import explained
 
 __all__ = ["SparkSeating", "spark_ended", "stop_spark"]
 
+_DRIVER, _OPTION = "driver", "--executor-id"
 _END_SECONDS = 3.0
 _AGAIN_SECONDS = 0.2
 _SOON_SECONDS, _PATIENCE = 10.0, 4
@@ -66,7 +69,7 @@ class SparkSeating:
         """Have the job, and begin it anew when it has failed."""
 
         def seat(number: int, nothing: Iterable[int]) -> Iterable[int]:
-            sit(invitation, number)
+            sit(invitation, number, _executor())
             return ()
 
         context = self._session.sparkContext
@@ -99,6 +102,22 @@ class SparkSeating:
             if self._job.is_alive():
                 self._session.sparkContext.cancelJobsWithTag(self._tag)
                 self._job.join(_END_SECONDS)
+
+
+def _executor() -> str:
+    """The id of the executor that this process is of; "driver" where there are none but the driver.
+
+    Spark tells its Python tasks nothing of it. In a pod it is in the environment. Elsewhere the executor is the process
+    that has started the daemon that this one is a fork of, and its command line has it.
+    """
+    if known := os.environ.get("SPARK_EXECUTOR_ID"):
+        return known
+    try:
+        _, _, parent = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")
+        words = Path(f"/proc/{parent.split()[1]}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # there is no /proc
+        return _DRIVER
+    return words[words.index(_OPTION) + 1] if _OPTION in words else _DRIVER
 
 
 def spark_ended(session: SparkSession) -> bool:

@@ -31,8 +31,10 @@ __all__ = [
     "save_load",
 ]
 
-LOAD, STATISTICS, EXECUTORS, BALANCE = "load", "J", "executors", "balance"
+LOAD, STATISTICS, BALANCE = "load", "J", "balance"
 """The names under which they are kept."""
+EXECUTORS = {"router": "router-executors", "worker": "executors"}
+"""The same, by job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,14 +86,14 @@ def read_statistics(store: RoutingStore) -> Statistics | None:
     return None if known is None else Statistics.from_arrays(*known)
 
 
-def ask_executors(store: RoutingStore, count: int) -> None:
-    """Ask the worker to run on so many executors."""
-    store.save_statistics(EXECUTORS, {}, {"count": count})
+def ask_executors(store: RoutingStore, job: str, count: int) -> None:
+    """Ask the router or the worker to run on so many executors."""
+    store.save_statistics(EXECUTORS[job], {}, {"count": count})
 
 
-def asked_executors(store: RoutingStore) -> int | None:
-    """How many executors are asked for; None if nobody has asked."""
-    kept = store.load_statistics(EXECUTORS)
+def asked_executors(store: RoutingStore, job: str) -> int | None:
+    """How many executors a job is asked to run on; None if nobody has asked."""
+    kept = store.load_statistics(EXECUTORS[job])
     return None if kept is None else int(kept[1]["count"])
 
 

@@ -57,8 +57,8 @@ async def _ask(look: Look, desired: int) -> None:
     if store is None or look.routing is None or known:
         return
     try:
-        if await asyncio.to_thread(asked_executors, store) != desired:
-            await asyncio.to_thread(ask_executors, store, desired)
+        if await asyncio.to_thread(asked_executors, store, "worker") != desired:
+            await asyncio.to_thread(ask_executors, store, "worker", desired)
         memory.asked, memory.asked_at = desired, look.now
     except (StateError, Unavailable):
         return

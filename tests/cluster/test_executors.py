@@ -1,0 +1,96 @@
+"""Both jobs with their seats in executors, as on Kubernetes: processes of their own, which come, go, and are killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import urllib.request
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from spatialstream.model.space import WGS84
+from spatialstream.servers.job import JobServer
+from spatialstream.servers.process import await_condition
+from spatialstream.store.reports import ask_executors
+from tests.cluster.stream import LiveStream, Servers, differences
+from tests.integration.processes import command_of, descendants
+from tests.streams import random_stream
+
+MASTER = "local-cluster[2,1,1024]"  # two executors of one core
+
+
+def spark_home(folder: Path) -> dict[str, str]:
+    """The environment of Spark's own cluster on this machine, which writes nothing but there."""
+    home = folder / "spark"
+    (home / "conf").mkdir(parents=True)
+    for each in Path(pyspark.__file__).parent.iterdir():
+        if each.name not in ("conf", "work"):
+            (home / each.name).symlink_to(each)
+    (home / "conf" / "spark-defaults.conf").write_text(f"spark.authenticate.secret {os.urandom(32).hex()}\n")
+    return {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(home / "conf")}
+
+
+def executors(job: JobServer) -> dict[str, int]:
+    """The processes of a job's executors, by id."""
+    assert job.pid is not None
+    commands = {each: command_of(each) for each in descendants(job.pid)}
+    return {words[words.index("--executor-id") + 1]: pid for pid, words in commands.items() if "--executor-id" in words}
+
+
+def figure(job: JobServer, name: str) -> float:
+    """What a job says of itself to Prometheus."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{job.port}/metrics", timeout=5.0) as answer:
+        found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def failures(job: JobServer) -> int:
+    """How many turns have failed."""
+    return job.log.read_text().count("; trying again")
+
+
+@pytest.mark.timeout(600)
+def test_executors_of_both_jobs_come_and_go_and_are_killed(servers: Servers, tmp_path: Path) -> None:
+    drawn = random_stream(12, 30_000, 12, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    more = ["--master", MASTER, "--executors-from-store", "--conf", "spark.executor.memory=512m"]
+    with LiveStream(servers, "crew", tmp_path, WGS84, 2, *more, environment=spark_home(tmp_path)) as stream:
+        sending = stream.send(objects, queries, rate=50.0)
+        stream.await_rows(50, 120.0)
+        for job in (stream.router, stream.worker):
+            assert sending.is_alive(), "the stream is too short for all of it"
+            kill_an_executor(stream, job)
+            scale_in_and_out(stream, job)
+        stream.sending.rate = 0.0
+        sending.join()
+        assert differences(stream, objects, queries, timeout=240.0) == []
+        for job in (stream.router, stream.worker):
+            assert figure(job, f"spatialstream_{job.name}_task_seconds_total") > 0.0
+
+
+def kill_an_executor(stream: LiveStream, job: JobServer) -> None:
+    """Kill one: the job goes on with the other, and Spark starts another in its place."""
+    first, second = sorted(executors(job), key=int)
+    os.kill(executors(job)[first], signal.SIGKILL)
+    stream.await_progress(60.0)
+    assert await_condition(lambda: len(executors(job).keys() - {first, second}) == 1, 60.0)
+    assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, 60.0)
+
+
+def scale_in_and_out(stream: LiveStream, job: JobServer) -> None:
+    """Want one executor less, and then one more: no turn fails for it."""
+    before, known = failures(job), executors(job)
+    ask_executors(stream.store, job.name, 1)
+    assert await_condition(lambda: executors(job).keys() == {min(known, key=int)}, 60.0)
+    assert await_condition(lambda: figure(job, "spatialstream_seats") == 1.0, 60.0)
+    stream.await_progress(60.0)
+    ask_executors(stream.store, job.name, 2)
+    assert await_condition(lambda: figure(job, f"spatialstream_{job.name}_executors") == 2.0, 60.0)
+    assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, 60.0)
+    stream.await_progress(60.0)
+    assert failures(job) == before
