@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -207,11 +208,16 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     at_least = _number_or_text(options.at_least)
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    with live.store(options) as store, Stream(store) as stream:
-        for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
-            print(line, flush=True)
-            if number == options.count:
-                break
+    # nothing has to be put in order at the end, and Python's own handler would wait for a call that is under way
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        with live.store(options) as store, Stream(store) as stream:
+            for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
+                print(line, flush=True)
+                if number == options.count:
+                    break
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 0
 
 
