@@ -208,8 +208,8 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     at_least = _number_or_text(options.at_least)
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    # nothing has to be put in order at the end, and Python's own handler would wait for a call that is under way
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # nothing has to be put in order at the end, and a handler of Python's would wait for a call that is under way
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with live.store(options) as store, Stream(store) as stream:
             for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
@@ -217,7 +217,8 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
                 if number == options.count:
                     break
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
     return 0
 
 
