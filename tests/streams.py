@@ -16,6 +16,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import (
     MOST_STEPS,
@@ -25,7 +26,6 @@ from spatialstream.model.queries import (
     Nearest,
     Predicate,
     Query,
-    QueryType,
     TopTerms,
 )
 from spatialstream.model.regions import Box, Circle, Region

@@ -18,8 +18,9 @@ import shapely
 
 from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from tests.benchmarks.workload import SPACE, TERMS, QueryColumns, objects, queries
 
 Row = dict[str, Any]
@@ -50,7 +51,7 @@ def standing(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
     absent = np.full(n, -1)
     return QueryBatch(
         ids,
-        np.full(n, TYPES.index(QueryType.CRQ), np.int8),
+        np.full(n, CODE[QueryType.CRQ], np.int8),
         np.zeros(n, np.int64),
         np.full(n, FOREVER),
         absent,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spatialstream.model.queries import TYPES, QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.records import decode
 from spatialstream.records.tokens import tokenise
 from tests.benchmarks.workload import SPACE, objects, queries
@@ -56,7 +56,7 @@ def object_lines(n: int, digits: int = 6) -> tuple[bytes, pa.StringArray]:
 def query_lines(n: int) -> bytes:
     """n standing range-keyword queries of the default workload as JSON Lines."""
     columns = queries(objects(100_000, seed=1), n, seed=2)
-    kind = TYPES[TYPES.index(QueryType.CRQ)].value
+    kind = QueryType.CRQ.value
     lines = (
         json.dumps(
             {

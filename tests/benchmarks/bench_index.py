@@ -16,8 +16,9 @@ from spatialstream.index import version
 from spatialstream.index.construction import SPLITS, build_tree
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE
+from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from tests.benchmarks import workload
 from tests.benchmarks.workload import SPACE
@@ -36,7 +37,7 @@ def make_queries(objects: ObjectBatch, n: int, kind: str, shape: int = BOX, side
         regions = Regions(np.zeros(n, np.uint8), np.zeros((n, 4)))
     return QueryBatch(
         pa.array([f"q{i}" for i in range(n)], pa.string()),
-        np.full(n, TYPES.index(kind), np.int8),
+        np.full(n, CODE[kind], np.int8),
         np.zeros(n, np.int64),
         np.full(n, 100_000, np.int64),
         np.full(n, -1, np.int64),

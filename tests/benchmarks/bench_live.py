@@ -52,8 +52,9 @@ from spatialstream.client import Connection, Latencies, Sender, Watch
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.geometry import BOX, EVERYWHERE
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
 from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.servers.job import JobServer

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from spatialstream.generate import GenerateSettings, write_stream
 from spatialstream.kernels import compile_kernels
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import Space
 from spatialstream.spark.run import Progress, RunSettings
 from spatialstream.spark.run import run as run_files

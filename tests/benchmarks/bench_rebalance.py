@@ -47,8 +47,9 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.geometry import EVERYWHERE
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.terms import TermLists
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.keys import block_key

@@ -16,8 +16,9 @@ import pytest
 from spatialstream.client import connect
 from spatialstream.client.stream import Stream
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
-from spatialstream.model.queries import Query, QueryType
+from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.servers.process import await_condition

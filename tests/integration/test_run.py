@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spatialstream.generate import GenerateSettings, write_stream
 from spatialstream.model.errors import RecordError, StateError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.spark.run import RunSettings, run

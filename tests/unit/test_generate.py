@@ -19,8 +19,9 @@ from spatialstream.generate.queries import chosen, focuses
 from spatialstream.generate.words import english_words
 from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch, parse_object
-from spatialstream.model.queries import QueryType, parse_query
+from spatialstream.model.queries import parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import extract_terms

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.geometry import BOX, CIRCLE, contains, distance
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import parse_object
-from spatialstream.model.queries import Cancellation, QueryType, parse_query
+from spatialstream.model.queries import Cancellation, parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check, check_files, read_objects, read_queries, read_rows

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.stream import Stream, connect
-    from spatialstream.spark.answers import AnswerStream, RejectedWarning, answer, answer_stream
+    from spatialstream.spark.answer_stream import AnswerStream, answer_stream
+    from spatialstream.spark.answers import RejectedWarning, answer
     from spatialstream.spark.run import RunSettings, RunSummary, run
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "client.stream": ("Stream", "connect"),
-    "spark.answers": ("AnswerStream", "RejectedWarning", "answer", "answer_stream"),
+    "spark.answers": ("RejectedWarning", "answer"),
+    "spark.answer_stream": ("AnswerStream", "answer_stream"),
     "spark.run": ("RunSettings", "RunSummary", "run"),
 }
 

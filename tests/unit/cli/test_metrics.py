@@ -18,9 +18,10 @@ from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
+from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Tally
 from spatialstream.sources.folder import Folder
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.turns import Epoch
@@ -135,16 +136,20 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "part": parts,
         "slot": {"0", "1", "2"},
         "kind": {"objects", "queries"},
-        "type": TYPES,
         "reason": set(REASONS),
+        "outcome": set(OUTCOMES),
+    }
+    types = {
+        "spatialstream_slot_standing_queries": {"CRQ", "CKQ", "CTQ"},
+        "spatialstream_questions_total": set(ASKED),
+        "spatialstream_question_seconds": set(ASKED),
     }
 
     for name, (_, series) in exposed(registry).items():
         assert series or name in {*BY_LEAF, "spatialstream_seat_slots"}, name
         for found in series.values():
             for label in {label for each in found for label, _ in each} - {"le"}:
-                standing = label == "type" and name == "spatialstream_slot_standing_queries"
-                wanted = {"CRQ", "CKQ", "CTQ"} if standing else values[label]
+                wanted = types.get(name, TYPES) if label == "type" else values[label]
                 assert {dict(each)[label] for each in found} == wanted, (name, label)
 
 
@@ -211,6 +216,28 @@ def test_seats_are_those_that_there_are_when_somebody_asks(job: str, worker: Wor
     del there[0]
     assert value("spatialstream_seats") == 1
     assert value("spatialstream_seat_slots", {"seat": "0"}) is None
+
+
+def test_questions_in_figures(worker: WorkerMetrics) -> None:
+    value = worker.registry.get_sample_value
+    tally = Tally()
+    worker.questions(lambda: tally.counts)
+    tally.counts[1] = [5, 4, 3, 2, 0, 1, *(0 for _ in LIMITS[3:]), 6, 60.5]
+
+    assert [value("spatialstream_questions_total", {"type": "SKQ", "outcome": each}) for each in OUTCOMES] == [
+        5,
+        4,
+        3,
+        2,
+    ]
+    assert value("spatialstream_questions_total", {"type": "SRQ", "outcome": "answered"}) == 0
+    buckets = {each: value("spatialstream_question_seconds_bucket", {"type": "SKQ", "le": each}) for each in LE}
+    assert buckets == {"0.0005": 0, "0.001": 1, "10.0": 1, "+Inf": 7}
+    assert value("spatialstream_question_seconds_count", {"type": "SKQ"}) == 7
+    assert value("spatialstream_question_seconds_sum", {"type": "SKQ"}) == 60.5
+
+
+LE = ("0.0005", "0.001", "10.0", "+Inf")
 
 
 def test_epochs_make_no_new_series() -> None:

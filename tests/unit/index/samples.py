@@ -10,8 +10,9 @@ from spatialstream.index.construction import build_tree
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
 from spatialstream.index.statistics import Statistics
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import TYPES, Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import Everything, Lifetime, Nearest, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
+from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, Cancellation, QueryBatch
+from spatialstream.model.queries import Cancellation, QueryBatch
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from tests.unit.index.samples import PLANE, obj, points, query, samples, spaces
@@ -122,7 +123,7 @@ def test_what_the_cost_model_is_told():
     assert cell.reach == pytest.approx([2 / 3, 0.0, 0.0, 1.0, 0.0, 0.0])
     assert cell.lengths[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     assert cell.lifetime[3] == pytest.approx(62_001 / 3)
-    chance, duration = statistics.duration_distribution(TYPES.index("CRQ"))
+    chance, duration = statistics.duration_distribution(CODE["CRQ"])
     assert sorted(zip(chance[chance > 0], duration[chance > 0], strict=True)) == [
         (pytest.approx(1 / 3), 60_000.0),
         (pytest.approx(2 / 3), 1_000.5),
@@ -232,6 +233,22 @@ def test_similarity_where_j_knows_nothing():
     assert statistics.similarity((0.0, 0.0, 2.0, 2.0)) == 1.0  # the finest level
     assert statistics.similarity((0.0, 0.0, 0.5, 0.5)) == 1.0  # below it
     assert statistics.similarity((2.0, 2.0, 4.0, 4.0)) == 0.0  # no query comes here
+
+
+def test_stored_counts_are_those_of_named_kinds():
+    asked = QueryBatch.of([query("SRQ", Box(0.1, 0.1, 0.2, 0.2)), query("CTQ", Box(0.1, 0.1, 0.2, 0.2))])
+    statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
+
+    arrays, meta = statistics.to_arrays()
+    others = ("CTQ", "gone", "SRQ")
+    arrays["queries"] = np.array([1.0, 5.0, 1.0])
+    for name in ("reached", "lengths", "durations", "duration_sums"):
+        arrays[name] = np.stack([arrays[name][CODE["CTQ"]], arrays[name][0] + 1, arrays[name][CODE["SRQ"]]])
+    restored = Statistics.from_arrays(arrays, meta | {"kinds": list(others)})
+
+    assert restored.queries.tolist() == statistics.queries.tolist()
+    for name in ("reached", "lengths", "durations", "duration_sums"):
+        assert np.array_equal(getattr(restored, name), getattr(statistics, name))
 
 
 # ---------------------------------------------------------------------------------------------------- kNN queries

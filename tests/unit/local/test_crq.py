@@ -12,8 +12,9 @@ from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.model.hashing import seed_of
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
@@ -171,7 +172,7 @@ def columns(queries, first=0):
     absent = np.full(n, -1)
     return np.arange(first, first + n), QueryBatch(
         pa.array([f"q{i}" for i in range(first, first + n)], pa.string()),
-        np.full(n, TYPES.index(QueryType.CRQ), np.int8),
+        np.full(n, CODE[QueryType.CRQ], np.int8),
         start,
         end - start,
         absent,

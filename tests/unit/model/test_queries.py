@@ -1,14 +1,14 @@
 """Queries: one at a time and as columns."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.kinds import CANCEL, CODE, QueryType
 from spatialstream.model.queries import (
-    CANCEL,
-    TYPES,
     Cancellation,
     Everything,
     Lifetime,
@@ -16,8 +16,8 @@ from spatialstream.model.queries import (
     Predicate,
     Query,
     QueryBatch,
-    QueryType,
     TopTerms,
+    coded,
     parse_query,
 )
 from spatialstream.model.regions import Box, Circle
@@ -196,13 +196,20 @@ def test_columns_hold_the_same_queries(queries):
     batch = QueryBatch.of(queries)
     assert items(batch) == queries
     assert [int(code) for code in batch.code] == [
-        CANCEL if isinstance(query, Cancellation) else TYPES.index(query.type) for query in queries
+        CANCEL if isinstance(query, Cancellation) else CODE[query.type] for query in queries
     ]
     wire = batch.to_arrow()
     assert wire.schema == QUERIES
     wire.validate(full=True)
     assert items(QueryBatch.from_arrow(wire)) == queries
     assert items(QueryBatch.from_arrow(wire.slice(1))) == queries[1:]
+
+
+def test_what_was_written_with_other_codes_is_read_by_name():
+    names = pa.DictionaryArray.from_arrays(pa.array([2, 0, 1, 2], pa.int8()), pa.array(["CTQ", "CANCEL", "SRQ"]))
+    assert coded(names).tolist() == [CODE[QueryType.SRQ], CODE[QueryType.CTQ], CANCEL, CODE[QueryType.SRQ]]
+    with pytest.raises(StateError, match="'SRX'"):
+        coded(pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["SRX"])))
 
 
 @given(LISTS, LISTS)

@@ -2,18 +2,13 @@
 
 import pytest
 
-from spatialstream.model import queries, schema
+from spatialstream.model import schema
+from spatialstream.model.kinds import KINDS
 from spatialstream.records import decode
 
 
 def test_the_fields_of_queries_are_those_of_every_type():
-    assert list(schema.REQUIRED_FIELDS) == list(schema.OPTIONAL_FIELDS) == [*queries.TYPES, "CANCEL"]
-    named = {
-        field
-        for fields in (schema.REQUIRED_FIELDS, schema.OPTIONAL_FIELDS)
-        for each in fields.values()
-        for field in each
-    }
+    named = {field for kind in KINDS for field in (*kind.required, *kind.optional)}
     assert {"id", "type", "t"} | named == set(schema.QUERY_FIELDS)
     assert schema.QUERY_FIELDS[:3] == ("id", "type", "t")
 

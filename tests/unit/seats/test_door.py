@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyarrow import flight
 
@@ -22,8 +21,10 @@ from spatialstream.seats.wire import Command, SeatLost, act, client_of, options
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.questions import Directory
+from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.tasks import IdleTasks, World
 from spatialstream.stages.turns import Round
+from spatialstream.stages.two_phase import requests
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 
@@ -96,7 +97,8 @@ def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -
             directory = doorway.newest()
             assert directory is not None
             assert (directory.round, directory.clock) == ((7, 0), 1_000)
-            nothing = pa.RecordBatch.from_arrays([pa.array(np.empty(0, np.int64))], ["number"])
+            none = np.empty(0, np.int32)
+            nothing = requests(queries_with_numbers(QueryBatch.of([]), none), none, none)
             for slots in ([0], [1], [0, 1]):
                 with pytest.raises(Gone):
                     list(doorway.call(slots, directory.round, nothing))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from spatialstream.seats.desk import Desk
 from spatialstream.seats.identity import is_loopback, new_identity
+from spatialstream.seats.tally import none_asked
 from spatialstream.seats.wire import SeatLost, act, client_of, options
 
-HELLO = b'{"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": false, "worked": {}}'
+ABOUT = {"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": False}
+HELLO = json.dumps({**ABOUT, "worked": {}, "asked": none_asked().tolist()}).encode()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from pyspark.sql import Row
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.records.decode import decode_objects, decode_queries
 from spatialstream.spark.pandas_records import object_records, query_records

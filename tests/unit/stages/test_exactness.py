@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spatialstream.local.nearest.skyband import NearestMerger
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import LARGEST, SMALLEST, WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages import merge as merging

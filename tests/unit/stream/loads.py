@@ -8,8 +8,9 @@ import numpy as np
 
 from spatialstream.generate import GenerateSettings, object_batches, query_batch
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import Round

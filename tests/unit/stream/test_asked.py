@@ -13,8 +13,9 @@ import pytest
 
 from spatialstream.client import SnapshotAsker
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
-from spatialstream.model.queries import Lifetime, Query, QueryType
+from spatialstream.model.queries import Lifetime, Query
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages import views

@@ -114,6 +114,9 @@ class Turns(_Job):
             raise self.broken_narrowing
         return self.found.pop(0) if self.found else ()
 
+    def _write_less(self) -> None:
+        pass
+
     def _forget(self) -> None:
         self.forgotten += 1
 

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.jsonable import from_json, to_json
-from spatialstream.model.queries import Cancellation, QueryType
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import Cancellation
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder

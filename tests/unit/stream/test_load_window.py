@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Cancellation, Query, QueryBatch, QueryType
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.stages.turns import NEVER
 from spatialstream.stages.versions import load_version

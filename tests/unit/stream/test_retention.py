@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from spatialstream.model.queries import Query, QueryType
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder

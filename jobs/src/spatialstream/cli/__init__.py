@@ -2,14 +2,18 @@
 
 Exit status: 0 done; 1 ``--strict`` met a rejected record, or ``check`` found a difference; 2 a setting is unusable (one
 line says which, and what would be right); 3 the run failed, and one line says why, and whether the same command can go
-on; 130 stopped at once by a second interrupt.
+on; 130 stopped at once by an interrupt or SIGTERM, a second one where the first lets it finish something.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 import spatialstream
@@ -33,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
         check,
         cluster,
         demo,
+        gateway,
         generate,
         load,
         query,
@@ -54,19 +59,40 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     files = (run, generate, tree, check, demo)
-    streams = (router, worker, load, query, results, status, rebalance, remove, cluster)
+    streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)
     for module in files + streams:
         module.add_parser(commands)
     return top
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is an interrupt, so what is open is closed; commands that have something to finish handle both.
+
+    By default it would end a process on the spot, or, as the first one of a container, not at all.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
-        if options.attached:
-            attach()
-        status: int = options.function(options)
+        with _terminable():
+            if options.attached:
+                attach()
+            status: int = options.function(options)
     except RecordError as error:
         print(f"spatialstream: rejected: {error}", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.times import parse_time
 
 __all__ = ["add_parser"]

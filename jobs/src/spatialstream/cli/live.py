@@ -228,6 +228,7 @@ class Begun:
             "checkpoint_interval": self.options.checkpoint_interval / 1000,
             "report": lambda text: say(self.options, text),
             "running": metrics.running.set,
+            "full": metrics.full.set,
             "lease": self.lease,
             "observe": metrics.observe,
             "follow": self._executors(session, engine, metrics),

@@ -11,8 +11,9 @@ from typing import Any
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 
 __all__ = ["add_parser"]
 

@@ -9,19 +9,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from spatialstream.balance.loads import LeafCounts, imbalance, model_error
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
+from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.load_report import LoadObserver
@@ -151,8 +155,38 @@ class _ExecutorSeries:
         self._tasks.inc(worked)
 
 
+class _Questions(Collector):
+    """The questions that seats have been asked between rounds, as far as they have told when somebody asks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counts: Callable[[], Counts] = none_asked
+        registry.register(self)
+
+    def are(self, counts: Callable[[], Counts]) -> None:
+        """What is to be asked for the counts."""
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        """As Prometheus' client calls it."""
+        text = "Questions asked between rounds."
+        asked = CounterMetricFamily("spatialstream_questions", text, labels=["type", "outcome"])
+        text = "Time that a seat takes for its answer to a question."
+        times = HistogramMetricFamily("spatialstream_question_seconds", text, labels=["type"])
+        for kind, counts in zip(ASKED, self._counts().tolist(), strict=True):
+            for outcome, count in zip(OUTCOMES, counts, strict=False):
+                asked.add_metric([kind.value, outcome], count)
+            upto = accumulate(counts[len(OUTCOMES) : -1])
+            times.add_metric([kind.value], list(zip(map(floatToGoString, LIMITS), upto, strict=True)), counts[-1])
+        yield asked
+        yield times
+
+
 def _running(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("running", "Whether the job is warm and its turns succeed.")
+
+
+def _full(registry: CollectorRegistry) -> Gauge:
+    return _Series(registry, "").gauge("storage_full", "Whether turns fail because there is no room for state.")
 
 
 class RouterMetrics:
@@ -184,7 +218,7 @@ class RouterMetrics:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.executors = _ExecutorSeries(series).observe
-        self.running = _running(self.registry)
+        self.running, self.full = _running(self.registry), _full(self.registry)
         self.seats = _Seats(self.registry).are
         self._read: dict[str, int] = {}
 
@@ -382,8 +416,9 @@ class WorkerMetrics(LoadObserver):
         self._foreign = series.counter("foreign_messages", text)
         self.executors = _ExecutorSeries(series).observe
         self._of_leaves.begin(leaves)
-        self.running = _running(self.registry)
+        self.running, self.full = _running(self.registry), _full(self.registry)
         self.seats = _Seats(self.registry).are
+        self.questions = _Questions(self.registry).are
 
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""

@@ -19,7 +19,7 @@ from typing import Any
 from spatialstream.cli import kubernetes, live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import RunError, SettingError
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import QueryType
 
 __all__ = ["add_parser", "hand_over", "print_row"]
 

@@ -70,6 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         )
         with live.seats(options, world) as (session, engine):
             _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
+            metrics.questions(engine.asked)
             job = WorkerJob(
                 **begun.job(session, engine, metrics),
                 most_epochs=options.epochs_per_round,

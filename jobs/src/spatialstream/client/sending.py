@@ -26,8 +26,9 @@ from confluent_kafka import KafkaException, Producer
 from spatialstream.client.results import answering
 from spatialstream.model.arrays import Bytes, Ints
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.kinds import STANDING
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
@@ -218,7 +219,7 @@ class Sender:
             count: send so many objects, again from the start when they are used up; None: each once.
         """
         tick, rate = self._tick, self.rate
-        standing = queries.code >= TYPES.index(QueryType.CRQ)
+        standing = STANDING[queries.code]
         if standing.any():
             self.register(queries.take(np.flatnonzero(standing)), int(seconds * 1000) + _AFTER)
         queries = queries.take(np.flatnonzero(~standing))

@@ -39,6 +39,9 @@ class SnapshotAsker:
         space: of the stream.
         rule: of the stream's terms.
         pause: waits for so many seconds.
+
+    Attributes:
+        space, rule: as given.
     """
 
     def __init__(
@@ -50,7 +53,16 @@ class SnapshotAsker:
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._newest, self._call = newest, call
-        self._space, self._rule, self._pause = space, rule, pause
+        self.space, self.rule, self._pause = space, rule, pause
+
+    def as_of(self) -> dict[str, int] | None:
+        """What a question is answered as of now; None: the stream's clock tells no time yet.
+
+        Raises:
+            Unavailable: the stream does not say.
+        """
+        directory = self._newest()
+        return _as_of(directory) if directory is not None and directory.begun else None
 
     @overload
     def ask(
@@ -113,7 +125,7 @@ class SnapshotAsker:
             yield from self._answers(asked[first : first + MOST], earliest, timeout)
 
     def _checked(self, place: str, given: object) -> _Asked:
-        record, query = checked_query(place, given, self._space, self._rule)
+        record, query = checked_query(place, given, self.space, self.rule)
         if not isinstance(query, Query) or query.lifetime.continuous:
             raise SettingError(
                 place, f"type: {record['type']} is no snapshot query, which SRQ, SKQ and STQ are; send it to the stream"
@@ -145,11 +157,15 @@ class SnapshotAsker:
                 raise SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
             queries.append(query if timed else replace(query, t=clock))
         lines = [""] * len(queries)
-        as_of = f', "as_of": {{"round": {directory.round[0]}, "clock": {clock}}}}}'
-        for answers in answers_of(QueryBatch.of(queries), directory, self._space, self._call):
+        as_of = f', "as_of": {json.dumps(_as_of(directory))}}}'
+        for answers in answers_of(QueryBatch.of(queries), directory, self.space, self._call):
             for number, line in zip(answers.number.tolist(), answers.lines.to_pylist(), strict=True):
                 lines[number] = line[:-1] + as_of
         return lines
+
+
+def _as_of(directory: Directory) -> dict[str, int]:
+    return {"round": directory.round[0], "clock": directory.clock}
 
 
 _Asked = tuple[str, Query, bool]

@@ -18,17 +18,19 @@ from spatialstream.generate.places import rounded
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
+from spatialstream.model.kinds import STANDING, TYPES, Selects, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
 __all__ = ["focuses", "query_batch", "query_batch_around"]
 
-_NEAREST = (TYPES.index(QueryType.SKQ), TYPES.index(QueryType.CKQ))
-_TOP_TERMS = (TYPES.index(QueryType.STQ), TYPES.index(QueryType.CTQ))
-_CKQ, _CTQ = TYPES.index(QueryType.CKQ), TYPES.index(QueryType.CTQ)
-_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
+_NEAREST = having(lambda kind: kind.selects is Selects.NEAREST)
+_TOP_TERMS = having(lambda kind: kind.selects is Selects.TERMS)
+_WINDOWED = having(lambda kind: "window" in kind.required)
+_MAYBE_WINDOWED = having(lambda kind: "window" in kind.optional)
+_STEPS = having(lambda kind: kind.steps)
 
 
 def query_batch(settings: GenerateSettings) -> QueryBatch:
@@ -58,12 +60,12 @@ def chosen(batches: Iterable[ObjectBatch], numbers: Ints) -> ObjectBatch:
 def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> QueryBatch:
     """The queries around ``objects``, which are the :func:`focuses`, in order of time."""
     code, random = _codes(settings), settings.random("queries", 1)
-    n, continuous = len(code), code >= _FIRST_CONTINUOUS
-    nearest = np.isin(code, _NEAREST)
+    n, continuous = len(code), STANDING[code]
+    nearest = _NEAREST[code]
     number = np.concatenate([np.arange(count) for count in _counts(settings)])
     window, step = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    window[(code == _CTQ) | ((code == _CKQ) & (number % 2 == 1))] = settings.window
-    step[code == _CTQ] = settings.step
+    window[_WINDOWED[code] | (_MAYBE_WINDOWED[code] & (number % 2 == 1))] = settings.window
+    step[_STEPS[code]] = settings.step
     queries = QueryBatch(
         pc.binary_join_element_wise(
             pa.array([kind.value.lower() for kind in TYPES]).take(pa.array(code)),
@@ -75,10 +77,10 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         np.full(n, settings.duration, np.int64),
         window,
         step,
-        np.where(nearest | np.isin(code, _TOP_TERMS), settings.k, 0).astype(np.int32),
+        np.where(nearest | _TOP_TERMS[code], settings.k, 0).astype(np.int32),
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
         _regions(settings, random, objects, ~nearest),
-        _keywords(settings, random, objects.terms, ~np.isin(code, _TOP_TERMS)),
+        _keywords(settings, random, objects.terms, ~_TOP_TERMS[code]),
     )
     return queries.take(np.argsort(queries.t, kind="stable"))
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.queries import MOST_STEPS, QueryType
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import MOST_STEPS
 from spatialstream.model.space import WGS84, Space
 
 __all__ = ["KINDS", "GenerateSettings"]

@@ -14,13 +14,14 @@ import numpy as np
 
 from spatialstream.model.arrays import Floats
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CODE, STANDING, QueryType
 
 __all__ = ["CellStatistics", "keyword_coverage", "workloads"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellStatistics:
-    """What the cost model wants to know of one cell; types in the order of :data:`spatialstream.model.queries.TYPES`.
+    """What the cost model wants to know of one cell; types in the order of :data:`spatialstream.model.kinds.TYPES`.
 
     Attributes:
         arrival: float64[6], Pr(srq), ..., Pr(ctq): the probability that a query is of the type.
@@ -66,12 +67,13 @@ def workloads(cell: CellStatistics, reach: Floats, objects: Floats, rate: Floats
         h: float64[n, 2], H_srq and H_skq, the probability that a keyword of an SRQ or SKQ is among P's keywords.
     """
     visits = reach.copy()
-    for kind in range(2):
+    for row, kind in enumerate((QueryType.SRQ, QueryType.SKQ)):
         coverage = np.zeros(len(objects))
-        for chance in cell.lengths[kind, ::-1].tolist():
-            coverage = coverage * h[:, kind] + chance
-        visits[kind] *= coverage
-    visits[:3] *= objects
-    visits[3:] *= cell.lifetime[3:, np.newaxis] * rate
+        for chance in cell.lengths[row, ::-1].tolist():
+            coverage = coverage * h[:, row] + chance
+        visits[CODE[kind]] *= coverage
+    standing = STANDING[:-1]
+    visits[~standing] *= objects
+    visits[standing] *= cell.lifetime[standing, np.newaxis] * rate
     result: Floats = (cell.arrival[:, np.newaxis] * visits).sum(axis=0)
     return result

@@ -11,7 +11,7 @@ Cost: O(cells that the query's border crosses + depth) for each query, O(1) for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -23,8 +23,9 @@ from spatialstream.model.arrays import Array, Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 
 __all__ = ["LEVELS", "KeywordCounts", "Statistics"]
@@ -32,7 +33,7 @@ __all__ = ["LEVELS", "KeywordCounts", "Statistics"]
 LEVELS = 5
 """Default depth: 4^5 = 1024 cells on the finest level."""
 
-SRQ, SKQ, CKQ = (TYPES.index(kind) for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
+SRQ, SKQ, CKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
 
 _LONGEST = 16
 """Queries with more keywords than this count as if they had this many."""
@@ -43,7 +44,8 @@ _BUCKETS = 64
 _SLACK = 1e-6
 """Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
 
-_COUNTS = ("queries", "reached", "lengths", "durations", "duration_sums", "objects")
+_BY_KIND = ("queries", "reached", "lengths", "durations", "duration_sums")
+_COUNTS = (*_BY_KIND, "objects")
 _COLUMNS = (*_COUNTS, "terms")
 _WORDS = ("offsets", "term", "count")
 
@@ -56,6 +58,17 @@ def cell_count(levels: int) -> int:
 def _scatter(offsets: Ints) -> Ints:
     """The owner of each entry of a CSR structure."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _by_code(table: Array, kinds: Sequence[str]) -> Array:
+    """Rows of named kinds as rows of codes: 0 for a kind that is not named, and none for a name that is no kind's."""
+    if kinds == [*TYPES]:
+        return table
+    rows = np.zeros((len(TYPES), *table.shape[1:]))
+    for name, row in zip(kinds, table, strict=True):
+        if name in TYPES:
+            rows[CODE[QueryType(name)]] = row
+    return rows
 
 
 # ---------------------------------------------------------------------------------------- which cells a query reaches
@@ -256,7 +269,7 @@ class Statistics:
     Attributes:
         space: what cell 0 is.
         levels: the finest level.
-        queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.queries.TYPES`.
+        queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
         reached: float64[6, cells], those that reach each cell.
         lengths: float64[6, l], those with l keywords.
         durations: float64[6, b], those with a duration of b bits (in ms).
@@ -375,13 +388,15 @@ class Statistics:
         arrays: dict[str, Array] = {name: getattr(self, name) for name in _COLUMNS}
         for kind in ("srq", "skq"):
             arrays |= {f"{kind}.{name}": getattr(getattr(self, kind), name) for name in _WORDS}
-        return arrays, {"space": str(self.space), "levels": self.levels, "span": self.span}
+        kinds = [kind.value for kind in TYPES]
+        return arrays, {"space": str(self.space), "levels": self.levels, "span": self.span, "kinds": kinds}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
         """The statistics that :meth:`to_arrays` gave; uses the arrays as they are."""
         srq, skq = (KeywordCounts(*(arrays[f"{kind}.{name}"] for name in _WORDS)) for kind in ("srq", "skq"))
         columns = {name: arrays[name] for name in _COLUMNS}
+        columns |= {name: _by_code(arrays[name], meta["kinds"]) for name in _BY_KIND}
         return cls(
             Space.parse(meta["space"]), int(meta["levels"]), srq=srq, skq=skq, span=float(meta["span"]), **columns
         )

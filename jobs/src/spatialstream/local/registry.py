@@ -24,12 +24,12 @@ from spatialstream.local.arrays import Array, Ints, Words
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
-from spatialstream.model.queries import CANCEL, TYPES, QueryBatch, QueryType
+from spatialstream.model.kinds import CANCEL, STANDING, having
+from spatialstream.model.queries import QueryBatch
 
 __all__ = ["Admission", "QueryRegistry", "last_instant"]
 
-_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
-_CTQ = TYPES.index(QueryType.CTQ)
+_STEPS = having(lambda kind: kind.steps)
 _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
 
@@ -37,8 +37,7 @@ _SHORTENED_LIMIT = 4096
 def last_instant(queries: QueryBatch) -> Ints:
     """The last ms at which each query's id is in use, without cancellation."""
     end = queries.t + queries.duration
-    snapshot = queries.code < _FIRST_CONTINUOUS
-    return np.where(snapshot, queries.t, np.where(queries.code == _CTQ, end, end - 1))
+    return np.where(STANDING[queries.code], np.where(_STEPS[queries.code], end, end - 1), queries.t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,10 @@ class QueryRegistry:
                 reasons[i] = f"id: {name!r} is in use until {holder[1]}; give another id, or cancel that query first"
                 number[i] = -1
             else:
-                current[name] = (base + i, int(until[i]), code >= _FIRST_CONTINUOUS)
+                current[name] = (base + i, int(until[i]), bool(STANDING[code]))
         admitted = np.flatnonzero((number >= 0) & (queries.code != CANCEL))
         if len(admitted):
-            kind = (queries.code[admitted] >= _FIRST_CONTINUOUS).astype(np.int64)
+            kind = STANDING[queries.code[admitted]].astype(np.int64)
             ids = queries.ids.take(pa.array(admitted))
             # the last bit of the stored number tells continuous queries, which alone can be cancelled
             self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted]))

@@ -1,32 +1,31 @@
 """Queries: a predicate, what to select, and for how long.
 
-The paper's six types (section 3.1) are presets of these three parts.
+The paper's six types are presets of these three parts (:mod:`spatialstream.model.kinds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import OPTIONAL_FIELDS, QUERIES, QUERY_FIELDS, REQUIRED_FIELDS
+from spatialstream.model.schema import QUERIES, QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import parse_duration, parse_time
 
 __all__ = [
-    "CANCEL",
     "MOST_STEPS",
-    "TYPES",
     "Cancellation",
     "Everything",
     "Lifetime",
@@ -34,31 +33,15 @@ __all__ = [
     "Predicate",
     "Query",
     "QueryBatch",
-    "QueryType",
     "TopTerms",
+    "coded",
+    "named",
     "parse_query",
 ]
 
 
-class QueryType(StrEnum):
-    """The six presets: snapshot or continuous, times range-keyword, k nearest, or top-k terms."""
-
-    SRQ = "SRQ"
-    SKQ = "SKQ"
-    STQ = "STQ"
-    CRQ = "CRQ"
-    CKQ = "CKQ"
-    CTQ = "CTQ"
-
-
-TYPES = tuple(QueryType)
-"""The types in the order of their codes in columns: 0 is SRQ, 5 is CTQ."""
-
 MOST_STEPS = 10_000_000
 """Steps that a CTQ may have: each is a row, so one line of input is never more than about a gigabyte of results."""
-
-CANCEL = 6
-"""Code of a cancellation in columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +75,10 @@ class TopTerms:
 
 Selection = Everything | Nearest | TopTerms
 
+_SELECTS = {Everything: Selects.OBJECTS, Nearest: Selects.NEAREST, TopTerms: Selects.TERMS}
+_NAMES = pa.array(NAMES)
+_TYPES = {(kind.selects, kind.standing): kind.type for kind in KINDS}
+
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
@@ -123,8 +110,7 @@ class Query:
     @property
     def type(self) -> QueryType:
         """The preset that this query is."""
-        letter = {Everything: "R", Nearest: "K", TopTerms: "T"}[type(self.selection)]
-        return QueryType(("C" if self.lifetime.continuous else "S") + letter + "Q")
+        return _TYPES[_SELECTS[type(self.selection)], self.lifetime.continuous]
 
     @property
     def k(self) -> int:
@@ -181,35 +167,33 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if not isinstance(name, str):
         raise RecordError("id", "is required; give a string" if name is None else f"{name!r} is not a string")
     if record.get("type") is None:
-        raise RecordError("type", "is required; give SRQ, SKQ, STQ, CRQ, CKQ, CTQ or CANCEL")
+        raise RecordError("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     if record.get("t") is None:
         raise RecordError("t", "is required; give milliseconds or ISO 8601")
     t = parse_time(record["t"])
     if record["type"] == "CANCEL":
         return Cancellation(name, t)
     try:
-        kind = QueryType(record["type"])
+        kind = KINDS[CODE[QueryType(record["type"])]]
     except ValueError:
-        raise RecordError("type", f"{record['type']!r} is not one of SRQ, SKQ, STQ, CRQ, CKQ, CTQ, CANCEL") from None
+        raise RecordError("type", f"{record['type']!r} is not one of {', '.join(NAMES)}") from None
     given = {field for field in QUERY_FIELDS if record.get(field) is not None}
-    required = {"id", "type", "t", *REQUIRED_FIELDS[kind]}
-    for field in sorted(given - required - {*OPTIONAL_FIELDS[kind]}):
-        raise RecordError(field, f"{kind} takes no {field}; leave it out")
+    required = {"id", "type", "t", *kind.required}
+    for field in sorted(given - required - {*kind.optional}):
+        raise RecordError(field, f"{kind.type} takes no {field}; leave it out")
     for field in sorted(required - given):
-        raise RecordError(field, f"{kind} requires {field}")
+        raise RecordError(field, f"{kind.type} requires {field}")
 
     region = parse_region(record["region"], space) if "region" in given else None
     predicate = Predicate(region, _keywords(record.get("keywords"), rule))
     selection: Selection = Everything()
-    if "k" in given:
-        k = _count(record["k"])
-        if "at" in given:
-            at = record["at"]
-            if not isinstance(at, list) or len(at) != 2:
-                raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
-            selection = Nearest(*space.check_point(at[0], at[1], ("at", "at")), k)
-        else:
-            selection = TopTerms(k)
+    if kind.selects is Selects.TERMS:
+        selection = TopTerms(_count(record["k"]))
+    elif kind.selects is Selects.NEAREST:
+        k, at = _count(record["k"]), record["at"]
+        if not isinstance(at, list) or len(at) != 2:
+            raise RecordError("at", f"must be a list of 2 numbers, [{', '.join(space.axes)}]")
+        selection = Nearest(*space.check_point(at[0], at[1], ("at", "at")), k)
     step = parse_duration(record["step"], "step") if "step" in given else None
     if step == 0:
         raise RecordError("step", "is 0; a step is at least 1 ms")
@@ -221,7 +205,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         raise RecordError("step", f"{problem}, and {right}")
     lifetime = Lifetime(
         duration,
-        kind.value.startswith("C"),
+        kind.standing,
         parse_duration(record["window"], "window") if "window" in given else None,
         step,
     )
@@ -250,13 +234,34 @@ def _keywords(value: object, rule: TermRule) -> tuple[str, ...]:
     return tuple(result)
 
 
+def named(code: npt.NDArray[np.int8]) -> pa.DictionaryArray:
+    """Codes as they are stored and sent: by name."""
+    return pa.DictionaryArray.from_arrays(pa.array(code), _NAMES)
+
+
+def coded(names: pa.DictionaryArray) -> npt.NDArray[np.int8]:
+    """The codes of :func:`named`, in this process: a view, as long as both know the same kinds.
+
+    Raises:
+        StateError: there is a name that is no kind's.
+    """
+    code: npt.NDArray[np.int8] = numpy_view(names.indices)
+    if names.dictionary.equals(_NAMES):
+        return code
+    known = pc.index_in(names.dictionary, _NAMES)
+    if known.null_count:
+        raise StateError(f"of queries, {names.dictionary.to_pylist()} are not all known: these are of another release")
+    translated: npt.NDArray[np.int8] = numpy_view(known).astype(np.int8)[code]
+    return translated
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryBatch(Batch):
     """n queries and cancellations as columns.
 
     Attributes:
         ids: Arrow utf8[n].
-        code: int8[n]: position in :data:`TYPES`, or :data:`CANCEL`.
+        code: int8[n], see :mod:`spatialstream.model.kinds`.
         t: int64[n], ms.
         duration: int64[n], ms.
         window, step: int64[n], ms; -1 where absent.
@@ -282,11 +287,11 @@ class QueryBatch(Batch):
         name, t, code = self.ids[index].as_py(), int(self.t[index]), int(self.code[index])
         if code == CANCEL:
             return Cancellation(name, t)
-        letter, k = TYPES[code].value[1], int(self.k[index])
+        kind, k = KINDS[code], int(self.k[index])
         selection: Selection = Everything()
-        if letter == "K":
+        if kind.selects is Selects.NEAREST:
             selection = Nearest(float(self.at[index, 0]), float(self.at[index, 1]), k)
-        elif letter == "T":
+        elif kind.selects is Selects.TERMS:
             selection = TopTerms(k)
         window, step = int(self.window[index]), int(self.step[index])
         return Query(
@@ -294,7 +299,9 @@ class QueryBatch(Batch):
             t,
             Predicate(self.regions[index], tuple(self.keywords[index])),
             selection,
-            Lifetime(int(self.duration[index]), code >= 3, None if window < 0 else window, None if step < 0 else step),
+            Lifetime(
+                int(self.duration[index]), kind.standing, None if window < 0 else window, None if step < 0 else step
+            ),
         )
 
     @classmethod
@@ -308,7 +315,7 @@ class QueryBatch(Batch):
         for i, query in enumerate(queries):
             if isinstance(query, Query):
                 lifetime = query.lifetime
-                code[i], duration[i], k[i] = TYPES.index(query.type), lifetime.duration, query.k
+                code[i], duration[i], k[i] = CODE[query.type], lifetime.duration, query.k
                 window[i] = -1 if lifetime.window is None else lifetime.window
                 step[i] = -1 if lifetime.step is None else lifetime.step
                 if isinstance(query.selection, Nearest):
@@ -328,15 +335,16 @@ class QueryBatch(Batch):
 
     def to_arrow(self) -> pa.RecordBatch:
         """The wire form, see :data:`spatialstream.model.schema.QUERIES`."""
-        coded = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
+        words = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
         return pa.RecordBatch.from_arrays(
             [
                 self.ids,
-                *(pa.array(column) for column in (self.code, self.t, self.duration, self.window, self.step, self.k)),
+                named(self.code),
+                *(pa.array(column) for column in (self.t, self.duration, self.window, self.step, self.k)),
                 pa.FixedSizeListArray.from_arrays(pa.array(self.at.reshape(-1)), 2),
                 pa.array(self.regions.kind),
                 pa.FixedSizeListArray.from_arrays(pa.array(self.regions.shape.reshape(-1)), 4),
-                pa.ListArray.from_arrays(pa.array(self.keywords.offsets), coded),
+                pa.ListArray.from_arrays(pa.array(self.keywords.offsets), words),
             ],
             schema=QUERIES,
         )
@@ -346,11 +354,11 @@ class QueryBatch(Batch):
         """From the wire form; columns are views of the Arrow buffers."""
         from spatialstream.model.objects import terms_from_arrow
 
-        ids, *plain, at, kind, shape, keywords = batch.columns
-        code, t, duration, window, step, k = (numpy_view(column) for column in plain)
+        ids, names, *plain, at, kind, shape, keywords = batch.columns
+        t, duration, window, step, k = (numpy_view(column) for column in plain)
         return cls(
             ids,
-            code,
+            coded(names),
             t,
             duration,
             window,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from spatialstream.model.kinds import KINDS, NAMES
+
 __all__ = [
     "OBJECTS",
     "OBJECT_JSON",
-    "OPTIONAL_FIELDS",
     "QUERIES",
     "QUERY_FIELDS",
     "QUERY_JSON",
     "REJECTED_JSON",
-    "REQUIRED_FIELDS",
     "RESULT_JSON",
 ]
 
@@ -31,7 +31,7 @@ OBJECTS = _columns(id=pa.string(), t=pa.int64(), x=pa.float64(), y=pa.float64(),
 
 QUERIES = _columns(
     id=pa.string(),
-    code=pa.int8(),
+    type=pa.dictionary(pa.int8(), pa.string()),
     t=pa.int64(),
     duration=pa.int64(),
     window=pa.int64(),
@@ -90,30 +90,13 @@ _REGION = {
     ]
 }
 
-REQUIRED_FIELDS = {
-    "SRQ": ("region", "duration"),
-    "SKQ": ("at", "k", "duration"),
-    "STQ": ("region", "k", "duration"),
-    "CRQ": ("region", "duration"),
-    "CKQ": ("at", "k", "duration"),
-    "CTQ": ("region", "k", "duration", "window", "step"),
-    "CANCEL": (),
-}
-"""What a query of each type must have, besides id, type and t."""
-
-OPTIONAL_FIELDS: dict[str, tuple[str, ...]] = dict.fromkeys(REQUIRED_FIELDS, ("keywords",)) | {
-    "CKQ": ("keywords", "window"),
-    "CANCEL": (),
-}
-"""What it may have besides those."""
-
 QUERY_JSON: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "query",
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "type": {"enum": list(REQUIRED_FIELDS)},
+        "type": {"enum": list(NAMES)},
         "t": _TIME,
         "region": _REGION,
         "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
@@ -125,9 +108,8 @@ QUERY_JSON: dict[str, Any] = {
     },
     "required": ["id", "type", "t"],
     "allOf": [
-        {"if": {"properties": {"type": {"const": name}}}, "then": {"required": list(required)}}
-        for name, required in REQUIRED_FIELDS.items()
-        if required
+        {"if": {"properties": {"type": {"const": kind.type.value}}}, "then": {"required": list(kind.required)}}
+        for kind in KINDS
     ],
 }
 """JSON Schema of one input query (a line of JSON Lines)."""
@@ -156,7 +138,7 @@ RESULT_JSON: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string"},
-        "type": {"enum": [name for name in REQUIRED_FIELDS if name != "CANCEL"]},
+        "type": {"enum": [kind.type.value for kind in KINDS]},
         "t": {"type": "integer", "description": "ms"},
         "objects": {"type": "array", "items": _PLACED},
         "object": _PLACED,

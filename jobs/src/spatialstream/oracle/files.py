@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spatialstream.model.errors import RecordError, SettingError
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject, parse_object
-from spatialstream.model.queries import Cancellation, Query, QueryType, parse_query
+from spatialstream.model.queries import Cancellation, Query, parse_query
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.oracle.comparison import Difference, check

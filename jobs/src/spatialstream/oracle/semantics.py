@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
-from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, QueryType
+from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import Space
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -26,10 +26,11 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
+from spatialstream.model.kinds import CANCEL, KINDS, NAMES
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
-from spatialstream.model.queries import CANCEL, MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
+from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
-from spatialstream.model.schema import OPTIONAL_FIELDS, QUERY_FIELDS, REQUIRED_FIELDS
+from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
@@ -587,12 +588,12 @@ def decode_object_table(
 _GIVEN = QUERY_FIELDS[3:]
 
 
-def _bits(fields: Mapping[str, Sequence[str]]) -> Bytes:
-    """For each type in the order of its code: its fields, as bits in the order of ``_GIVEN``."""
-    return np.array([sum(1 << _GIVEN.index(field) for field in each) for each in fields.values()], np.uint8)
+def _bits(fields: Iterable[Sequence[str]]) -> Bytes:
+    """For each code: its fields, as bits in the order of ``_GIVEN``; a cancellation has none."""
+    return np.array([*(sum(1 << _GIVEN.index(field) for field in each) for each in fields), 0], np.uint8)
 
 
-_REQUIRED_BITS, _OPTIONAL_BITS = _bits(REQUIRED_FIELDS), _bits(OPTIONAL_FIELDS)
+_REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
 
 
 def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
@@ -612,7 +613,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     data, good = name.data, name.good
     for field in ("id", "type", "t"):
         good &= cells[field].kind != ABSENT
-    code = values.read_choices(cells["type"], list(REQUIRED_FIELDS))
+    code = values.read_choices(cells["type"], NAMES)
     given = np.zeros(len(good), np.uint8)
     for bit, field in enumerate(_GIVEN):
         given |= (cells[field].kind != ABSENT).astype(np.uint8) << np.uint8(bit)

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Flags, Floats
 from spatialstream.model.geometry import BOX
+from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, TYPES, QueryBatch
+from spatialstream.model.queries import QueryBatch, named
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -49,7 +50,7 @@ def query_lines(batch: QueryBatch) -> memoryview:
             '{"id": "',
             _escaped(batch.ids),
             '", "type": "',
-            pa.array([*(kind.value for kind in TYPES), "CANCEL"]).take(pa.array(batch.code)),
+            named(batch.code).dictionary_decode(),
             '", "t": ',
             _numbers(batch.t),
             _region(batch.regions),

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypedDict
 
-from spatialstream.model.queries import TYPES
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import Space
 from spatialstream.report.land import packed_land
 from spatialstream.report.payload import payload

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from spatialstream.model.errors import RecordError
-from spatialstream.model.queries import TYPES, Cancellation, Nearest, Predicate, Query, QueryType, parse_query
+from spatialstream.model.kinds import TYPES, QueryType
+from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Region, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import extract_terms

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from pyarrow import flight
 
+from spatialstream.seats.tally import Counts, none_asked
 from spatialstream.seats.wire import Guard, answer, client_of, endpoint
 
 __all__ = ["Desk", "Seated"]
@@ -32,6 +34,7 @@ class Seated:
         client: of its endpoint.
         heard: when it said hello last, s of the monotonic clock.
         worked: seconds of processor time for each item, since it is there.
+        asked: of it, see :class:`~spatialstream.seats.tally.Tally`.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Seated:
     client: flight.FlightClient
     heard: float
     worked: dict[int, float] = field(default_factory=dict)
+    asked: Counts = field(default_factory=none_asked)
 
     def __str__(self) -> str:
         """As a person would call it."""
@@ -58,6 +62,9 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         identity: see :class:`~spatialstream.seats.seat.Invitation`.
         asking: the secret of those who may ask.
         directory: says where to ask, as JSON.
+
+    Attributes:
+        asked: the questions that all seats have been asked, those too that have gone.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         self._seats: dict[str, Seated] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
         self._closed = False
+        self.asked = none_asked()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``hello``: a seat is there; ``directory``: where to ask."""
@@ -94,6 +102,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
     def _hello(self, said: Mapping[str, Any]) -> str:
         """What the seat is to do: ``stay``, ``end``, or end because it is ``lost``."""
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
+        asked = np.array(said["asked"], float).reshape(self.asked.shape)
         with self._changed:
             if self._closed:
                 return "end"
@@ -107,7 +116,8 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
                     self._drop(other.name)  # this one has taken its place
                 self._seats[seat.name] = seat
                 self._tell()
-            seat.heard, seat.worked = time.monotonic(), worked
+            self.asked = self.asked + asked - seat.asked
+            seat.heard, seat.worked, seat.asked = time.monotonic(), worked, asked
         return "stay"
 
     def _drop(self, name: str) -> None:

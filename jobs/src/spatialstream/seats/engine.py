@@ -23,6 +23,7 @@ from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import MERGE, Invitation
+from spatialstream.seats.tally import Counts
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work
@@ -248,6 +249,10 @@ class SeatEngine:
         """How many slots, or partitions, each seat has, by its number."""
         names = list(self.slots().values())
         return {seat.number: names.count(seat.name) for seat in self._desk.seats()}
+
+    def asked(self) -> Counts:
+        """The questions that seats have been asked between rounds."""
+        return self._desk.asked
 
     def retire(self, executors: Iterable[str]) -> bool:
         """Let seats of these executors hold nothing once the stream is settled; whether they have nothing now."""

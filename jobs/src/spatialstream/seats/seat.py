@@ -30,6 +30,7 @@ from pyarrow import flight
 
 from spatialstream.model.errors import RunError
 from spatialstream.seats.row_buffer import RowBuffer
+from spatialstream.seats.tally import Tally
 from spatialstream.seats.wire import (
     ROWS,
     Command,
@@ -105,6 +106,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         address: ``host:port``.
         worked: seconds of processor time for each item, for :data:`MERGE`, and for all other work under
             :data:`ELSEWHERE`.
+        tally: of the questions that it has been asked between rounds.
         ended: is set when the driver has said that the seat may end.
         heard: when the driver was heard last, s of the monotonic clock.
     """
@@ -119,6 +121,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         )
         self.address = endpoint(host, self.port)
         self.worked: dict[int, float] = defaultdict(float)
+        self.tally = Tally()
         self.ended = threading.Event()
         self.heard = time.monotonic()
         self._invitation = invitation
@@ -156,8 +159,9 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
     def _answers(self, asked: Mapping[str, Any], questions: bytes) -> Iterator[pa.RecordBatch]:
         """What slots answer, beside the turns."""
         number, take = asked["round"]
-        given = asked["slots"], (number, take), messages.unpack(questions)
-        yield from respond(self._invitation.world.storage.place, *given)
+        slots, batch = asked["slots"], messages.unpack(questions)
+        with self.tally.counting(slots, batch):
+            yield from respond(self._invitation.world.storage.place, slots, (number, take), batch)
 
     # ------------------------------------------------------------------------------------------------- one at a time
 
@@ -329,7 +333,8 @@ def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> N
     while not seat.ended.wait(rest):
         asked = time.monotonic()
         left = seat.heard + invitation.silence - asked
-        said = {**about, "known": known, "worked": {str(item): spent for item, spent in list(seat.worked.items())}}
+        worked = {str(item): spent for item, spent in list(seat.worked.items())}
+        said = {**about, "known": known, "worked": worked, "asked": seat.tally.counts.tolist()}
         try:
             how = options(invitation.secret, max(pause, left))  # a driver that has much to do answers late
             answered = act(desk, "hello", json.dumps(said).encode(), how, invitation.desk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ from typing import IO
 
 from spatialstream.model.errors import Missing, RunError, SettingError, StateError
 
-__all__ = ["DAMAGED", "disk_errors", "made", "undamaged", "whole_file", "write_whole"]
+__all__ = ["DAMAGED", "disk_errors", "is_full", "made", "undamaged", "whole_file", "write_whole"]
 
 
 DAMAGED = "the checkpoint cannot be used; begin anew with another one"
@@ -44,6 +45,11 @@ def disk_errors(setting: str | None = None) -> Iterator[None]:
         if setting is not None:
             raise SettingError(setting, f"cannot be used, {problem}; give a folder that can be written") from error
         raise RunError(f"cannot go on, {problem}; once that is mended, the same again goes on from here") from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk has no room, or gives this user no more."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

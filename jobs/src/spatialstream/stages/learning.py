@@ -16,8 +16,9 @@ import numpy as np
 
 from spatialstream.index.statistics import KeywordCounts, Statistics
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, put_records

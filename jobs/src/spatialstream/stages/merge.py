@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.local.state import Manifest, ReadFile
 from spatialstream.local.terms.steps import merge_steps
-from spatialstream.model.queries import QueryBatch, QueryType
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages

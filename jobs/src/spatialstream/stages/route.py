@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from spatialstream.local.registry import QueryRegistry
 from spatialstream.local.state import Manifest, ReadFile
+from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.records.decode import rejected_line
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import block_key

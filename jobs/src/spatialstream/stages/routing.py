@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.kinds import STANDING, Route, having
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Circle, Regions
 
 __all__ = ["PastVersion", "Routing"]
 
-_FIRST_CONTINUOUS = TYPES.index(QueryType.CRQ)
-_SKQ, _CKQ = TYPES.index(QueryType.SKQ), TYPES.index(QueryType.CKQ)
+_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
+_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 
 Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 """(row, slot), ascending and distinct."""
@@ -68,8 +69,8 @@ class Routing:
 
     def route_queries(self, queries: QueryBatch) -> Pairs:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by both, each pair once."""
-        continuous, everywhere = queries.code >= _FIRST_CONTINUOUS, queries.code == _CKQ
-        nearest = (queries.code == _SKQ) & self.two_phase
+        continuous, everywhere = STANDING[queries.code], _EVERYWHERE[queries.code]
+        nearest = _NEAREST[queries.code] & self.two_phase
         parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
         if everywhere.any():
             slots, row = np.arange(self.slots, dtype=np.int32), np.flatnonzero(everywhere)

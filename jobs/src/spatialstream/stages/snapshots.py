@@ -22,7 +22,8 @@ from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.hashing import distinct
-from spatialstream.model.queries import TYPES, Nearest, Query, QueryBatch, QueryType, TopTerms
+from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType, Route, Selects, having
+from spatialstream.model.queries import Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.messages import columns, numbers
@@ -34,7 +35,7 @@ __all__ = ["BLOCK_BYTES", "Answers", "Objects", "answer", "answers", "found_colu
 BLOCK_BYTES = 4 << 20
 """Size of a block of partials, about."""
 
-_SKQ = TYPES.index(QueryType.SKQ)
+_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 Objects = SegmentStore | ObjectsView
 """A slot's objects: those that it has, or those that it had after a round."""
@@ -89,10 +90,10 @@ def answer(
         return
     since, whole = looked_at
     heads = columns(
-        number=number, id=queries.ids, code=queries.code, t=queries.t, k=queries.k, since=since, whole=whole
+        number=number, id=queries.ids, type=named(queries.code), t=queries.t, k=queries.k, since=since, whole=whole
     )
     yield slot, messages.SNAPSHOT_QUERIES, heads
-    nearest = np.flatnonzero(queries.code == _SKQ)
+    nearest = np.flatnonzero(_NEAREST[queries.code])
     if len(nearest) and two_phase:
         content = queries_with_numbers(queries.take(nearest), number[nearest])
         yield slot, messages.ASKED, content.append_column("since", pa.array(since[nearest]))
@@ -203,16 +204,16 @@ def answers(
     number, first = np.unique(numbers(head, "number"), return_index=True)
     if later is not None:
         first = first[~np.isin(number, later)]
-    code = numbers(head, "code")[first]
-    for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.STQ):
-        rows = first[code == TYPES.index(kind)]
+    code = coded(head.column("type"))[first]
+    for kind in KINDS:
+        rows = first[code == CODE[kind.type]]
         if not len(rows):
             continue
         asked = head.take(pa.array(rows))
-        if kind is QueryType.SKQ:
+        if kind.selects is Selects.NEAREST:
             groups = iter([(asked, by_kind.get(messages.SNAPSHOT_OBJECTS, ()))])
         else:
-            groups = _answered(asked, lists if kind is QueryType.SRQ else terms)
+            groups = _answered(asked, terms if kind.selects is Selects.TERMS else lists)
         for some, parts in groups:
             yield _rows(kind, some, parts, space, limits)
 
@@ -231,20 +232,22 @@ def _answered(
 
 
 def _rows(
-    kind: QueryType, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, limits: RowLimits | None
+    kind: Kind, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, limits: RowLimits | None
 ) -> Answers:
     """A row for each of some queries of one type, made of the slots' parts."""
-    is_terms = kind is QueryType.STQ
+    is_terms = kind.selects is Selects.TERMS
     offsets, items = _no_lists(asked)
-    if parts:
-        offsets, items = _top_terms(asked, parts) if is_terms else _objects(asked, parts, space, kind)
+    if parts and is_terms:
+        offsets, items = _top_terms(asked, parts)
+    elif parts:
+        offsets, items = _objects(asked, parts, space, nearest=kind.selects is Selects.NEAREST)
     t = numbers(asked, "t")
     whole, after = asked.column("whole"), None
     if whole.false_count:
         after = pc.if_else(whole, pa.scalar(None, pa.int64()), asked.column("since"))
     field = "terms" if is_terms else "objects"
-    lines, row = row_lines(kind.value, asked.column("id"), t, field, offsets, items, after, limits)
-    return Answers(kind, numbers(asked, "number"), t, lines, row)
+    lines, row = row_lines(kind.type.value, asked.column("id"), t, field, offsets, items, after, limits)
+    return Answers(kind.type, numbers(asked, "number"), t, lines, row)
 
 
 _Lists = tuple[npt.NDArray[np.int32], pa.StringArray]
@@ -268,11 +271,10 @@ def _first_of_each(
     return offsets, rows
 
 
-def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, kind: QueryType) -> _Lists:
+def _objects(asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, *, nearest: bool) -> _Lists:
     """Objects of all slots: of an SRQ by (t, id, x, y), of an SKQ the k first by (distance, t descending, id, x, y)."""
     found = pa.concat_batches(parts)
     number, t = numbers(found, "number"), numbers(found, "t")
-    nearest = kind is QueryType.SKQ
     order = _sorted_by(number, numbers(found, "distance") if nearest else t)
     if order is None:
         rank = pa.array(-t if nearest else t)

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from spatialstream.balance.attribution import Spent
 from spatialstream.index.version import RoutingVersion
+from spatialstream.local.base import StandingIndex
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
@@ -36,8 +37,9 @@ from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
+from spatialstream.model.kinds import CODE, KINDS, TYPES, Kind, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
-from spatialstream.model.queries import TYPES, QueryBatch, QueryType
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.sources.contracts import Storage
@@ -77,9 +79,10 @@ T = TypeVar("T")
 Block = tuple[bytes, pa.Buffer | None]
 """Key and content of a block, as a channel gives it."""
 
-_CODE = {kind: TYPES.index(kind) for kind in QueryType}
-_SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
-_REGIONAL = [_CODE[kind] for kind in (QueryType.SRQ, QueryType.STQ, QueryType.CRQ, QueryType.CTQ)]
+_SNAPSHOT = having(lambda kind: not kind.standing)
+_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
+_REGIONAL = having(lambda kind: kind.route is Route.REGION)
+_NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,12 @@ class SlotIndexes:
         self.terms = ContinuousTermsIndex(space)
         self.moves = Moves()
         self.upto: int | None = None
+
+    def standing(self) -> Iterator[tuple[Kind, StandingIndex]]:
+        """The continuous kinds, each with the index of its queries."""
+        for kind in KINDS:
+            if kind.standing:
+                yield kind, getattr(self, kind.index)
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -352,7 +361,7 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         "matches": int(load.matched.sum()),
         "held": len(indexes.objects),
         "bytes": sum(each.nbytes for each in (indexes.objects, indexes.range, indexes.nearest, indexes.terms)),
-        "standing": {"CRQ": len(indexes.range), "CKQ": len(indexes.nearest), "CTQ": len(indexes.terms)},
+        "standing": {kind.type.value: len(index) for kind, index in indexes.standing()},
         "spent": {part: round(seconds, 7) for part, seconds in asdict(load.spent).items()},
     }
     if load.leaf is not None:
@@ -360,7 +369,7 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
     if load.queries or turn.census:
         version = load_version(storage, turn.version)
         code = np.concatenate([np.empty(0, np.int8), *(queries.code for queries in load.queries)])
-        record["queries"] = {kind.value: int(np.count_nonzero(code == _CODE[kind])) for kind in QueryType}
+        record["queries"] = {kind.value: int(np.count_nonzero(code == CODE[kind])) for kind in QueryType}
         record["leaf_queries"] = _queries_by_leaf(slot, load.queries, version)
         if turn.census:
             standing = [index.standing(turn.upto)[1] for index in (indexes.range, indexes.terms)]
@@ -391,9 +400,10 @@ def _queries_by_leaf(
     n = len(version.index.leaves)
     keys = [np.empty(0, np.int64)]
     for queries in filter(len, batches):
-        nearest = queries.at[queries.code == _CODE[QueryType.SKQ]]
-        keys.append(_CODE[QueryType.SKQ] * n + version.index.nearest_leaves(nearest).astype(np.int64))
-        regional = np.flatnonzero(np.isin(queries.code, _REGIONAL))
+        nearest = np.flatnonzero(_NEAREST[queries.code])
+        leaves = version.index.nearest_leaves(queries.at[nearest])
+        keys.append(queries.code[nearest].astype(np.int64) * n + leaves)
+        regional = np.flatnonzero(_REGIONAL[queries.code])
         row, leaf = version.index.route_regions(queries.regions.take(regional))
         keys.append(queries.code[regional[row]].astype(np.int64) * n + leaf)
     key, count = np.unique(np.concatenate(keys), return_counts=True)
@@ -419,7 +429,7 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         _register(indexes, queries, number)
         load.queries.append(queries)
         if not turn.known:
-            snapshots.append(_of_types(queries, number, *_SNAPSHOT))
+            snapshots.append(_among(queries, number, _SNAPSHOT))
         if slot == 0:  # every slot knows every CKQ; one of them tells the merger
             yield from _forward(slot, queries, number)
     for content in by_kind.get(messages.ENDED, []):
@@ -450,37 +460,34 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
     for content in _steps(indexes, turn.upto):
         if not turn.known:
             yield slot, messages.STEPS, content
-    _expire(indexes, turn.upto)
+    for _, index in indexes.standing():
+        index.expire(turn.upto)
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
-    for index in (indexes.range, indexes.nearest, indexes.terms):
+    for _, index in indexes.standing():
         index.end_at(number, t)
 
 
-def _of_types(
-    queries: QueryBatch, number: npt.NDArray[np.int64], *types: QueryType
+def _among(
+    queries: QueryBatch, number: npt.NDArray[np.int64], codes: npt.NDArray[np.bool_]
 ) -> tuple[QueryBatch, npt.NDArray[np.int64]]:
-    rows = np.flatnonzero(np.isin(queries.code, [_CODE[kind] for kind in types]))
+    """The queries of certain codes."""
+    rows = np.flatnonzero(codes[queries.code])
     return queries.take(rows), number[rows]
 
 
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
-    crq, crq_number = _of_types(queries, number, QueryType.CRQ)
-    if len(crq):
-        indexes.range.register(crq_number, crq)
-    ckq, ckq_number = _of_types(queries, number, QueryType.CKQ)
-    if len(ckq):
-        indexes.nearest.register(ckq_number, ckq)
-    ctq, ctq_number = _of_types(queries, number, QueryType.CTQ)
-    if len(ctq):
-        indexes.terms.register(ctq_number, ctq)
+    for kind, index in indexes.standing():
+        rows = np.flatnonzero(queries.code == CODE[kind.type])
+        if len(rows):
+            index.register(number[rows], queries.take(rows))
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
-    ckq, ckq_number = _of_types(queries, number, QueryType.CKQ)
-    if len(ckq):
-        yield slot, messages.REGISTERED, ckq.to_arrow().append_column("number", pa.array(ckq_number))
+    known, known_number = _among(queries, number, _EVERYWHERE)
+    if len(known):
+        yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))
 
 
 def _match(
@@ -574,12 +581,6 @@ def steps_from_arrow(content: pa.RecordBatch) -> StepPartials:
         terms_from_arrow(content.column("terms")),
         numpy_view(content.column("counts").flatten()),
     )
-
-
-def _expire(indexes: SlotIndexes, upto: int) -> None:
-    indexes.range.expire(upto)
-    indexes.nearest.expire(upto)
-    indexes.terms.expire(upto)
 
 
 def _drop(indexes: SlotIndexes, name: str | None) -> None:

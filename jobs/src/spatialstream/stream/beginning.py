@@ -12,8 +12,9 @@ import numpy as np
 
 from spatialstream.index.version import build
 from spatialstream.model.errors import StateError, Unavailable
+from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.owned import STREAM

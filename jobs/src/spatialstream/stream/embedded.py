@@ -16,8 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from spatialstream.index.version import build
+from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import CANCEL, QueryBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.block_files import BlockFiles
 from spatialstream.sources.contracts import Sink, Source, Storage, find
 from spatialstream.stages.ingest import Ingest, Intake

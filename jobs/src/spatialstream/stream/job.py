@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
 from spatialstream.sources.contracts import Source
+from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import AMBIENT, Left
 from spatialstream.stages.tasks import IdleTasks, Summary, World
@@ -42,6 +43,10 @@ _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
+_FULL_SECONDS = 5.0
+"""Seconds, at most, from one look at a full disk to the next."""
+_PUT_OFF_SECONDS = 60.0
+"""After which a checkpoint is tried again for which there was no room."""
 _TELL_SECONDS = 10.0
 
 
@@ -55,11 +60,12 @@ class _Job(ABC):
         settings: of the stream.
         life: id of the stream's life.
         pause: ms between the starts of turns, at least.
-        patience: how often in a row a turn may fail before the job gives up.
+        patience: how often in a row a turn may fail before the job gives up. While the disk is full it does not.
         checkpoint_interval: seconds from one checkpoint of all state to the next, about.
         warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
         report: is told what a person should know.
         running: is told whether turns succeed.
+        full: is told whether turns fail because there is no room where the state is kept.
         lease: of the job; None where nobody else can be at it.
         follow: is called now and then, beside the turns.
     """
@@ -74,14 +80,21 @@ class _Job(ABC):
     warm_up: float = 120.0
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
+    full: Callable[[bool], object] = lambda full: None
     lease: Lease | None = None
     follow: Callable[[], object] = lambda: None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _parts: Parts = field(default_factory=Parts)
     _failure: Exception | None = None
+    _checkpoints: Every = field(init=False)
+    _no_checkpoint_before: float = 0.0
 
     name = ""
+
+    def __post_init__(self) -> None:
+        """Checkpoints begin to be due."""
+        self._checkpoints = Every(self.checkpoint_interval)
 
     @property
     def world(self) -> World:
@@ -90,8 +103,23 @@ class _Job(ABC):
 
     def _due(self) -> Callable[[], bool]:
         """Whether a turn is to end with a checkpoint: after some time, or for a new process to get its part at once."""
-        every = Every(self.checkpoint_interval)
-        return lambda: every() or self.engine.unsettled
+
+        def due() -> bool:
+            put_off = time.monotonic() < self._no_checkpoint_before
+            return not put_off and (self._checkpoints() or self.engine.unsettled)
+
+        return due
+
+    def _turn_ended(self) -> Mapping[str, float]:
+        """The turn is done; seconds of each of its parts.
+
+        One for which others were done again is soon followed by a checkpoint: who dies more often than checkpoints are
+        due gets on all the same.
+        """
+        parts = self._parts.end()
+        if "again" in parts:
+            self._checkpoints.hasten()
+        return parts
 
     def _settle(self, settled: bool) -> None:
         """In a stream in which nothing happens processes come and go too."""
@@ -169,21 +197,27 @@ class _Job(ABC):
                 self.running(running)
                 self._forget()
                 self._check_engine(error)
+                full = is_full(error)
+                self.full(full)
                 cause, before = before, _fingerprint(error)
                 if before and before == cause != narrowed:
                     narrowed = cause
                     if self._leave_out():
                         failures, before, narrowed = 0, "", ""
                         continue
-                if failures > self.patience:
+                if failures > self.patience and not full:
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 rest = _rest_after(failures)
+                if full:
+                    rest = min(rest, _FULL_SECONDS)
+                    self._write_less()
                 self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
                 self._rest(rest)
             else:
                 if not running:
                     running = True
                     self.running(running)
+                    self.full(False)
                 failures, before, narrowed = 0, "", ""
                 if worked:
                     self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))
@@ -270,6 +304,10 @@ class _Job(ABC):
         """Leave out of the turn that has failed what it fails on."""
 
     @abstractmethod
+    def _write_less(self) -> None:
+        """Have the turn that has failed do without what there is no room for, if that is possible."""
+
+    @abstractmethod
     def _forget(self) -> None:
         """Let go of what a turn that failed may have left in disorder."""
 
@@ -351,12 +389,15 @@ class RouterJob(_Job):
         record = turns.epoch(turns.ingestion(ranges))
         if record.epoch.checkpoint:
             self.engine.settled()
-        self.observe(record, time.monotonic() - began, self._parts.end())
+        self.observe(record, time.monotonic() - began, self._turn_ended())
         return True
 
     def _narrow(self) -> Sequence[Left]:
         assert self._turns is not None
         return self._turns.leave_out()
+
+    def _write_less(self) -> None:
+        pass  # an epoch that is not decided needs room for what it reads
 
     def _forget(self) -> None:
         pass
@@ -455,7 +496,7 @@ class WorkerJob(_Job):
             began, moves = time.monotonic(), self.engine.moves
             summary = turns.do(record)
             self.publish(record.round)
-            self.observe(record, summary, time.monotonic() - began, self._parts.end())
+            self.observe(record, summary, time.monotonic() - began, self._turn_ended())
             self._reporter.observe(record, summary)
             foreign += summary.foreign
             self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
@@ -484,6 +525,16 @@ class WorkerJob(_Job):
     def _narrow(self) -> Sequence[Left]:
         assert self._turns is not None
         return self._turns.leave_out()
+
+    def _write_less(self) -> None:
+        """Do without the checkpoint, which is what needs room: the turn leaves its state in memory, as others do."""
+        assert self._turns is not None
+        try:
+            if self._turns.worker.put_off_checkpoint():
+                self._no_checkpoint_before = time.monotonic() + _PUT_OFF_SECONDS
+                self.report("worker: goes on without a checkpoint, for which there is no room")
+        except (OSError, Unavailable) as error:  # there is not even room for the decision
+            self.report(f"worker: {_cause(error)}")
 
     def _forget(self) -> None:
         if self._turns is not None:

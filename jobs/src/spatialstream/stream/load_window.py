@@ -13,15 +13,15 @@ import numpy.typing as npt
 from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.queries import QueryType
+from spatialstream.model.kinds import KINDS, QueryType, Route
 from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
 
-SNAPSHOT = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
+SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.standing)
 """Queries that are answered once."""
 
-STANDING = (QueryType.CRQ, QueryType.CTQ)
+STANDING = tuple(kind.type for kind in KINDS if kind.standing and kind.route is Route.REGION)
 """Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
 
 _Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

@@ -316,6 +316,19 @@ class Worker:
         self._step("leave")
         self._save(replace(record, round=replace(record.round, left=(*record.round.left, *found))))
 
+    def put_off_checkpoint(self) -> bool:
+        """Decide to do the round that is not done without its checkpoint; whether it was to have one.
+
+        Its rows are the same, and so is its take: a checkpoint that somebody writes all the same is one that no record
+        names.
+        """
+        record = self.unfinished
+        if record is None or not record.round.checkpoint:
+            return False
+        self._step("put off")
+        self._save(replace(record, round=replace(record.round, checkpoint=False)))
+        return True
+
     def done(self, record: RoundRecord, counts: Mapping[str, int]) -> dict[str, int]:
         """A round is done, and what no repetition can ask for any more is deleted.
 

@@ -28,8 +28,9 @@ from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.arrays import string_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import TYPES, Everything, Lifetime, Predicate, Query, QueryBatch, QueryType
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
 
@@ -43,7 +44,7 @@ _FAN = 64  # pieces that are put together at once: Arrow unifies k dictionaries 
 _NEVER = -(2**63)
 """A time before all others; as the end of a query: it has been dropped."""
 
-_CRQ = TYPES.index(QueryType.CRQ)
+_CRQ = CODE[QueryType.CRQ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,9 @@ from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import TYPES, Lifetime, Predicate, Query, QueryBatch, QueryType, TopTerms
+from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
@@ -66,7 +67,7 @@ _EARLIEST = np.iinfo(np.int64).min
 _DROPPED = _EARLIEST + 1
 """The time of cancellation of a query that has been dropped."""
 
-_CTQ = TYPES.index(QueryType.CTQ)
+_CTQ = CODE[QueryType.CTQ]
 
 _QUERY = {
     **dict.fromkeys(("number", "t", "first", "step", "last_step"), np.int64),

@@ -1,0 +1,189 @@
+"""Who may do what: bearer tokens from a file, or without one everybody on this machine may read.
+
+The file has a token a line, as JSON::
+
+    {"name": "dashboard", "sha256": "9f86d0...", "rights": ["ask", "watch"], "streams": ["quakes"]}
+    {"name": "sensors", "token": "...", "rights": ["write"], "streams": ["*"]}
+
+A token is compared by its digest, with every one in the file and in constant time. What is in the file is not shown and
+not logged; a file that changes is read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spatialstream.gateway.problems import Problem
+from spatialstream.model.errors import SettingError
+
+__all__ = ["ANYONE", "RIGHTS", "Access", "Caller", "read_tokens"]
+
+RIGHTS = ("ask", "watch", "write")
+"""To ask snapshot queries; to follow results; to register and cancel queries and send objects."""
+
+_FIELDS = {"name", "token", "sha256", "rights", "streams"}
+_SHORTEST = 16
+_CHECK_SECONDS = 1.0
+_EVERY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request comes from.
+
+    Attributes:
+        name: for the log.
+        rights: of :data:`RIGHTS`.
+        streams: of which streams; ``*`` is all.
+        digest: of the token; not shown.
+    """
+
+    name: str
+    rights: frozenset[str]
+    streams: frozenset[str]
+    digest: bytes = field(default=b"", repr=False)
+
+    def check(self, right: str, stream: str) -> None:
+        """Refuse what this caller may not do.
+
+        Raises:
+            Problem: it may not.
+        """
+        if not self.streams & {_EVERY, stream}:
+            raise Problem("forbidden", f"{self.name} may do nothing with the stream {stream}")
+        if right not in self.rights:
+            may = ", ".join(sorted(self.rights)) or "nothing"
+            raise Problem("forbidden", f"{self.name} may {may}, not {right}")
+
+
+ANYONE = Caller("anyone", frozenset({"ask", "watch"}), frozenset({_EVERY}))
+"""Who asks a gateway without tokens, which is on this machine alone."""
+
+
+def read_tokens(path: Path) -> list[Caller]:
+    """The callers of a file of tokens.
+
+    Raises:
+        SettingError: it cannot be read, or a line is not of the form above; names the line, and never shows it.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingError("tokens", f"{path} cannot be read: {reason}") from None
+    callers = [_caller(f"{path} line {number}", line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not callers:
+        raise SettingError("tokens", f"{path} has no token; without --tokens the gateway is read-only and local")
+    if len({each.name for each in callers}) < len(callers):
+        raise SettingError("tokens", f"{path} has a name twice; give each token its own")
+    return callers
+
+
+def _caller(place: str, line: str) -> Caller:
+    def wrong(problem: str) -> SettingError:
+        return SettingError("tokens", f"{place}: {problem}")
+
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise wrong("is not JSON") from None
+    if not isinstance(record, dict) or not record.keys() <= _FIELDS:
+        raise wrong(f"has to be an object of {', '.join(sorted(_FIELDS))}")
+    name = record.get("name")
+    if not isinstance(name, str) or not name:
+        raise wrong("name: give a name, for the log")
+    return Caller(
+        name, _words(record, "rights", wrong, RIGHTS), _words(record, "streams", wrong), _digest(record, wrong)
+    )
+
+
+def _digest(record: Mapping[str, Any], wrong: Callable[[str], SettingError]) -> bytes:
+    token, digest = record.get("token"), record.get("sha256")
+    if (token is None) == (digest is None):
+        raise wrong("give either token or sha256, the token's digest")
+    if isinstance(token, str) and len(token) >= _SHORTEST:
+        return hashlib.sha256(token.encode()).digest()
+    if isinstance(digest, str) and re.fullmatch("[0-9a-fA-F]{64}", digest):
+        return bytes.fromhex(digest)
+    raise wrong(f"a token has at least {_SHORTEST} characters, a sha256 64 hexadecimal digits")
+
+
+def _words(
+    record: Mapping[str, Any], name: str, wrong: Callable[[str], SettingError], known: tuple[str, ...] = ()
+) -> frozenset[str]:
+    given = record.get(name)
+    if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
+        raise wrong(f"{name}: give a list of strings")
+    if known and not set(given) <= set(known):
+        raise wrong(f"{name}: there are {', '.join(known)}")
+    return frozenset(given)
+
+
+class Access:
+    """Tells who a request comes from.
+
+    Args:
+        tokens: the file; None: everybody is :data:`ANYONE`.
+        report: is told when the file cannot be read again; what was read before counts then.
+
+    Raises:
+        SettingError: see :func:`read_tokens`.
+    """
+
+    def __init__(self, tokens: Path | None = None, report: Callable[[str], object] = lambda text: None) -> None:
+        self._path, self._report, self._lock = tokens, report, threading.Lock()
+        self._looked, self._state = time.monotonic(), self._stat()
+        self._callers = [] if tokens is None else read_tokens(tokens)
+
+    @property
+    def local(self) -> bool:
+        """Whether there are no tokens, so that nobody but this machine is to be let in."""
+        return self._path is None
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Who sends this header.
+
+        Raises:
+            Problem: nobody that is known.
+        """
+        if self.local:
+            return ANYONE
+        self._look()
+        scheme, _, token = (authorization or "").partition(" ")
+        digest = hashlib.sha256(token.strip().encode(errors="surrogateescape")).digest()
+        found = [each for each in self._callers if hmac.compare_digest(each.digest, digest)]
+        if scheme.lower() != "bearer" or not found:
+            told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is not known here"
+            raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
+        return found[0]
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            stat = self._path.stat() if self._path is not None else None
+        except OSError:
+            return None
+        return None if stat is None else (stat.st_mtime_ns, stat.st_ino)
+
+    def _look(self) -> None:
+        """Read the file again if it has changed."""
+        with self._lock:
+            if self._path is None or time.monotonic() < self._looked + _CHECK_SECONDS:
+                return
+            self._looked = time.monotonic()
+            state = self._stat()
+            if state == self._state:
+                return
+            self._state = state
+            try:
+                self._callers = read_tokens(self._path)
+            except SettingError as error:
+                self._report(f"{error}; the tokens that were read before count")

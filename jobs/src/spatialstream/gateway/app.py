@@ -1,0 +1,285 @@
+"""The interface: which path does what, for whom, and in which form it answers.
+
+Every path is an :class:`Endpoint`: it names the right that it needs, so that nothing is served that nobody has checked.
+Whatever is wrong with a request comes as :class:`~spatialstream.gateway.problems.Problem`; what is not foreseen is
+logged, and told as a failure of the gateway without a word of what was inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from spatialstream.client.snapshots import MOST
+from spatialstream.gateway import logs
+from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.geojson import GEOJSON, collection
+from spatialstream.gateway.metrics import GatewayMetrics
+from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.gateway.requests import (
+    check_media_type,
+    check_parameters,
+    duration,
+    parsed,
+    read_body,
+    wanted_form,
+)
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.errors import SpatialStreamError
+
+__all__ = ["Gateway", "Limits"]
+
+JSON = "application/json"
+_READY_SECONDS = 1.0
+_LONGEST_WAIT = 60_000
+_DEFAULT_WAIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may take.
+
+    Attributes:
+        body: bytes of its body.
+    """
+
+    body: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path with a method.
+
+    Attributes:
+        method: of HTTP.
+        path: with ``{stream}`` and what else is in it.
+        right: what the caller has to have; None: it is for everybody, and about no stream.
+        answer: what is done.
+    """
+
+    method: str
+    path: str
+    right: str | None
+    answer: Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
+
+
+class Gateway:
+    """The application, an ASGI callable as :attr:`app`.
+
+    Args:
+        streams: those that it serves.
+        access: who may do what.
+        metrics: of this process.
+        limits: of a request.
+        origins: pages of other places that may call it from a browser (CORS); none by default.
+
+    Attributes:
+        endpoints: all paths.
+        ending: whether the process is told to end.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[ServedStream],
+        access: Access | None = None,
+        metrics: GatewayMetrics | None = None,
+        limits: Limits | None = None,
+        origins: Sequence[str] = (),
+    ) -> None:
+        self.streams = {each.name: each for each in streams}
+        self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self.ending = asyncio.Event()
+        self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
+        self.endpoints = [
+            Endpoint("GET", "/ready", None, self.ready),
+            Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
+        ]
+        cross_origin = Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            expose_headers=["Retry-After", "Next-Position"],
+        )
+        starlette = Starlette(
+            routes=[
+                Route(each.path, self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
+                for each in self.endpoints
+            ],
+            middleware=[cross_origin] if origins else [],
+            exception_handlers={HTTPException: _http_problem},
+            lifespan=self._lifespan,
+        )
+        starlette.router.redirect_slashes = False
+        self.app: ASGIApp = _Watched(starlette, self.metrics, self.access)
+
+    def end(self) -> None:
+        """Tell those who are connected to come again elsewhere; nothing new is begun."""
+        self.ending.set()
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            for each in self.streams.values():
+                each.close()
+
+    def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            request.scope["state"]["route"] = f"{endpoint.method} {endpoint.path}"
+            try:
+                if endpoint.right is None:
+                    return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
+                return await endpoint.answer(request, self._stream(request, endpoint.right))  # type: ignore[call-arg]
+            except Problem as problem:
+                return problem.response()
+            except SpatialStreamError as error:
+                return of_error(error).response()
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody is there to be told
+            except Exception:  # noqa: BLE001 -- a defect: whatever it is, it is one request's
+                logs.LOGGER.exception("failed", extra={"fields": {"path": request.url.path}})
+                return Problem("internal", "the gateway's log says more").response()
+
+        return answer
+
+    def _stream(self, request: Request, right: str) -> ServedStream:
+        """The stream of a request, if its caller has the right."""
+        caller, name = self.caller(request), request.path_params["stream"]
+        if name not in self.streams:
+            caller.check(right, name)
+            raise Problem("not-found", f"there is no stream {name} here")
+        caller.check(right, name)
+        return self.streams[name]
+
+    def caller(self, request: Request) -> Caller:
+        """Who a request comes from."""
+        caller = self.access.caller(request.headers.get("authorization"))
+        request.scope["state"]["caller"] = caller.name
+        return caller
+
+    # ------------------------------------------------------------------------------------------------------- answers
+
+    async def ready(self, request: Request) -> Response:
+        """Whether all streams can be asked; looked at once a second."""
+        if time.monotonic() > self._ready[0] + _READY_SECONDS:
+            found = await asyncio.gather(*(each.ready() for each in self.streams.values()))
+            self._ready = time.monotonic(), dict(zip(self.streams, found, strict=True))
+        streams = self._ready[1]
+        ready = all(streams.values()) and not self.ending.is_set()
+        self.metrics.running.set(ready)
+        return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
+
+    async def ask(self, request: Request, stream: ServedStream) -> Response:
+        """Answer a snapshot query, or several as of one round."""
+        check_parameters(request, "at_least", "timeout")
+        check_media_type(request, JSON)
+        form = wanted_form(request, (JSON, GEOJSON))
+        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        at_least = _moment(request.query_params.get("at_least"))
+        asked = parsed(await read_body(request, self.limits.body))
+        if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
+            raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+        if form == GEOJSON:
+            _check_geojson(asked)
+        places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
+        geographic, lines = await stream.call(
+            lambda opened: (opened.space.geographic, list(opened.lines(places, at_least, timeout)))
+        )
+        if form == GEOJSON:
+            if not geographic:
+                raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
+            content = json.dumps(collection(json.loads(line) for line in lines), ensure_ascii=False)
+        else:
+            content = f"[{', '.join(lines)}]" if isinstance(asked, list) else lines[0]
+        return Response(content, media_type=form)
+
+
+def _check_geojson(asked: Any) -> None:
+    """Terms have no place."""
+    for each in asked if isinstance(asked, list) else [asked]:
+        if isinstance(each, Mapping) and each.get("type") == "STQ":
+            raise Problem(
+                "not-acceptable", "the answer to an STQ is terms, which have no place; accept application/json"
+            )
+
+
+def _moment(text: str | None) -> int | str | None:
+    """A time as a parameter: ms, ISO 8601, or ``now``."""
+    if text == "now":
+        return time.time_ns() // 1_000_000
+    return int(text) if text is not None and re.fullmatch("-?[0-9]{1,18}", text) else text
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What the router itself refuses."""
+    assert isinstance(error, HTTPException)
+    kind, detail = "invalid", str(error.detail)
+    if error.status_code == 404:
+        kind, detail = "not-found", f"there is no path {request.url.path}"
+    elif error.status_code == 405:
+        kind, detail = "method", f"{request.method} is not for {request.url.path}"
+    return Problem(kind, detail, headers=error.headers).response()
+
+
+class _Watched:
+    """Around the application: the log, the metrics, and who may knock at all."""
+
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics, access: Access) -> None:
+        self._app, self._metrics, self._access = app, metrics, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status, first = time.monotonic(), 0, 0.0
+        state = scope["state"] = dict(scope.get("state") or {})
+
+        async def watched(message: Message) -> None:
+            nonlocal status, first
+            if message["type"] == "http.response.start":
+                status, first = message["status"], time.monotonic() - began
+            await send(message)
+
+        try:
+            if self._access.local and not _is_local(scope):
+                problem = Problem("forbidden", "without tokens the gateway is for this machine: ask it as localhost")
+                await problem.response()(scope, receive, watched)
+            else:
+                await self._app(scope, receive, watched)
+        finally:
+            route = state.get("route", "none")
+            self._metrics.observe(route, status, first)
+            more = {"caller": state["caller"]} if "caller" in state else {}
+            client = (scope.get("client") or ("", 0))[0]
+            took = round((time.monotonic() - began) * 1000, 1)
+            logs.event("request", route=route, path=scope["path"], status=status, ms=took, client=client, **more)
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether a request names this machine as its host: a page of elsewhere, led here by its name server, does not."""
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,28 @@
+"""What the gateway tells Prometheus. Series are bounded: by route, by status, by stream."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+__all__ = ["GatewayMetrics"]
+
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class GatewayMetrics:
+    """The gateway's metrics."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        text = "Requests that have been answered; of those that stay open, when they end."
+        labels = ["route", "status"]
+        self._requests = Counter("spatialstream_gateway_requests", text, labels, registry=self.registry)
+        text = "Time until a request's answer began."
+        name = "spatialstream_gateway_request_seconds"
+        self._seconds = Histogram(name, text, ["route"], buckets=_SECONDS, registry=self.registry)
+        self.running = Gauge("spatialstream_running", "Whether all streams can be asked.", registry=self.registry)
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """A request has been answered."""
+        self._requests.labels(route, status).inc()
+        self._seconds.labels(route).observe(seconds)

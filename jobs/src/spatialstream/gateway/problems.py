@@ -1,0 +1,107 @@
+"""What is wrong with a request, as problem details (RFC 9457): which field, and what would be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, Unavailable
+
+__all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
+
+PROBLEM_TYPE = "application/problem+json"
+
+KINDS = {
+    "invalid": (400, "The request is not one that can be answered"),
+    "unauthorized": (401, "A token is needed"),
+    "forbidden": (403, "The token does not allow this"),
+    "not-found": (404, "There is nothing of this name"),
+    "method": (405, "This method is not for this path"),
+    "not-acceptable": (406, "The answer has no such form"),
+    "slow": (408, "The request took too long to come"),
+    "too-large": (413, "The body is too large"),
+    "media-type": (415, "The body is not of a form that is read here"),
+    "internal": (500, "The gateway has failed"),
+    "try-again": (503, "Not now: try again"),
+}
+"""Kinds of problems: status and title of each."""
+
+_SHOWN = 100
+"""Errors of one request that are told, at most."""
+
+
+class Problem(Exception):  # noqa: N818 (as RFC 9457 calls it)
+    """Why a request is refused.
+
+    Args:
+        kind: of :data:`KINDS`.
+        detail: a sentence about this request.
+        errors: what is wrong where; each has ``detail``, and ``pointer`` (into the body), ``line`` (of it) or
+            ``parameter``.
+        retry: seconds after which the same request may succeed; None: it is not known to.
+        headers: more of the response.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        errors: Sequence[Mapping[str, Any]] = (),
+        retry: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(kind, detail)
+        self.kind, self.detail, self.errors = kind, detail, list(errors)
+        self.headers = dict(headers or {}) | ({} if retry is None else {"Retry-After": str(retry)})
+
+    @property
+    def status(self) -> int:
+        """Of the response."""
+        return KINDS[self.kind][0]
+
+    def to_record(self) -> dict[str, Any]:
+        """The body."""
+        return {
+            "type": f"urn:spatialstream:problem:{self.kind}",
+            "title": KINDS[self.kind][1],
+            "status": self.status,
+            "detail": self.detail,
+            **({"errors": self.errors[:_SHOWN]} if self.errors else {}),
+        }
+
+    def response(self) -> Response:
+        """As it is sent."""
+        body = json.dumps(self.to_record(), ensure_ascii=False).encode(errors="replace")
+        return Response(body, self.status, self.headers, PROBLEM_TYPE)
+
+
+def of_error(error: SpatialStreamError) -> Problem:
+    """What the package's own errors mean to who has asked.
+
+    The setting of a SettingError is a place within the body, as the gateway has called it (``"#/3"``), or the name of
+    a parameter.
+    """
+    if isinstance(error, Unavailable):
+        return Problem("try-again", str(error), retry=1)
+    if isinstance(error, RecordError):
+        return of_record("#", str(error))
+    if isinstance(error, SettingError) and error.setting.startswith("#"):
+        return of_record(error.setting, error.problem)
+    if isinstance(error, SettingError):
+        return Problem("invalid", str(error), [{"parameter": error.setting, "detail": error.problem}])
+    return Problem("internal", str(error))
+
+
+def of_record(place: str, reason: str) -> Problem:
+    """A record that cannot be used.
+
+    Args:
+        place: of the record in the body, a JSON pointer as a fragment.
+        reason: ``field: what would be right``.
+    """
+    field, _, problem = reason.partition(": ")
+    pointer = place if field == "record" else "/".join((place, *field.split(".")))
+    return Problem("invalid", reason, [{"pointer": pointer, "detail": problem or reason}])

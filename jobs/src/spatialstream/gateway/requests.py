@@ -1,0 +1,124 @@
+"""Reading requests: bodies with a limit, parameters, and which form of an answer is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+
+from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.model.errors import RecordError
+from spatialstream.model.times import parse_duration
+from spatialstream.records.decode import json_value
+
+__all__ = ["check_media_type", "check_parameters", "duration", "parsed", "read_body", "wanted_form"]
+
+_BODY_SECONDS = 30.0
+"""Within which a body has to come."""
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body.
+
+    Raises:
+        Problem: it is longer than ``most`` bytes, or does not come.
+    """
+    too_large = Problem("too-large", f"the most is {most} bytes; send less at a time")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise too_large
+    parts, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("slow", f"the body has not come within {_BODY_SECONDS:g} s") from None
+    return b"".join(parts)
+
+
+def check_media_type(request: Request, *known: str) -> None:
+    """Refuse a body that says it is of another form; one that says nothing is taken for what it has to be.
+
+    Raises:
+        Problem: it does.
+    """
+    given = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
+    # what curl says where nobody has said anything
+    if given not in (*known, "application/x-www-form-urlencoded"):
+        raise Problem("media-type", f"Content-Type: {given} is not read here; send {' or '.join(known)}")
+
+
+def check_parameters(request: Request, *known: str) -> None:
+    """Refuse parameters that there are not: one that is misspelt would be passed over.
+
+    Raises:
+        Problem: there is one.
+    """
+    for name in request.query_params:
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            raise Problem("invalid", f"{name}: {there_are}", [{"parameter": name, "detail": there_are}])
+
+
+def parsed(body: bytes) -> Any:
+    """The body as JSON.
+
+    Raises:
+        Problem: it is none.
+    """
+    value, error, _ = json_value(body.replace(b"\n", b" "))
+    if error is not None:
+        raise of_error(error)
+    return value
+
+
+def duration(request: Request, name: str, default: int, most: int) -> float:
+    """A parameter in seconds, given in ms or with a unit; more than ``most`` ms is that.
+
+    Raises:
+        Problem: it is no duration.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default / 1000
+    try:
+        value = parse_duration(int(text) if re.fullmatch("[0-9]{1,18}", text) else text, name)
+    except RecordError as error:
+        raise Problem("invalid", str(error), [{"parameter": name, "detail": error.problem}]) from None
+    return min(value, most) / 1000
+
+
+def wanted_form(request: Request, forms: Sequence[str]) -> str:
+    """Which of these forms the request accepts most; the first if it says nothing.
+
+    Raises:
+        Problem: it accepts none.
+    """
+    accepted = request.headers.get("accept") or "*/*"
+    ranges = [_accepted(part) for part in accepted.split(",")]
+
+    def liking(form: str) -> float:
+        fitting = [
+            (specific, q) for kind, specific, q in ranges if kind in (form, form.partition("/")[0] + "/*", "*/*")
+        ]
+        return max(fitting, default=(0, 0.0))[1]
+
+    best = max(forms, key=liking)
+    if liking(best) <= 0.0:
+        raise Problem("not-acceptable", f"Accept: {accepted} asks for none of {', '.join(forms)}")
+    return best
+
+
+def _accepted(part: str) -> tuple[str, int, float]:
+    """A media range, how specific it is, and its quality."""
+    kind, *parameters = (each.strip().lower() for each in part.split(";"))
+    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+    q = float(quality) if re.fullmatch(r"[01](\.[0-9]{0,3})?", quality) else 0.0
+    return kind, 2 if "*" not in kind else int(kind != "*/*"), q

@@ -1,0 +1,101 @@
+"""The process: a socket, TLS if there is a certificate, and an end in order.
+
+uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. Told to end (SIGTERM),
+the gateway takes no new connection, tells those who follow results to come again, finishes what is under way, and ends.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from spatialstream.gateway import logs
+from spatialstream.gateway.app import Gateway
+from spatialstream.model.errors import SettingError
+
+__all__ = ["check_address", "listen", "server_of"]
+
+_GRACE = 20
+"""Seconds for what is under way when it is told to end."""
+_KEEP_ALIVE = 30
+_BACKLOG = 1024
+
+
+def check_address(host: str, *, local: bool) -> None:
+    """Refuse to listen where others could come, if there are no tokens.
+
+    Raises:
+        SettingError: they could.
+    """
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if local and not loopback:
+        raise SettingError("host", f"{host} is not this machine alone, and everybody could ask; give --tokens")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket; port 0 is any that is free.
+
+    Raises:
+        SettingError: it cannot be had.
+    """
+    try:
+        return socket.create_server((host, port), backlog=_BACKLOG, family=_family(host))
+    except OSError as error:
+        raise SettingError("port", f"{host}:{port} cannot be used: {error.strerror}") from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Server(uvicorn.Server):
+    """Tells the gateway that it is to end, before its connections are waited for."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """As uvicorn calls it for a signal; a second one ends at once."""
+        if not self.should_exit:
+            logs.event("ending")
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn calls it when it is to end."""
+        self._gateway.end()
+        await super().shutdown(sockets)
+
+
+def server_of(gateway: Gateway, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+    """What serves it; ``run([socket])`` does so until the process is told to end.
+
+    Raises:
+        SettingError: the certificate cannot be used.
+    """
+    config = uvicorn.Config(
+        gateway.app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        ws="none",
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if key is None else str(key),
+    )
+    try:
+        config.load()
+    except OSError as error:  # as ssl.SSLError is
+        problem = f"{certificate} and {key} cannot be used: {error.strerror or error}"
+        raise SettingError("certificate", problem) from None
+    return _Server(config, gateway)

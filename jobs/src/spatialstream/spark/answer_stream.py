@@ -1,0 +1,437 @@
+"""Streams of DataFrames, answered by one Structured Streaming query in the user's own Spark session.
+
+What it does with its micro-batches is decided by :class:`~spatialstream.stream.micro_batches.LocalStream`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spatialstream.kernels import compile_kernels
+from spatialstream.model.errors import RunError, SettingError, SpatialStreamError, StateError
+from spatialstream.model.jsonable import from_json, to_json
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import TermRule
+from spatialstream.model.times import duration_of, whole_number
+from spatialstream.records.decode import decode_objects
+from spatialstream.seats.engine import SeatEngine
+from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.disk import disk_errors
+from spatialstream.sources.folder import Folder
+from spatialstream.sources.owned import REJECTED, RESULTS
+from spatialstream.sources.result_files import ResultFiles
+from spatialstream.spark.answers import Queries, rejected_records, result_schema
+from spatialstream.spark.failures import explained
+from spatialstream.spark.frame_records import object_lines, query_lines
+from spatialstream.spark.pandas_records import object_records, query_records
+from spatialstream.spark.seating import SparkSeating
+from spatialstream.spark.session import INTERRUPTED, right_python
+from spatialstream.stages.ingest import Ingest, Intake
+from spatialstream.stages.state import get_json, put_json
+from spatialstream.stages.tasks import World
+from spatialstream.stream.beginning import locked
+from spatialstream.stream.driver import Ingestion
+from spatialstream.stream.embedded import embedded_world
+from spatialstream.stream.engine import Engine, Inline, StageError
+from spatialstream.stream.micro_batches import LocalStream, intakes_of_part
+from spatialstream.stream.settings import StreamSettings
+
+__all__ = ["AnswerStream", "answer_stream"]
+
+_POLL_SECONDS = 0.05
+_HISTORY = 50_000
+_DAMAGED = "begin anew with another checkpoint"
+
+
+def answer_stream(
+    objects: DataFrame,
+    queries: Queries,
+    *,
+    checkpoint: Path | str,
+    spark: SparkSession | None = None,
+    output: Path | str | None = None,
+    history: DataFrame | pd.DataFrame | None = None,
+    slots: int | None = None,
+    leaves: int = 64,
+    space: Space | str = WGS84,
+    interval: int | str | timedelta = 300_000,
+    retention: int | str | timedelta | None = None,
+    idle: int | str | timedelta = 500,
+    disorder: int | str | timedelta = 0,
+    epoch_records: int = 250_000,
+    rule: TermRule | None = None,
+) -> AnswerStream:
+    """Answer queries over a streaming DataFrame, for as long as it runs, in the session that it belongs to.
+
+    The order of the stream is that of its timestamps. Each source (objects; queries, if they are a stream too) gives
+    its records in time order from micro-batch to micro-batch; within one the order does not matter. Answers reach up
+    to where all sources are; a source that has been silent for ``idle`` ms is not waited for, and what comes from it
+    later with an earlier timestamp is late: it counts from when it comes.
+
+    Called again with the same checkpoint it goes on where it was stopped or killed: nothing is lost, and no row comes
+    twice, provided that the sources can be read again from where Spark's checkpoint says (files and Kafka can).
+
+    Args:
+        objects: a streaming DataFrame with the columns ``id``, ``t`` (ms, timestamp, or ISO 8601), ``lon``, ``lat``
+            (``x``, ``y`` in planar spaces) and ``text``, or ``terms`` (an array of strings). Values are taken as what
+            they mean, as in :func:`answer`.
+        queries: a streaming DataFrame with the fields of queries as columns; or queries that are there from the
+            start, as in :func:`answer`.
+        checkpoint: folder of the stream's state, on a disk that all of Spark's processes share.
+        spark: the session that does the work; default: that of ``objects``.
+        output: folder of ``results`` and ``rejected``, JSON Lines; default: ``output`` in the checkpoint.
+        history: objects like those to come, by which the space is divided; default: the first micro-batch.
+        slots: worker slots; default: one for each core, two at least. As ``space``, ``interval``, ``retention`` and
+            ``rule`` it must not change in the stream's life.
+        leaves: least number of leaves of the QT-tree (θ).
+        space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
+        interval: Δ: granularity in which old objects are dropped. This and the other durations are ms, or text such as
+            ``"30m"``, or time differences.
+        retention: how far snapshot queries can look back; None keeps everything.
+        idle: time without input after which a source is left out.
+        disorder: time by which the records of a source may be out of order; all answers are later by it.
+        epoch_records: records an epoch, about; a larger micro-batch becomes several epochs.
+        rule: term extraction.
+
+    Returns:
+        The handle of the stream, which is running.
+
+    Raises:
+        SettingError: a setting or a column is unusable, or ``objects`` is no stream.
+        StateError: the checkpoint belongs to a stream with other settings or queries, or is damaged.
+        RunError: what was under way when the stream ended before cannot be finished.
+    """
+    space = Space.of(space)
+    settings = StreamSettings(
+        "frames",
+        slots=max(2, os.cpu_count() or 2) if slots is None else whole_number(slots, "slots"),
+        space=space,
+        interval=duration_of(interval, "interval"),
+        retention=None if retention is None else duration_of(retention, "retention"),
+        rule=rule or TermRule(),
+        idle=duration_of(idle, "idle"),
+        disorder=duration_of(disorder, "disorder"),
+        epoch_records=whole_number(epoch_records, "epoch_records"),
+    )
+    settings.validate()
+    if not 1 <= whole_number(leaves, "leaves") <= 65_536:
+        raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
+    folder = Path(checkpoint).absolute()
+    storage = Folder(folder)
+    source = _source(objects, queries, space)
+    session = spark or objects.sparkSession
+    right_python(session)
+    before = None if history is None else _history_lines(history, space)
+    with ExitStack() as stack:
+        with disk_errors("checkpoint"):
+            stack.enter_context(locked(folder, "stream"))
+            settings.claim(storage)
+            asked = _keep_queries(queries, storage)
+        compile_kernels()
+        out = Path(output or folder / "output").absolute()
+        world = embedded_world(settings, storage, ResultFiles(out / "results", out / "rejected"))
+        stream = LocalStream(
+            settings,
+            stack.enter_context(_engine(session, world)),
+            leaves=leaves,
+            queries=asked,
+            history=None if before is None else lambda: _sampled(before, settings),
+            now=lambda: int(time.monotonic() * 1000),
+        )
+        return AnswerStream(source, stream, session, space, folder, out, stack.pop_all())
+
+
+@contextmanager
+def _engine(session: SparkSession, world: World) -> Iterator[Engine]:
+    """Seats on half of the session's cores, for Spark needs some to read the frames; with one core, this process."""
+    cores = session.sparkContext.defaultParallelism
+    if cores < 2:
+        yield Inline(world)
+        return
+    with SeatEngine(world, SparkSeating(session, cores // 2, "answer_stream")) as engine:
+        yield engine
+
+
+def _source(objects: DataFrame, queries: Queries, space: Space) -> DataFrame:
+    """Both streams as one, as rows of (kind, value).
+
+    Raises:
+        SettingError: a column is unusable, or ``objects`` is no stream.
+    """
+    if not getattr(objects, "isStreaming", False):
+        problem = "is not a streaming DataFrame; use spark.readStream, or answer() for objects that are all there"
+        raise SettingError("objects", problem)
+    source = object_lines(objects, space)
+    if isinstance(queries, DataFrame):
+        asked = query_lines(queries)
+        source = source.union(asked) if queries.isStreaming else source
+    return source
+
+
+def _keep_queries(queries: Queries, storage: Storage) -> str | None:
+    """The name of the file of the queries that are there from the start; None if they are a stream.
+
+    Raises:
+        StateError: the stream was begun with other ones.
+    """
+    name, record = "queries.jsonl", "queries.json"
+    streaming = isinstance(queries, DataFrame) and queries.isStreaming
+    lines = None if streaming else _lines_of(queries)
+    digest = "stream" if lines is None else hashlib.sha256(lines).hexdigest()
+    if find(storage, record) is not None and get_json(storage, record, _DAMAGED) != digest:
+        raise StateError(
+            f"{storage.place} belongs to a stream with other queries; those that are there from the start must not "
+            f"change"
+        )
+    if lines is not None:
+        storage.put(name, lines)
+    put_json(storage, record, digest)
+    return None if lines is None else name
+
+
+def _lines_of(queries: Queries) -> pa.Buffer:
+    if isinstance(queries, DataFrame):
+        lines: Iterable[bytes] = (bytes(row.value) for row in query_lines(queries).toLocalIterator())
+    else:
+        lines = query_records(queries)
+    sink = pa.BufferOutputStream()
+    for line in lines:
+        sink.write(line + b"\n")
+    return sink.getvalue()
+
+
+def _history_lines(history: DataFrame | pd.DataFrame, space: Space) -> DataFrame | Iterator[bytes]:
+    if isinstance(history, pd.DataFrame):
+        return object_records(history.iloc[:: max(1, -(-len(history) // _HISTORY))], space, "history")
+    if not isinstance(history, DataFrame):
+        raise SettingError("history", f"is of type {type(history).__name__}; give a pandas or a Spark DataFrame")
+    if history.isStreaming:
+        raise SettingError("history", "is a streaming DataFrame; give one that is all there")
+    return object_lines(history, space, "history")
+
+
+def _sampled(lines: DataFrame | Iterator[bytes], settings: StreamSettings) -> ObjectBatch:
+    """Some objects, evenly chosen; what is rejected is left out."""
+    if isinstance(lines, DataFrame):
+        share = min(1.0, 1.2 * _HISTORY / max(1, lines.count()))
+        lines = (bytes(row.value) for row in lines.sample(share, seed=1).limit(_HISTORY).collect())
+    return decode_objects(b"".join(line + b"\n" for line in lines), 1, settings.space, settings.rule).batch
+
+
+# --------------------------------------------------------------------------------------------------------- Spark's part
+
+
+@dataclass(frozen=True, slots=True)
+class _IngestTask:
+    """INGEST of rows of (kind, value), as ``mapInArrow`` takes it: intakes as lines of JSON."""
+
+    stage: Ingest
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode one part of a micro-batch."""
+        context = TaskContext.get()
+        assert context is not None
+        for intake in intakes_of_part(self.stage, batches, context.partitionId()):
+            yield pa.RecordBatch.from_pydict({"intake": [to_json(intake)]})
+
+
+def _ingestion(frame: DataFrame) -> Ingestion:
+    """INGEST of a micro-batch; a line a block comes to the driver, never records."""
+
+    def ingest(stage: Ingest) -> Sequence[Intake]:
+        rows = frame.mapInArrow(_IngestTask(stage), "intake string").collect()
+        return [from_json(Intake, row.intake) for row in rows]
+
+    return ingest
+
+
+class AnswerStream:
+    """A stream that is being answered; made by :func:`answer_stream`. As a context manager it stops at the end.
+
+    Attributes:
+        query: Spark's query, for its progress and status.
+        output: folder of ``results`` and ``rejected``, JSON Lines: whole files, one an epoch, that never change.
+    """
+
+    def __init__(
+        self,
+        source: DataFrame,
+        stream: LocalStream,
+        session: SparkSession,
+        space: Space,
+        checkpoint: Path,
+        output: Path,
+        held: ExitStack,
+    ) -> None:
+        self.output = output
+        self._stream, self._session, self._space, self._held = stream, session, space, held
+        self._begun, self._ending = threading.Event(), threading.Event()
+        self._failure: SpatialStreamError | None = None
+        try:
+            with disk_errors("output"):
+                RESULTS.mark(self.output / "results")
+                REJECTED.mark(self.output / "rejected")
+            with _explained():
+                stream.recover()
+            writer = source.writeStream.foreachBatch(self._batch)
+            place = (checkpoint / "spark").as_uri()
+            self.query: StreamingQuery = writer.option("checkpointLocation", place).start()
+            self._begun.set()
+        except BaseException:
+            held.close()
+            raise
+        self._follower = threading.Thread(target=self._follow, name="spatialstream", daemon=True)
+        self._follower.start()
+
+    # ----------------------------------------------------------------------------------------------------- for the user
+
+    def results(self) -> DataFrame:
+        """The rows that there are now, see :func:`result_schema`."""
+        schema = result_schema(self._space)
+        return self._session.read.schema(schema).json((self.output / "results").as_uri())
+
+    def rejected(self) -> DataFrame:
+        """The records that were unusable, as there are now: rows of source, offset, line, reason and record."""
+        schema = "source string, offset long, line long, reason string, record string"
+        return rejected_records(self._session, self.output / "rejected", schema)
+
+    def process_all_available(self) -> None:
+        """Wait until all that the sources have now is taken in. What lies ahead of a source that is behind waits on.
+
+        Raises:
+            RunError: the stream has failed.
+        """
+        self._check()
+        with _explained():
+            self.query.processAllAvailable()
+        self._check()
+
+    def flush(self) -> None:
+        """Take in all that the sources have, and answer all of it, as if it were the end of the input.
+
+        What comes later with a timestamp that is not later than the latest so far, of any object or query, is late.
+
+        Raises:
+            RunError: the stream has failed, or has been stopped.
+        """
+        self.process_all_available()
+        with _explained():
+            self._stream.finish()
+
+    def await_idle(self, timeout: float | None = None) -> bool:
+        """Wait until all sources have been silent for ``idle`` ms, and all that can be answered without more is.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Returns:
+            Whether it is so.
+
+        Raises:
+            RunError: the stream has failed.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        while not (self._waiting() and self._stream.quiet):
+            self._check()
+            if not self.query.isActive or (ends is not None and time.monotonic() > ends):
+                return False
+            self._ending.wait(_POLL_SECONDS)
+        return True
+
+    def stop(self) -> None:
+        """Finish the micro-batch under way and end; a stream of the same checkpoint goes on from there."""
+        self._stream.close()
+        self._ending.set()
+        self.query.stop()
+        self._follower.join()
+        self._held.close()
+
+    def exception(self) -> SpatialStreamError | None:
+        """Why the stream has ended by itself; None if it has not."""
+        if self._failure is None and not self._ending.is_set() and (error := self.query.exception()):
+            self._failure = _failure(error)
+        return self._failure
+
+    def __enter__(self) -> AnswerStream:
+        """The stream itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    # -------------------------------------------------------------------------------------------------------- for Spark
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        try:
+            taken = self._stream.micro_batch(number, _ingestion(frame))
+        except (PySparkException, StageError, SpatialStreamError, OSError) as error:
+            if not self._begun.is_set() or self.query.isActive:  # else it has been stopped, and its jobs broken off
+                self._failure = _failure(error)
+            raise
+        if not taken:
+            # The query is about to be stopped, and must not commit the micro-batch. Its stop waits for this function,
+            # and takes nothing but an interruption for its own doing.
+            while self.query.isActive:
+                time.sleep(_POLL_SECONDS)
+            raise RunError(INTERRUPTED)
+
+    def _follow(self) -> None:
+        """Do the epochs that are due although nothing comes, while Spark sees no input."""
+        try:
+            while self.query.isActive and not self._ending.wait(_POLL_SECONDS):
+                if self._waiting():
+                    self._stream.advance()
+        except (PySparkException, StageError, SpatialStreamError, OSError) as error:
+            self._failure = _failure(error)
+            self.query.stop()
+        if not self._ending.is_set():
+            self._held.close()
+
+    def _waiting(self) -> bool:
+        """Whether Spark has looked and found no input."""
+        return str(self.query.status["message"]).startswith("Waiting for data")
+
+    def _check(self) -> None:
+        if error := self.exception():
+            raise error
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors of Spark as one of ours, in a few words."""
+    try:
+        yield
+    except (PySparkException, StageError, OSError) as error:
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> SpatialStreamError:
+    """What went wrong in a few words: the message of the Python process that failed, if it was one."""
+    if isinstance(error, SpatialStreamError):
+        return error
+    of_spark = isinstance(error, PySparkException | StageError)
+    failure = explained(str(error) or repr(error)) if of_spark else RunError(str(error))
+    if isinstance(failure, RunError):
+        failure = RunError(f"the stream has failed: {failure}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,26 @@
+"""How a command ends that is told to while it has nothing to finish."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_only_waits_is_interrupted(how: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30.0)
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "spatialstream", "tree", "--stream", "s", "--zookeeper", where]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            connected, _ = silent.accept()
+            process.send_signal(how)
+            connected.close()
+            told = process.communicate(timeout=60.0)[1]
+    # a shell says 130 for both; Python ends by the signal if it was in the middle of exec(), as imports are
+    assert process.returncode in (130, -signal.SIGINT)
+    assert told == "spatialstream: interrupted\n"

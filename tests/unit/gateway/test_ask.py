@@ -1,0 +1,232 @@
+"""Questions over HTTP: answers as the asker gives them, their forms, and what is said of what cannot be answered."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spatialstream.client import SnapshotAsker
+from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.space import WGS84, Space
+from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
+from tests.unit.gateway.http import Client, serving
+
+__all__ = ["stream"]
+ASK = "/streams/s/ask"
+
+
+class Opened(SnapshotAsker):
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Live:
+    """A gateway of the stream ``s``, which has slots in this process."""
+
+    stream: Stream
+    ask: Client
+    away: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def live(stream: Stream) -> Iterator[Live]:
+    away: list[str] = []
+
+    def opener() -> Any:
+        if away:
+            raise Unavailable(away[0])
+        return Opened(stream.newest, stream.call, PLANE)
+
+    with serving(Gateway([ServedStream("s", opener)], limits=Limits(body=2_000))) as client:
+        yield Live(stream, client, away)
+
+
+def test_an_answer_is_the_askers_and_says_as_of_when(live: Live) -> None:
+    live.stream.round(1_000, objects(40, 900))
+    for record in (SRQ, SKQ, STQ, SKQ | {"keywords": ["w3"]}, SRQ | {"t": 950}):
+        answer = live.ask("POST", ASK, record | {"id": "q"})
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        assert answer.json == live.stream.right(record | {"id": "q"}, record.get("t"))
+    asked = [each | {"id": f"q{i}"} for i, each in enumerate((SRQ, STQ, SKQ))]
+    assert live.ask("POST", ASK, asked).json == [live.stream.right(each) for each in asked]
+    assert live.ask("POST", ASK, [SRQ]).json[0]["t"] == 1_000
+
+
+def test_what_is_wrong_is_named_with_its_place(live: Live) -> None:
+    live.stream.round(1_000, objects(4, 900))
+    wrong: list[tuple[Any, str, str]] = [
+        (SRQ | {"region": {"box": [0, 0, 1]}}, "#/region/box", "must be a list of 4 numbers"),
+        ([SKQ, SKQ | {"k": 0}], "#/1/k", "0 is out of range; k must be at least 1"),
+        (SRQ | {"t": 2_000}, "#/t", "2000 is after the stream's clock, which is at 1000; leave t out"),
+        ([SRQ | {"type": "CRQ"}], "#/0/type", "CRQ is no snapshot query"),
+        (b"{", "#", "is not JSON"),
+        (b"\xff", "#", "is not UTF-8"),
+        (b"[" * 1_900, "#", "is nested too deeply"),
+    ]
+    for body, pointer, detail in wrong:
+        answer = live.ask("POST", ASK, body)
+        assert answer.status == 400
+        (error,) = answer.errors
+        assert error["pointer"] == pointer
+        assert detail in error["detail"]
+    for path, parameter in (
+        ("?at_least=soon", "at_least"),
+        ("?timeout=x", "timeout"),
+        ("?atleast=1", "atleast"),
+    ):
+        answer = live.ask("POST", ASK + path, SRQ)
+        assert (answer.status, answer.errors[0]["parameter"]) == (400, parameter)
+    assert live.ask("POST", ASK, []).status == 400
+    assert live.ask("POST", ASK, [SKQ] * 1_001).status == 413
+
+
+def test_later_is_503_and_says_when(live: Live) -> None:
+    answer = live.ask("POST", ASK + "?timeout=20ms", SRQ)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert "has only begun" in answer.json["detail"]
+    live.stream.round(1_000, objects(4, 900))
+    answer = live.ask("POST", ASK + "?timeout=20ms&at_least=2000", SRQ)
+    assert answer.status == 503
+    assert "has not come to 2000" in answer.json["detail"]
+    assert live.ask("POST", ASK + "?at_least=1970-01-01T00:00:01Z", SRQ).status == 200
+    assert live.ask("POST", ASK + "?at_least=now&timeout=1", SRQ).status == 503
+
+
+def test_a_stream_that_is_away_is_found_when_it_is_there(live: Live) -> None:
+    live.stream.round(1_000, objects(4, 900))
+    live.away.append("no worker of the stream has run yet")
+    assert live.ask("GET", "/ready").json == {"ready": False, "streams": {"s": False}}
+    answer = live.ask("POST", ASK, SRQ)
+    assert (answer.status, answer.json["detail"]) == (503, live.away[0])
+    live.away.clear()
+    assert live.ask("POST", ASK, SRQ).status == 200
+
+
+def test_requests_that_are_none(live: Live) -> None:
+    assert live.ask("POST", "/streams/other/ask", SRQ).status == 404
+    assert live.ask("POST", "/streams/s%2Fask/ask", SRQ).status == 404
+    assert live.ask("POST", "/streams/../streams/s/ask", SRQ).status == 404
+    assert live.ask("POST", ASK + "/", SRQ).status == 404
+    assert live.ask("GET", "/").errors == []
+    answer = live.ask("GET", ASK)
+    assert (answer.status, answer.headers["allow"], answer.errors) == (405, "POST", [])
+    assert live.ask("POST", ASK, SRQ, content_type="text/csv").status == 415
+    assert live.ask("POST", ASK, SRQ, accept="image/png").status == 406
+    assert live.ask("POST", ASK, b" " * 3_000).status == 413
+    connection = live.ask.connection()
+    connection.request("POST", ASK, iter([b" " * 1_000] * 9), {"content-type": "application/json"}, encode_chunked=True)
+    assert connection.getresponse().status == 413
+    connection.close()
+    # by another name this machine may be asked by a page of elsewhere
+    assert live.ask("POST", ASK, SRQ, host="evil.example").status == 403
+    assert live.ask("GET", "/ready", host="[::1]:80").status in (200, 503)
+    assert "access-control-allow-origin" not in live.ask("POST", ASK, SRQ, origin="http://evil.example").headers
+
+
+def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
+    row = {
+        "query": "q",
+        "type": "SKQ",
+        "t": 5,
+        "complete_after": 3,
+        "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}],
+        "as_of": {"round": 1, "clock": 5},
+    }
+
+    class Globe(Opened):
+        def lines(self, *given: Any, **more: Any) -> Iterator[str]:
+            return iter([json.dumps(row)])
+
+    def opener(space: Space) -> Any:
+        return lambda: Globe(stream.newest, stream.call, space)
+
+    streams = [ServedStream("s", opener(WGS84)), ServedStream("plane", opener(PLANE))]
+    with serving(Gateway(streams)) as ask:
+        answer = ask("POST", ASK, SKQ, accept="application/geo+json, application/json;q=0.5")
+        assert answer.headers["content-type"] == "application/geo+json"
+        assert answer.json == {
+            "type": "FeatureCollection",
+            "features": [
+                {
+                    "type": "Feature",
+                    "id": "a",
+                    "geometry": {"type": "Point", "coordinates": [1.5, 2.5]},
+                    "properties": {"t": 4, "distance_m": 7.0, "query": "q"},
+                }
+            ],
+            "complete_after": 3,
+            "as_of": {"round": 1, "clock": 5},
+        }
+        assert ask("POST", ASK, [SKQ, STQ], accept="application/geo+json").status == 406
+        assert ask("POST", "/streams/plane/ask", SKQ, accept="application/geo+json").status == 406
+        assert ask("POST", ASK, SKQ, accept="application/geo+json;q=0.1, */*;q=0.2").json == row
+
+
+def test_a_defect_is_told_without_what_is_inside(
+    stream: Stream,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def opener() -> Any:
+        raise ZeroDivisionError("something inside")
+
+    with serving(Gateway([ServedStream("s", opener)])) as ask, caplog.at_level(logging.INFO):
+        answer = ask("POST", ASK, SRQ)
+    assert (answer.status, answer.json["detail"]) == (500, "the gateway's log says more")
+    assert b"something inside" not in answer.body
+    assert "something inside" in caplog.text
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(["GET", "POST", "DELETE", "PUT", "X"]),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30),
+    st.binary(max_size=60) | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(repr),
+    st.dictionaries(
+        st.sampled_from(["accept", "content-type", "last-event-id", "authorization"]), st.text(), max_size=3
+    ),
+)
+def test_no_request_is_a_failure(method: str, path: str, body: Any, headers: dict[str, str]) -> None:
+    ask = _shared()
+    content = body if isinstance(body, bytes) else body.encode(errors="replace")
+    safe = {name: "".join(c for c in value if 32 <= ord(c) < 256 and ord(c) != 127) for name, value in headers.items()}
+    for target in (f"/{path}", ASK, f"{ASK}?{path}", f"/streams/{path}/ask"):
+        connection = ask.connection()
+        connection.request(method, target, content, {"content-type": "application/json"} | safe)
+        response = connection.getresponse()
+        assert response.status < 500 or response.status == 503, (target, response.read())
+        connection.close()
+
+
+_SHARED: list[Client] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _server() -> Iterator[None]:
+    def opener() -> Any:
+        raise Unavailable("nobody")
+
+    with serving(Gateway([ServedStream("s", opener)])) as client:
+        _SHARED.append(client)
+        yield
+
+
+def _shared() -> Client:
+    return _SHARED[-1]
+
+
+def test_an_open_line_is_no_burden(live: Live) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", live.ask.port)
+    connection.connect()  # and nothing more
+    assert live.ask("GET", "/ready").status in (200, 503)
+    connection.close()
