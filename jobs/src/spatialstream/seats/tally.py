@@ -17,13 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.errors import Gone
-from spatialstream.model.queries import TYPES, QueryType
-from spatialstream.stages.messages import numbers
+from spatialstream.model.kinds import CODE, KINDS, NAMES, QueryType
+from spatialstream.model.queries import coded
 
 __all__ = ["ASKED", "LIMITS", "OUTCOMES", "Counts", "Tally", "none_asked"]
 
-ASKED: tuple[QueryType, ...] = TYPES[:3]
+ASKED: tuple[QueryType, ...] = tuple(kind.type for kind in KINDS if not kind.standing)
 """The types that are asked between rounds: a count has a row for each."""
+_CODES = [CODE[kind] for kind in ASKED]
 
 OUTCOMES = ("answered", "again", "failed", "abandoned")
 """What becomes of a question: an answer; what it is about has gone, so it is asked again; an error; or nobody waits for
@@ -71,13 +72,13 @@ class Tally:
             self._count(slots, questions, outcome, time.perf_counter() - began)
 
     def _count(self, slots: Sequence[int], questions: pa.RecordBatch, outcome: str, seconds: float) -> None:
-        codes, asked = numbers(questions, "code"), questions.column("slots")
+        codes, asked = coded(questions.column("type")), questions.column("slots")
         starts, ends = asked.offsets.to_numpy()[:-1], asked.offsets.to_numpy()[1:]
         answered = outcome == "answered"
         if answered:
             here = np.flatnonzero(starts < ends)
             codes = codes[here[np.isin(asked.flatten().to_numpy()[starts[here]], slots)]]
-        each = np.bincount(codes, minlength=len(ASKED))[: len(ASKED)]
+        each = np.bincount(codes, minlength=len(NAMES))[_CODES]
         with self._lock:
             if not answered or "since" not in questions.schema.names:
                 self.counts[:, OUTCOMES.index(outcome)] += each
