@@ -21,7 +21,7 @@ from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.result_files import ResultFiles
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import World
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
@@ -65,12 +65,18 @@ class Processes:
                 each()
         return lines
 
-    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
-        rows: list[Row] = []
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
+        rows: dict[int, list[Row]] = {part: [] for part in parts}
         for item in items:
-            rows += do(self.world, item)
+            for part, row in do(self.world, item):
+                rows[part].append(row)
             self._step("done")
-        return list(merge(self.world, rows))
+        lines: dict[int, list[str]] = {}
+        for part in self._chance.sample(parts, len(parts)):
+            if lines:
+                self._step("done")
+            lines[part] = list(merge(self.world, part, rows[part]))
+        return [line for part in parts for line in lines[part]]
 
     def settled(self) -> None:
         pass

@@ -29,12 +29,12 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.leaving import Left
-from spatialstream.stages.merge import MERGER
+from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.tasks import Summary
-from spatialstream.stages.work import WorkSettings
+from spatialstream.stages.work import WorkSettings, slot_owner
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
@@ -101,7 +101,8 @@ class Simulation:
         self.again = 0
         self.source = MemorySource([*(f"objects/{i}" for i in range(object_partitions)), "queries/0"])
         self.blocks: list[MemoryLog] = [Topic(self.step) for _ in range(settings.slots)]
-        self.announced, self.results, self.rejected = (Topic(self.step) for _ in range(3))
+        self.announced, self.rejected = Topic(self.step), Topic(self.step)
+        self.results: list[MemoryLog] = [Topic(self.step) for _ in range(settings.mergers)]
         self.store = MemoryStore()
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
@@ -217,11 +218,16 @@ class Simulation:
         taken = 0 if self.worker is None else self.worker.announced or 0
         return self.announced.bounds[1] - taken
 
+    @property
+    def _owners(self) -> list[str]:
+        settings = self.settings
+        return [*map(merger_owner, range(settings.mergers)), *map(slot_owner, range(settings.slots))]
+
     def run_worker(self) -> None:
         """One round, or its repetition."""
         try:
             if self.worker is None:
-                for owner in (MERGER, *(f"slot-{slot:04d}" for slot in range(self.settings.slots))):
+                for owner in self._owners:
                     forget(self.storage, owner)
                 self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=self.due)
             turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step)
@@ -300,9 +306,13 @@ class Simulation:
         return not router.last.held and not router.wants_epoch()
 
     def rows(self) -> list[dict[str, Any]]:
-        """What a consumer of the results has: repeated messages dropped, parts put together."""
+        """What a consumer of the results has: repeated messages dropped, parts put together, of each partition."""
+        return [row for part in range(len(self.results)) for row in self.rows_of(part)]
+
+    def rows_of(self, part: int) -> list[dict[str, Any]]:
+        """What a consumer of one partition has."""
         known, whole = Deduplicator(), Assembler()
-        sent = self.results.read(*self.results.bounds)
+        sent = self.results[part].read(*self.results[part].bounds)
         parts = (part for key, value in sent for part in known.new_rows(key or b"", value or b""))
         return [json.loads(row) for part in parts for row in whole.add(part)]
 

@@ -23,8 +23,8 @@ from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.stages import views
+from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory
-from spatialstream.stages.route import Row
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.turns import Round
 from spatialstream.stages.views import RoundId, View

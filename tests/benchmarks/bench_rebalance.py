@@ -54,7 +54,8 @@ from spatialstream.model.terms import TermLists
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
-from spatialstream.stages.route import REGISTRY, Row, Share, route
+from spatialstream.stages.messages import Row
+from spatialstream.stages.route import REGISTRY, Share, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import QueryShare, in_order
 from spatialstream.stages.state import OwnerState

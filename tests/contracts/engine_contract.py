@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,8 +82,29 @@ class EngineContract:
         wanted = Inline(world()).gather(tasks.give, items, tasks.sums)
         assert engine.gather(tasks.give, items, tasks.sums) == wanted
 
+    @pytest.mark.parametrize("parts", [range(1), range(3), (2, 0)])
+    def test_each_part_gets_the_rows_that_are_for_it(self, engine: Engine, parts: Sequence[int]) -> None:
+        sizes = tuple(tuple(1_000_000 * (at % len(parts) + 1) for at in range(12)) for _ in range(5))
+        tasks = TestTasks(sizes=sizes, parts=tuple(parts))
+        items = range(len(sizes))
+        found = engine.gather(tasks.give, items, tasks.sums, parts)
+        assert found == Inline(world()).gather(tasks.give, items, tasks.sums, parts)
+        at = {part: i for i, part in enumerate(parts)}
+        wanted = [f"{item}: {sum(sizes[item][at[part] :: len(parts)])}" for part in parts for item in items]
+        assert [line.rpartition(" ")[0] for line in found] == wanted
+
+    def test_what_a_part_raises_comes_and_the_next_gathering_is_whole(self, engine: Engine) -> None:
+        tasks = TestTasks(sizes=((80_000_000, 3, 70_000_000), (5, 5, 5)), parts=(0, 1, 2), item=~1, raises="KeyError")
+        for _ in range(3):
+            with pytest.raises(StageError, match=r"^KeyError"):
+                engine.gather(tasks.give, [0, 1], tasks.sums, tasks.parts)
+        tasks = replace(tasks, raises="")
+        wanted = Inline(world()).gather(tasks.give, [0, 1], tasks.sums, tasks.parts)
+        assert engine.gather(tasks.give, [0, 1], tasks.sums, tasks.parts) == wanted
+
     def test_a_merge_of_nothing(self, engine: Engine) -> None:
         assert engine.gather(TestTasks().give, [], TestTasks().count) == ["0"]
+        assert engine.gather(TestTasks().give, [], TestTasks().count, range(3)) == ["0", "0", "0"]
 
     @pytest.mark.parametrize(("name", "arguments", "kind"), RAISED.values(), ids=RAISED.keys())
     @pytest.mark.parametrize("how", ["map", "anywhere", "rows", "merge"])

@@ -21,7 +21,8 @@ import pyarrow as pa
 from spatialstream.model.errors import RunError
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation, sit
-from spatialstream.stages.route import Row
+from spatialstream.stages.division import PartRow
+from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import World
 
 WITHIN = 60.0
@@ -66,6 +67,7 @@ class TestTasks:
         raises: what then does.
         arguments: of that.
         at: the row, or line, before which it does.
+        parts: that rows are given for.
     """
 
     __test__ = False
@@ -78,6 +80,7 @@ class TestTasks:
     raises: str = ""
     arguments: tuple[str, ...] = ()
     at: int = 0
+    parts: tuple[int, ...] = (0,)
 
     def _mark(self, name: str, text: str = "") -> None:
         path = Path(self.folder, name)
@@ -108,16 +111,18 @@ class TestTasks:
         """An item that is a range of a partition."""
         yield f"{item}"
 
-    def give(self, world: World, item: int) -> Iterator[Row]:
-        """Blocks of an item."""
+    def give(self, world: World, item: int) -> Iterator[PartRow]:
+        """Blocks of an item, in turn for each part."""
         for at, size in enumerate(self.sizes[item]):
             self._raise(item, at)
-            yield item, "block", block(size, self.rows, 1000 * item + at)
+            yield self.parts[at % len(self.parts)], (item, "block", block(size, self.rows, 1000 * item + at))
         self._raise(item, len(self.sizes[item]))
 
-    def sums(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def sums(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """The content of each slot's rows together, whatever it was cut into."""
         found: dict[int, list[bytes]] = {}
+        if part:
+            self._raise(~part, self.at)
         for at, (slot, kind, content) in enumerate(rows):
             self._raise(-1, at)
             assert kind == "block"
@@ -131,11 +136,12 @@ class TestTasks:
         time.sleep(0.02)  # so that the next item finds another seat free
         yield str(os.getpid())
 
-    def rows_where(self, world: World, item: int) -> Iterator[Row]:
-        """A row that says which process has made it."""
-        yield item, "block", block(os.getpid())
+    def rows_where(self, world: World, item: int) -> Iterator[PartRow]:
+        """A row for each part that says which process has made it."""
+        for part in self.parts:
+            yield part, (item, "block", block(os.getpid()))
 
-    def merged_where(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def merged_where(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """The process of each item, and that of the merge."""
         for slot, _, content in sorted(rows, key=lambda row: row[0]):
             yield f"{slot} {content['data'][0].as_buffer().size}"
@@ -161,18 +167,18 @@ class TestTasks:
             self._mark(f"over-{item}")
         yield str(item)
 
-    def flow(self, world: World, item: int) -> Iterator[Row]:
+    def flow(self, world: World, item: int) -> Iterator[PartRow]:
         """Rows without end for one item, of a MB each; for others one row."""
-        yield item, "block", block(100, 1, item)
+        yield 0, (item, "block", block(100, 1, item))
         if item == self.item:
             try:
                 self._mark(f"flowing-{item}")
                 while not Path(self.folder, "go").exists():
-                    yield item, "block", block(1 << 20, 1, item)
+                    yield 0, (item, "block", block(1 << 20, 1, item))
             finally:
                 self._mark(f"over-{item}")
 
-    def count(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def count(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """Takes rows as they come."""
         count = 0
         for _ in rows:
@@ -181,7 +187,7 @@ class TestTasks:
                 self._mark("merging")
         yield str(count)
 
-    def stall(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def stall(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """Takes a row, and then no more until a file says otherwise."""
         for _ in rows:
             self._mark("merging")

@@ -126,7 +126,7 @@ class MemorySinks:
         self._results, self._dead = MemoryLog(), MemoryLog()
 
     def of(self, life: str) -> Sink:
-        return MemorySink(self._results, self._dead, 3, life)
+        return MemorySink([self._results], self._dead, 3, life)
 
     def results(self) -> list[tuple[bytes, bytes]]:
         return [(key or b"", value or b"") for key, value in self._results.read(*self._results.bounds)]

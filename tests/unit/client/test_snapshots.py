@@ -21,8 +21,8 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.oracle import answers
 from spatialstream.stages import views
+from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory
-from spatialstream.stages.route import Row
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.views import RoundId, View
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.local.registry import QueryRegistry
+from spatialstream.local.registry import Admission, QueryRegistry
 from spatialstream.model.queries import (
     Cancellation,
     Everything,
@@ -25,6 +27,11 @@ from spatialstream.model.times import FOREVER
 from tests.unit.memory_files import MemoryFiles
 
 Row = Query | Cancellation
+
+
+def batch_admitted(registry: QueryRegistry, rows: Sequence[Row], first: int) -> Admission:
+    """A batch is admitted; its numbers count from ``first``."""
+    return registry.admit(QueryBatch.of(rows), np.arange(first, first + len(rows)))
 
 
 @st.composite
@@ -69,7 +76,7 @@ def test_the_registry_is_its_twin(stream: list[Row], cuts: list[int], restored: 
     registry, twin, files = QueryRegistry(), Twin(), MemoryFiles()
     borders = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
     for low, high in itertools.pairwise(borders):
-        found = registry.admit(QueryBatch.of(stream[low:high]), low)
+        found = batch_admitted(registry, stream[low:high], low)
         expected = [twin.admit(row, low + i) for i, row in enumerate(stream[low:high])]
         assert found.number.tolist() == [number for number, _ in expected]
         assert sorted(found.reasons) == [i for i, (_, accepted) in enumerate(expected) if not accepted]
@@ -85,7 +92,7 @@ def test_late_rows_are_judged_by_what_came_before_them(stream: list[Row], cuts: 
     for low, high in itertools.pairwise(borders):
         # nothing is forgotten, because a batch may hold a row as late as this
         batch = [Query(f"first-{low}", 0, Predicate(), Everything(), Lifetime(0)), *stream[low:high]]
-        found = registry.admit(QueryBatch.of(batch), n)
+        found = batch_admitted(registry, batch, n)
         assert found.number.tolist() == [twin.admit(row, n + i)[0] for i, row in enumerate(batch)]
         registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
         n += len(batch)
@@ -96,7 +103,7 @@ def test_an_id_in_use_many_times_is_compared_once() -> None:
     registry = QueryRegistry()
     for first in (0, 20_000):
         again = [Query("dashboard", first + i, Predicate(), Everything(), Lifetime(0)) for i in range(20_000)]
-        found = registry.admit(QueryBatch.of(again), first)
+        found = batch_admitted(registry, again, first)
         assert found.number.tolist() == list(range(first, first + 20_000))
 
 
@@ -104,7 +111,7 @@ def test_ids_that_are_out_of_use_are_forgotten() -> None:
     registry, sizes = QueryRegistry(), []
     for t in range(100):
         queries = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(3, True)) for i in range(50)]
-        assert not registry.admit(QueryBatch.of(queries), 50 * t).reasons
+        assert not batch_admitted(registry, queries, 50 * t).reasons
         sizes.append(registry.nbytes)
     assert max(sizes[50:]) <= 2 * max(sizes[:50])
 
@@ -113,7 +120,7 @@ def test_reasons_name_the_id_and_what_would_be_right() -> None:
     standing = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
     endless = Query("q3", 5, Predicate(), Everything(), Lifetime(FOREVER, True))
     others = [replace(each, t=6) for each in (standing, endless)]
-    found = QueryRegistry().admit(QueryBatch.of([standing, endless, *others, Cancellation("q2", 6)]), 0)
+    found = batch_admitted(QueryRegistry(), [standing, endless, *others, Cancellation("q2", 6)], 0)
     assert found.reasons == {
         2: "id: 'q1' is in use until 104; give another id, or cancel that query first",
         3: "id: 'q3' is in use until it is cancelled; give another id, or cancel that query first",
@@ -123,7 +130,7 @@ def test_reasons_name_the_id_and_what_would_be_right() -> None:
 
 def admitted(registry: QueryRegistry, base: int, *records: dict[str, object]) -> tuple[list[int], int, list[int]]:
     """(numbers, repetitions, rows with a reason) of records, in one batch."""
-    found = registry.admit(QueryBatch.of([parse_query(record, WGS84) for record in records]), base)
+    found = batch_admitted(registry, [parse_query(record, WGS84) for record in records], base)
     return found.number.tolist(), found.repeated, sorted(found.reasons)
 
 
@@ -177,7 +184,7 @@ def test_queries_that_live_until_they_are_cancelled_are_known_until_then() -> No
     admitted(registry, 0, CRQ)
     for t in range(6_000, 6_100):
         others = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(1, True)) for i in range(50)]
-        registry.admit(QueryBatch.of(others), 100 * t)
+        batch_admitted(registry, others, 100 * t)
         registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
     # the batch is late as a whole, and what ended long ago may have been forgotten
     assert admitted(registry, 10**7, CRQ) == ([-1], 1, [])
@@ -188,11 +195,11 @@ def test_many_ids_and_cancellations_stay_small_in_the_manifest() -> None:
     registry, files = QueryRegistry(), MemoryFiles()
     n = 20_000
     queries = [Query(f"q{i}", 0, Predicate(), Everything(), Lifetime(1_000_000, True)) for i in range(n)]
-    registry.admit(QueryBatch.of(queries), 0)
+    batch_admitted(registry, queries, 0)
     for start in range(0, n, 1_000):
         ended = [Cancellation(f"q{i}", 1 + start) for i in range(start, start + 1_000)]
-        assert not registry.admit(QueryBatch.of(ended), n + start).reasons
+        assert not batch_admitted(registry, ended, n + start).reasons
     manifest = registry.checkpoint(files.write)
     assert len(manifest["shortened"]) <= 6_000
     late = [Query(f"q{i}", n, Predicate(), Everything(), Lifetime(9, True)) for i in range(0, n, 999)]
-    assert not QueryRegistry.restore(manifest, files.read).admit(QueryBatch.of(late), 10 * n).reasons
+    assert not batch_admitted(QueryRegistry.restore(manifest, files.read), late, 10 * n).reasons

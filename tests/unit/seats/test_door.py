@@ -35,7 +35,7 @@ SETTINGS = StreamSettings("s", slots=2)
 @pytest.fixture
 def world() -> World:
     channel = MemoryChannel([MemoryLog() for _ in range(SETTINGS.slots)], MemoryLog())
-    return SETTINGS.world(MemoryStorage(), channel, MemorySink(MemoryLog(), MemoryLog()))
+    return SETTINGS.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ OURS = {
             "frames/objects-0123456789abcdef.jsonl",
             "frames/.aside-x/parts/_SUCCESS",
         ),
-        *("state/slot-0001/epoch-000000003.json", "state/merger/000000003-000-nearest.arrays"),
+        *("state/slot-0001/epoch-000000003.json", "state/merger-0000/000000003-000-nearest.arrays"),
         *(
             "spark/metadata",
             "spark/.metadata.crc",

@@ -10,7 +10,7 @@ from spatialstream.model.errors import Lost
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.memory_storage import MemoryStorage
-from spatialstream.stages.merge import MERGER
+from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import REGISTRY
 from spatialstream.stages.state import OwnerState, forget
 from spatialstream.stages.work import slot_objects
@@ -45,21 +45,21 @@ def settled(simulation: Simulation) -> None:
     assert worker.settle() is None, "nothing has happened since"
 
 
-@pytest.mark.parametrize("owner", ["slot-0001", MERGER])
+@pytest.mark.parametrize("owner", ["slot-0001", merger_owner(0)])
 def test_lost_state_is_made_anew_from_all_rounds_and_no_row_is_sent_for_it(tmp_path: Path, owner: str) -> None:
     simulation = undisturbed(tmp_path, checkpoints=0.0)
     assert simulation.storage.list("state/") == []
     worker = simulation.worker
     assert worker is not None
     assert worker.last is not None
-    rounds, sent = worker.last_done + 1, simulation.results.bounds
+    rounds, sent = worker.last_done + 1, simulation.results[0].bounds
     forget(simulation.storage, owner)
     settled(simulation)
     assert simulation.again == rounds
-    assert simulation.results.bounds == sent
+    assert simulation.results[0].bounds == sent
     assert sum(worker.last.counts.values()) > 0
     owners = {name.split("/")[1] for name in simulation.storage.list("state/")}
-    assert owners == {MERGER, *(f"slot-{slot:04d}" for slot in range(3))}
+    assert owners == {merger_owner(0), *(f"slot-{slot:04d}" for slot in range(3))}
 
 
 def test_after_a_checkpoint_a_slot_can_be_asked_wherever_it_is(tmp_path: Path) -> None:

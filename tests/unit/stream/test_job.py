@@ -60,7 +60,7 @@ class Given:
         settings = StreamSettings("s", slots=2, idle=10**12, epoch_records=40)
         channel = MemoryChannel([MemoryLog() for _ in range(settings.slots)], MemoryLog())
         source = MemorySource(["objects/0", "objects/1", "queries/0"])
-        world = settings.world(MemoryStorage(), channel, MemorySink(self.results, self.dead), source=source)
+        world = settings.world(MemoryStorage(), channel, MemorySink([self.results], self.dead), source=source)
         self.engine = Lost(world)
         self.arguments: dict[str, Any] = {
             "engine": self.engine,

@@ -27,7 +27,7 @@ from spatialstream.stages import merge as merging
 from spatialstream.stages import route as routing
 from spatialstream.stages import work as working
 from spatialstream.stages.leaving import AMBIENT, Left, culprits, failure
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row
 from spatialstream.stages.state import OwnerState
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation, StageError
@@ -215,7 +215,7 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
         chosen = [each for each in asked if each.type is QueryType.SKQ]
     bad = {each.id for each in chosen} | {stream.objects[at].id for at in (0, 40, 41, 99)}
     _poison(monkeypatch, stage, bad)
-    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=40)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=40, mergers=2)
     simulation = Simulation(tmp_path, WGS84, stream.objects, stream.queries, setup, seed, chaos=chaos)
     simulation.run(rebalances=0.3)
 

@@ -111,7 +111,7 @@ def test_a_job_notices_that_its_stream_was_begun_anew() -> None:
     store = MemoryStore()
     store.create(FIRST, "other")
     channel = MemoryChannel([MemoryLog() for _ in range(SETTINGS.slots)], MemoryLog(), "one")
-    world = SETTINGS.world(MemoryStorage(), channel, MemorySink(MemoryLog(), MemoryLog()))
+    world = SETTINGS.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
     job = WorkerJob(Inline(world), store, SETTINGS, "one", warm_up=0.0)
     job._prepare()
     job._attend()

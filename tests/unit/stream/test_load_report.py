@@ -74,7 +74,7 @@ def test_a_worker_without_metrics_reports(
     store, record_and_summary = MemoryStore(), round_of(1, version, loads_of(version))
     channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
     settings = StreamSettings("s", slots=SLOTS)
-    world = settings.world(Folder(tmp_path), channel, MemorySink(MemoryLog(), MemoryLog()))
+    world = settings.world(Folder(tmp_path), channel, MemorySink([MemoryLog()], MemoryLog()))
     job = WorkerJob(Inline(world), store, settings)
     job._prepare()
     monkeypatch.setattr(WorkerTurns, "next", lambda self, *more: record_and_summary[0])

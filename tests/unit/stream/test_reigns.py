@@ -460,7 +460,7 @@ def test_whoever_is_alive_every_row_is_the_oracles(seed: int) -> None:
     drawn = random_stream(seed, 100, 25, [WGS84, PLANE][seed % 2])
     objects, queries = (sorted(each, key=lambda one: one.t) for each in (drawn.objects, drawn.queries))
     setup = StreamSettings("s", slots=1 + seed % 3, space=drawn.space, partitions=1 + seed % 2, idle=IDLE)
-    setup = replace(setup, epoch_records=[5, 40, 1_000_000][seed % 3])
+    setup = replace(setup, epoch_records=[5, 40, 1_000_000][seed % 3], mergers=1 + seed // 3 % 2)
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(Path(folder), Stream(drawn.space, objects, queries), setup, seed)
         crowd.disorder()
@@ -468,9 +468,10 @@ def test_whoever_is_alive_every_row_is_the_oracles(seed: int) -> None:
     expected, refused = answers(objects, queries, drawn.space)
     assert [str(each) for each in check(crowd.rows(), expected, 5)] == []
     assert crowd.refused() == sorted(place for place, _ in refused)
-    contents: dict[bytes | None, bytes | None] = {}
-    for key, value in crowd.results.read(*crowd.results.bounds):
-        assert contents.setdefault(key, value) == value, f"{key!r} has rows that differ"
+    contents: dict[tuple[int, bytes | None], bytes | None] = {}
+    for part, log in enumerate(crowd.results):
+        for key, value in log.read(*log.bounds):
+            assert contents.setdefault((part, key), value) == value, f"{key!r} has rows that differ"
 
 
 # ------------------------------------------------------------------------------------------------------- one by one

@@ -5,8 +5,12 @@ each of their steps, repeated micro-batches, lost answers of the routing store, 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
+from spatialstream.stages.division import buckets_of, parts_of
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.simulation import IDLE, Simulation
@@ -26,12 +31,15 @@ def in_order(stream: Stream) -> Stream:
     )
 
 
-def simulated(stream: Stream, seed: int, chaos: float, rebalances: float, disturbances: float) -> Simulation:
+def simulated(
+    stream: Stream, seed: int, chaos: float, rebalances: float, disturbances: float, mergers: int | None = None
+) -> Simulation:
     setup = StreamSettings(
         "s",
         slots=1 + seed % 5,
         space=stream.space,
         partitions=1 + seed % 3,
+        mergers=mergers or [1, 2, 5][seed // 5 % 3],
         idle=IDLE,
         epoch_records=[5, 40, 1_000_000][seed % 3],
     )
@@ -73,6 +81,35 @@ def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     assert differences(stream, simulation) == []
 
 
+def by_query(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["query"], []).append(row)
+    return found
+
+
+@settings(max_examples=examples(8, 100), suppress_health_check=[HealthCheck.too_slow])
+@given(streams(), st.integers(0, 10**6), st.sampled_from([2, 3, 7, 64]))
+def test_each_query_has_the_rows_that_it_has_with_one_merger_in_one_partition(
+    stream: Stream, seed: int, mergers: int
+) -> None:
+    """For any cut, slots, versions and crashes: they are others with each number of mergers."""
+    stream = in_order(stream)
+    given_ = [simulated(stream, seed, 0.005, 0.3, 0.02, each) for each in (1, mergers)]
+    one, several = ([by_query(given.rows_of(part)) for part in range(len(given.results))] for given in given_)
+    owners = [name for part in several for name in part]
+    assert len(owners) == len(set(owners))
+    found = {name: rows for part in several for name, rows in part.items()}
+    assert found.keys() == one[0].keys()
+    for name, rows in found.items():
+        kinds = {row["type"] for row in rows}
+        # a second phase of a round comes after its other rows, and which round that is depends on the cut
+        ordered = rows if len(kinds) == 1 else sorted(rows, key=str)
+        assert ordered == (one[0][name] if len(kinds) == 1 else sorted(one[0][name], key=str))
+    parts = parts_of(buckets_of(pa.array(sorted(found), pa.string())).astype(np.int64), mergers).tolist()
+    assert [sorted(found)[i] in several[part] for i, part in enumerate(parts)] == [True] * len(parts)
+
+
 def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None:
     stream = in_order(random_stream(1, 50, 2, WGS84))
     setup = StreamSettings("t", slots=2, space=WGS84, partitions=1, idle=IDLE)
@@ -97,7 +134,7 @@ def test_the_simulation_does_what_it_is_for() -> None:
     assert len(simulation.store.state().bindings) >= 4
     assert simulation.crashes >= 10
     assert simulation.again >= 10
-    sent = simulation.results.read(*simulation.results.bounds)
+    sent = [message for log in simulation.results for message in log.read(*log.bounds)]
     assert len({key for key, _ in sent}) < len(sent)
     assert differences(stream, simulation) == []
 

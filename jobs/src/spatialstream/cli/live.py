@@ -117,6 +117,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
+    told = "parts of MERGE by hash of the query's id, each a partition of the results (default 1, at most 64)"
+    add("--mergers", type=shared.count, default=1, metavar="N", help=told)
     add("--interval", type=shared.duration, default=300_000, metavar="TIME", help="granularity of retention (5m)")
     add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
     shared.add_space(parser)
@@ -288,6 +290,7 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
         slots=options.slots,
         space=options.space,
         partitions=options.router_partitions,
+        mergers=options.mergers,
         interval=options.interval,
         retention=options.retention,
         rule=shared.term_rule(options),

@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
     with live.begin(options, settings) as begun:
         connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
         connection.topics(options.stream).ensure(
-            connection, settings.slots, options.object_partitions, options.replicas
+            connection, settings.slots, options.object_partitions, options.replicas, settings.mergers
         )
         compile_kernels()
         sample = options.history, options.history_queries

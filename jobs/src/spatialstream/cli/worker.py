@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     limits = _limits(options.longest_row)
     with live.begin(options, settings) as begun:
         connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
-        connection.topics(options.stream).ensure(connection, settings.slots, create=False)
+        connection.topics(options.stream).ensure(connection, settings.slots, mergers=settings.mergers, create=False)
         check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
         compile_kernels()
         metrics = WorkerMetrics(settings.slots, known_leaves(store))

@@ -26,17 +26,17 @@ class Position:
         topic: its name.
         topic_id: what tells it from one of its name that was there before; None: not known.
         path: the file; None: the place is not kept.
-        written: which rows of the latest rounds have been written out.
+        written: for each partition, which rows of the latest rounds have been written out.
         next: for each partition the offset of the first message that has rows after the place.
-        held: for each life the partition and offset where a row begins of which more parts are to come.
+        held: for each partition and life the offset where a row begins of which more parts are to come.
     """
 
     topic: str
     topic_id: str | None = None
     path: Path | None = None
-    written: Deduplicator = field(default_factory=Deduplicator)
+    written: dict[int, Deduplicator] = field(default_factory=dict)
     next: dict[int, int] = field(default_factory=dict)
-    held: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    held: Mapping[tuple[int, str], int] = field(default_factory=dict)
     _saved: float = field(default_factory=time.monotonic)
 
     def load(self) -> bool:
@@ -49,7 +49,7 @@ class Position:
             return True
         try:
             record = json.loads(self.path.read_bytes())
-            written = Deduplicator.from_record(record["known"])
+            written = {int(partition): Deduplicator.from_record(each) for partition, each in record["known"].items()}
             offsets = {int(partition): int(offset) for partition, offset in record["next"].items()}
             topic, topic_id = record["topic"], record["id"]
         except OSError as error:
@@ -74,9 +74,10 @@ class Position:
             return
         self._saved = time.monotonic()
         next_ = dict(self.next)
-        for partition, offset in self.held.values():
+        for (partition, _), offset in self.held.items():
             next_[partition] = min(next_[partition], offset)
-        record = {"topic": self.topic, "id": self.topic_id, "known": self.written.to_record(), "next": next_}
+        known = {partition: written.to_record() for partition, written in self.written.items()}
+        record = {"topic": self.topic, "id": self.topic_id, "known": known, "next": next_}
         try:
             write_whole(self.path, json.dumps(record).encode())
         except OSError as error:

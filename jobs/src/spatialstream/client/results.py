@@ -1,5 +1,8 @@
 """A consumer of results: whole rows in the order in which they come, repeated ones dropped.
 
+Each partition of the topic has the rows of its queries in their order; repeated rows, and parts of a row, are of one
+partition.
+
 Where it goes on later is the place after the last row that was written out, see :mod:`~spatialstream.client.position`
 and :meth:`Results.written`.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -38,7 +42,7 @@ class _Row:
         upto: how many of these have come with it.
         partition: of the topic.
         next: offset of the first message that has rows after it.
-        held: for each life the partition and offset where a row begins of which more parts are to come.
+        held: for each partition and life the offset where a row begins of which more parts are to come.
     """
 
     line: bytes
@@ -46,7 +50,7 @@ class _Row:
     upto: int
     partition: int
     next: int
-    held: Mapping[str, tuple[int, int]]
+    held: Mapping[tuple[int, str], int]
 
 
 @contextmanager
@@ -106,8 +110,8 @@ class Results:
     ) -> None:
         self._topic = connection.topics(stream).results
         self._report = report
-        self._assemblers: dict[str, Assembler] = {}
-        self._begun: dict[str, tuple[int, int]] = {}
+        self._assemblers: dict[tuple[int, str], Assembler] = defaultdict(Assembler)
+        self._begun: dict[tuple[int, str], int] = {}
         self._last: _Row | None = None
         with answering(connection), ExitStack() as opened:
             self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
@@ -115,7 +119,9 @@ class Results:
             self._position = Position(self._topic, topic_id, position)
             if not self._position.load():
                 report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
-            self._read = Deduplicator.from_record(self._position.written.to_record())
+            written = self._position.written.items()
+            self._read = {partition: Deduplicator.from_record(each.to_record()) for partition, each in written}
+            self._lives = {each.life for each in self._read.values() if each.life is not None}
             self._assign(newest)
             self._position.save()
             opened.pop_all()
@@ -123,7 +129,7 @@ class Results:
     @property
     def repeated(self) -> int:
         """Rows that have been dropped."""
-        return self._read.repeated
+        return sum(each.repeated for each in self._read.values())
 
     # ----------------------------------------------------------------------------------------------------- beginning
 
@@ -186,7 +192,7 @@ class Results:
         if row is None:
             return
         position = self._position
-        position.written.note(row.place, row.upto)
+        position.written.setdefault(row.partition, Deduplicator()).note(row.place, row.upto)
         position.next[row.partition], position.held = row.next, row.held
         position.save(_SAVE_SECONDS)
 
@@ -211,18 +217,19 @@ class Results:
         assert partition is not None
         assert offset is not None
         if key is not None and value is not None and (place := Place.of(key)) is not None:
-            before = self._read.life
             count = value.count(b"\n") + 1
-            new = self._read.new_rows(key, value)
-            if before is not None and self._read.life not in (before, None):
-                self._report(f"the stream has begun anew, as life {self._read.life}: its rounds count from 0 again")
-            whole = self._assemblers.setdefault(place.life, Assembler())
+            new = self._read.setdefault(partition, Deduplicator()).new_rows(key, value)
+            if self._lives and place.life not in self._lives:
+                self._report(f"the stream has begun anew, as life {place.life}: its rounds count from 0 again")
+            self._lives.add(place.life)
+            of = partition, place.life
+            whole = self._assemblers[of]
             for number, line in enumerate(new, count - len(new) + 1):
                 waited, given = whole.waiting, whole.add(line)
                 if whole.waiting and (given or not waited):
-                    self._begun[place.life] = partition, offset
+                    self._begun[of] = offset
                 elif not whole.waiting:
-                    self._begun.pop(place.life, None)
+                    self._begun.pop(of, None)
                 begun = dict(self._begun)
                 # parts of a row that is never whole: the position passes them with the row after them
                 left = given if whole.waiting else given[:-1]

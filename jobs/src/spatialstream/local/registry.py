@@ -111,19 +111,18 @@ class QueryRegistry:
             for tier in self._tiers
         )
 
-    def admit(self, queries: QueryBatch, base: int) -> Admission:
-        """Admit a batch, in order; row i gets the number ``base + i``.
+    def admit(self, queries: QueryBatch, number: Ints) -> Admission:
+        """Admit a batch, in order.
 
         A row is judged by what was admitted before it, whether or not that has a later t: a late query is refused if
         the last use of its id ends at its t or later. An id whose use ended before the earliest t of a later batch may
         have been forgotten by the time a late query asks for it; then it is free.
 
         Args:
-            queries: queries and cancellations.
-            base: above every number given before.
+            queries: n queries and cancellations.
+            number: int64[n], the number of each if it is admitted: ascending, and above every one given before.
         """
-        n = len(queries)
-        number = base + np.arange(n, dtype=np.int64)
+        n, number = len(queries), number.copy()
         until, content = last_instant(queries), content_digests(queries)
         reasons: dict[int, str] = {}
         repeated = 0
@@ -157,7 +156,7 @@ class QueryRegistry:
                 last = "it is cancelled" if holder.until > TIME_LIMIT else holder.until
                 reasons[i] = f"id: {name!r} is in use until {last}; give another id, or cancel that query first"
             else:
-                current[name] = _Holder(base + i, int(until[i]), bool(STANDING[code]), content[i].tobytes())
+                current[name] = _Holder(int(number[i]), int(until[i]), bool(STANDING[code]), content[i].tobytes())
         admitted = np.flatnonzero((number >= 0) & (queries.code != CANCEL))
         if len(admitted):
             kind = STANDING[queries.code[admitted]].astype(np.int64)

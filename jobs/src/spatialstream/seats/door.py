@@ -24,8 +24,8 @@ from spatialstream.model.terms import TermRule
 from spatialstream.seats.calls import called
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.stages import messages
+from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory
-from spatialstream.stages.route import Row
 from spatialstream.stages.views import RoundId
 from spatialstream.store.base import RoutingStore
 

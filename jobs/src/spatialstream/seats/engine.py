@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -23,7 +24,7 @@ from spatialstream.seats.desk import Desk, Seated
 from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
-from spatialstream.seats.seat import MERGE, Invitation
+from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import Counts
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
@@ -93,6 +94,7 @@ class SeatEngine:
         self._published: dict[str, Any] | None = None
         self._tasks = tasks
         self._generation, self._lock = 1, threading.Lock()
+        self._gatherings = count(1)
         self._placement: dict[int, str] = {}
         self._items: set[int] = set()
         self._moves = 0
@@ -162,26 +164,28 @@ class SeatEngine:
             found = {item: lines for mine, of_mine in answered for item, lines in zip(mine, of_mine, strict=True)}
         return [line for item in items for line in found[item]]
 
-    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        generation = self._generation
+        generation, gathering = self._generation, next(self._gatherings)
         seats = self._seats(generation)
         numbers = {item if isinstance(item, int) else item[0]: item for item in items}  # type: ignore[index]
-        ((merger, _),) = self._by_seat([MERGE], seats)
+        mergers = {~item: seat for seat, mine in self._by_seat([~part for part in parts], seats) for item in mine}
         groups = self._by_seat(list(numbers), seats)
-        sources = [
-            (seat.address, json.loads(Command.of(do, [numbers[each] for each in mine], generation).to_json()))
-            for seat, mine in groups
-        ]
-        body = {
-            "merge": json.loads(Command.of(merge, (), generation).to_json()),
-            "sources": sources,
-            "seats": [seat.address for seat in seats],
-        }
-        call = self._asked(merger, "gather", json.dumps(body).encode())
-        self._done({call: merger}, generation, [seat for seat, _ in groups])
+
+        def body(part: int) -> bytes:
+            told = generation, gathering, part
+            sources = [
+                (seat.address, json.loads(Command.of(do, [numbers[each] for each in mine], *told).to_json()))
+                for seat, mine in groups
+            ]
+            merging = json.loads(Command.of(merge, (), *told).to_json())
+            there = [seat.address for seat in seats]
+            return json.dumps({"merge": merging, "sources": sources, "seats": there}).encode()
+
+        calls = {part: self._asked(mergers[part], "gather", body(part)) for part in parts}
+        self._done({call: mergers[part] for part, call in calls.items()}, generation, [seat for seat, _ in groups])
         self._accuser = ""
-        return list(call.result())
+        return [line for call in calls.values() for line in call.result()]
 
     @property
     def unsettled(self) -> bool:
@@ -228,7 +232,7 @@ class SeatEngine:
 
     def slots(self) -> dict[int, str]:
         """The name of the seat that each slot, or partition, has."""
-        return {item: name for item, name in self._placement.items() if item != MERGE}
+        return {item: name for item, name in self._placement.items() if item >= 0}
 
     def publish(self, known: Mapping[str, Any]) -> None:
         """Tell those who ask what the stream has got to; JSON-able."""
@@ -376,9 +380,8 @@ class SeatEngine:
         """
         while True:
             done, _ = wait(calls, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            for call in done:
-                if (error := call.exception()) is not None:
-                    self._give_up(error, calls[call])
+            if any(call.exception() is not None for call in done):
+                self._give_up(*self._cause(calls))
             if done:
                 return done
             if generation != self._generation:
@@ -387,6 +390,13 @@ class SeatEngine:
             for seat in (*calls.values(), *working):
                 if seat.name not in there:
                     self._give_up(SeatLost(f"{seat} has gone"), seat)
+
+    @staticmethod
+    def _cause(calls: Mapping[Future[Any], Seated]) -> tuple[BaseException, Seated]:
+        """What one of several calls has raised because of which the others have failed too, or will soon."""
+        wait(calls, timeout=_LOOK_SECONDS)
+        raised = [(error, seat) for call, seat in calls.items() if call.done() and (error := call.exception())]
+        return min(raised, key=lambda each: isinstance(each[0], SeatLost) and not each[0].address)
 
     def _give_up(self, error: BaseException, seat: Seated) -> None:
         """Fail a turn, because of what a call of a seat has raised."""

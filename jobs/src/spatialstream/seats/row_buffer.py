@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row
 
 __all__ = ["RowBuffer"]
 

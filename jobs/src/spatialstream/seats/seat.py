@@ -6,7 +6,8 @@ seat ends by itself; one that was taken for lost, because it was itself silent f
 that whoever has started it starts another.
 
 What slots have in memory is touched by one thread at a time. Who asks for the rows of a task reads them as they are
-made; while it does not read, the task stands still, and others may be done. A command of a newer try breaks off what is
+made, or several do, each those of its part (:mod:`~spatialstream.seats.row_parts`); while they do not read, the task
+stands still, and others may be done. A command of a newer try breaks off what is
 under way for an older one, wherever that stands. So does nothing more a seat that was itself silent for too long, as
 one that was stopped and goes on: there is another one in its place.
 """
@@ -30,6 +31,7 @@ from pyarrow import flight
 
 from spatialstream.model.errors import RunError
 from spatialstream.seats.row_buffer import RowBuffer
+from spatialstream.seats.row_parts import RowParts
 from spatialstream.seats.tally import Tally
 from spatialstream.seats.wire import (
     ROWS,
@@ -48,16 +50,15 @@ from spatialstream.seats.wire import (
     write_rows,
 )
 from spatialstream.stages import messages
-from spatialstream.stages.route import Row
+from spatialstream.stages.division import PartRow
+from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import TASKS, World
 from spatialstream.stages.views import respond
 
-__all__ = ["ELSEWHERE", "MERGE", "Invitation", "Seat", "sit"]
+__all__ = ["ELSEWHERE", "Invitation", "Seat", "sit"]
 
-MERGE = -1
-"""Stands among items for what is done of the rows of all."""
-ELSEWHERE = -2
-"""Stands among items for those that have no seat of their own."""
+ELSEWHERE = -(2**31)
+"""Stands among items for those that have no seat of their own. A part of what is merged has ``~part`` there."""
 
 _HELLO_SECONDS = 1.0
 _FIRST_SECONDS = 0.1
@@ -104,8 +105,8 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     Attributes:
         address: ``host:port``.
-        worked: seconds of processor time for each item, for :data:`MERGE`, and for all other work under
-            :data:`ELSEWHERE`.
+        worked: seconds of processor time for each item, for each part that is merged under ``~part``, and for all other
+            work under :data:`ELSEWHERE`.
         tally: of the questions that it has been asked between rounds.
         ended: is set when the driver has said that the seat may end.
         heard: when the driver was heard last, s of the monotonic clock.
@@ -125,9 +126,10 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self.ended = threading.Event()
         self.heard = time.monotonic()
         self._invitation = invitation
-        self._turn, self._merging, self._news = threading.RLock(), threading.Lock(), threading.Lock()
+        self._turn, self._news = threading.RLock(), threading.Lock()
+        self._merging: dict[int, threading.Lock] = defaultdict(threading.Lock)
         self._newest = 0.0
-        self._standing: dict[Generator[Row], int] = {}
+        self._standing: _Standing | None = None
         self._others: dict[str, flight.FlightClient] = {}
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -182,9 +184,9 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self._heed(generation)
         with self._turn:
             self._check(generation)
-            for rows in [each for each, theirs in self._standing.items() if theirs < generation]:
-                del self._standing[rows]
-                rows.close()
+            if self._standing is not None and self._standing.generation < generation:
+                self._standing.close()
+                self._standing = None
             yield
 
     @contextmanager
@@ -210,22 +212,29 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         return found
 
     def _rows(self, command: Command) -> Generator[Row]:
-        """Rows of a task, made as they are taken."""
-        rows = self._made(command)
+        """Rows of a task for a part, made as they are taken; the task is done once for all parts of a gathering."""
+        with self._alone(command.generation):
+            standing = self._standing
+            if standing is not None and standing.gathering > command.gathering:
+                raise SeatLost("the command is of a gathering that is over")
+            if standing is None or standing.gathering < command.gathering:
+                if standing is not None:
+                    standing.close()
+                standing = self._standing = _Standing(self, command)
+        read = False
         try:
-            while True:
-                with self._alone(command.generation):
-                    self._standing[rows] = command.generation
-                    row = next(rows, None)
-                if row is None:
-                    return
-                yield row
+            yield from standing.parts.of(command.part)
+            read = True
         finally:
-            with self._turn:
-                self._standing.pop(rows, None)
-                rows.close()
+            if not read:
+                with self._turn:
+                    standing.close()
 
-    def _made(self, command: Command) -> Generator[Row]:
+    def _next_row(self, command: Command, rows: Generator[PartRow]) -> PartRow | None:
+        with self._alone(command.generation):
+            return next(rows, None)
+
+    def _made(self, command: Command) -> Generator[PartRow]:
         task = command.task(self._invitation.tasks)
         for item in command.items:
             with self._counted(item):
@@ -243,15 +252,18 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         """Merge rows of seats, this one among them, as they come."""
         task = merge.task(self._invitation.tasks)
         self._heed(merge.generation)
-        with self._merging:  # one of an older try ends with its next row
+        with self._news:
+            lock = self._merging[merge.part]
+        with lock:  # one of an older try ends with its next row
             self._check(merge.generation)
-            for address in self._others.keys() - set(seats):
-                self._others.pop(address).close()
+            with self._news:
+                for address in self._others.keys() - set(seats):
+                    self._others.pop(address).close()
             buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
             readers = [_Reader(self, address, command, buffer) for address, command in sources]
             try:
-                with self._counted(MERGE):
-                    return list(task(self._invitation.world, buffer))
+                with self._counted(~merge.part):
+                    return list(task(self._invitation.world, merge.part, buffer))
             finally:
                 buffer.close()
                 for reader in readers:
@@ -265,12 +277,32 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         """
         if address == self.address:
             return self._rows(command), lambda: None
-        client = self._others.get(address)
-        if client is None:
-            client = self._others[address] = client_of(address, self._invitation.root)
+        with self._news:
+            client = self._others.get(address)
+            if client is None:
+                client = self._others[address] = client_of(address, self._invitation.root)
         with answering(address):
             reader = client.do_get(flight.Ticket(command.to_json()), options(self._invitation.secret))
         return received(address, reader), reader.cancel
+
+
+class _Standing:
+    """What is under way of the rows of a gathering.
+
+    Attributes:
+        generation, gathering: as its commands say.
+        parts: the rows.
+    """
+
+    def __init__(self, seat: Seat, command: Command) -> None:
+        self.generation, self.gathering = command.generation, command.gathering
+        self._rows = rows = seat._made(command)
+        self.parts = RowParts(lambda: seat._next_row(command, rows), lambda: seat._check(command.generation))
+
+    def close(self) -> None:
+        """Break it off; to be called alone."""
+        self.parts.end(SeatLost("the command is of a try that has been given up"))
+        self._rows.close()
 
 
 class _Reader:

@@ -25,7 +25,7 @@ from spatialstream.model.errors import RunError, SpatialStreamError, Unavailable
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.seats.identity import NAME
 from spatialstream.stages import messages
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row
 from spatialstream.stream.engine import StageError
 
 __all__ = [
@@ -97,6 +97,8 @@ class Command:
         value: its attributes, as JSON.
         items: what it is done over; of a task that merges, none.
         generation: of the driver's try.
+        gathering: which of its gatherings the command is of.
+        part: whose rows are wanted, or merged.
     """
 
     kind: str
@@ -104,12 +106,16 @@ class Command:
     value: str
     items: tuple[Any, ...] = ()
     generation: int = 0
+    gathering: int = 0
+    part: int = 0
 
     @classmethod
-    def of(cls, do: Callable[..., object], items: Sequence[object], generation: int) -> Command:
+    def of(
+        cls, do: Callable[..., object], items: Sequence[object], generation: int, gathering: int = 0, part: int = 0
+    ) -> Command:
         """A bound method of a task as a command."""
         tasks = do.__self__  # type: ignore[attr-defined]
-        return cls(type(tasks).__name__, do.__name__, to_json(tasks), tuple(items), generation)
+        return cls(type(tasks).__name__, do.__name__, to_json(tasks), tuple(items), generation, gathering, part)
 
     def task(self, tasks: Mapping[str, type]) -> Callable[..., Any]:
         """The bound method.
@@ -134,7 +140,7 @@ class Command:
     def read(cls, given: Mapping[str, Any]) -> Command:
         """What :meth:`to_json` gave, parsed."""
         items = tuple(tuple(item) if isinstance(item, list) else item for item in given["items"])
-        return cls(given["kind"], given["method"], given["value"], items, given["generation"])
+        return cls(**{**given, "items": items})
 
 
 def write_rows(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

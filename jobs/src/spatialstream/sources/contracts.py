@@ -168,9 +168,10 @@ class Channel(Protocol):
 class Sink(Protocol):
     """Where rows and dead letters go."""
 
-    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """Publish the result rows of a phase of a round, in their order; once this returns, they are kept.
 
+        Rows of one part of MERGE have an order; those of several, which may be published at once, have none among them.
         A round that is repeated publishes the same rows: a consumer that drops what it has seen has each of them once.
 
         Returns:

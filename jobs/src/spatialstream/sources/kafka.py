@@ -180,27 +180,35 @@ class Topics:
             kinds[topic] = kind
         self.objects, self.queries, self.results, self.rejected, self.blocks, self.epochs = self._names.values()
 
-    def wanted(self, slots: int, objects: int, replicas: int) -> list[NewTopic]:
+    def wanted(self, slots: int, objects: int, replicas: int, mergers: int = 1) -> list[NewTopic]:
         """The topics as they are created.
 
         Args:
             slots: worker slots.
             objects: partitions of the objects.
             replicas: copies of each partition.
+            mergers: parts of MERGE, each of which writes a partition of the results.
         """
         large = {"max.message.bytes": str(LARGEST_MESSAGE)}
         passing = large | {"retention.ms": str(_DAY)}
         return [
             NewTopic(self.objects, objects, replicas, config=large),
             NewTopic(self.queries, 1, replicas, config=large),
-            NewTopic(self.results, 1, replicas, config=large),
+            NewTopic(self.results, mergers, replicas, config=large),
             NewTopic(self.rejected, 1, replicas, config=large),
             NewTopic(self.blocks, slots, replicas, config=passing),
             NewTopic(self.epochs, 1, replicas, config=passing),
         ]
 
     def ensure(
-        self, connection: Connection, slots: int, objects: int = 2, replicas: int = 1, *, create: bool = True
+        self,
+        connection: Connection,
+        slots: int,
+        objects: int = 2,
+        replicas: int = 1,
+        mergers: int = 1,
+        *,
+        create: bool = True,
     ) -> dict[str, int]:
         """Create the topics that are missing, or wait for another job to do so, and check them.
 
@@ -214,7 +222,7 @@ class Topics:
         admin = connection.admin()
         try:
             present: Mapping[str, TopicMetadata] = admin.list_topics(timeout=_TIMEOUT).topics
-            wanted = self.wanted(slots, objects, replicas) if create else []
+            wanted = self.wanted(slots, objects, replicas, mergers) if create else []
             missing = [topic for topic in wanted if topic.topic not in present]
             for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
                 try:
@@ -225,12 +233,18 @@ class Topics:
             present = self._settled(admin)
         except KafkaException as error:
             raise Unavailable(f"the broker at {connection.bootstrap} cannot be reached: {_words(error)}") from None
-        counts = {topic.topic: len(present[topic.topic].partitions) for topic in self.wanted(slots, objects, replicas)}
+        counts = {name: len(present[name].partitions) for name in self._names.values()}
         for topic, count in ((self.blocks, slots), (self.epochs, 1)):
             if counts[topic] != count:
                 raise SettingError(
                     "topics", f"{topic} has {counts[topic]} partitions and needs {count}; remove it, it is made anew"
                 )
+        if counts[self.results] < mergers:
+            raise SettingError(
+                "topics",
+                f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
+                "add partitions, or remove it, it is made anew",
+            )
         self._check_sizes(admin)
         return counts
 

@@ -143,7 +143,7 @@ class KafkaSink:
     rows_per_message: int = 500
     life: str = ""
 
-    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
         topic, count = self.connection.topics(self.stream).results, 0
 
@@ -152,7 +152,7 @@ class KafkaSink:
             for key, value in result_messages(lines, turn, phase, self.rows_per_message, self.life):
                 content = value.to_pybytes()
                 count += content.count(b"\n") + 1
-                yield topic, 0, key, content  # wherever there are more partitions: rows have one order
+                yield topic, part, key, content
 
         send(self.connection, messages())
         return count

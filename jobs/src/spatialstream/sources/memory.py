@@ -159,21 +159,23 @@ class MemorySink:
     """See :class:`~spatialstream.sources.contracts.Sink`.
 
     Args:
-        results: the log of messages of :mod:`~spatialstream.sources.delivery`.
+        results: the logs of messages of :mod:`~spatialstream.sources.delivery`, one for each part of MERGE.
         dead: the log of dead letters, one a message.
         rows_per_message: the most rows of a message.
         life: id of the stream's life.
     """
 
-    def __init__(self, results: MemoryLog, dead: MemoryLog, rows_per_message: int = 500, life: str = "") -> None:
+    def __init__(
+        self, results: Sequence[MemoryLog], dead: MemoryLog, rows_per_message: int = 500, life: str = ""
+    ) -> None:
         self._results, self._dead, self._most, self._life = results, dead, rows_per_message, life
 
-    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
         count = 0
         for key, value in result_messages(lines, turn, phase, self._most, self._life):
             content = value.to_pybytes()
-            self._results.append((key, content))
+            self._results[part].append((key, content))
             count += content.count(b"\n") + 1
         return count
 

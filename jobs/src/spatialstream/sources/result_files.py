@@ -25,16 +25,18 @@ class ResultFiles:
 
     Attributes:
         results: folder of rows: ``epoch-000000017.jsonl``, and ``epoch-000000017_1.jsonl`` of a second phase. Read in
-            the order of their names, files hold the rows in their order.
+            the order of their names, files hold the rows in their order. Parts of MERGE after the first have folders
+            ``part-0001`` of their own.
         dead: folder of dead letters: ``input-000000017.jsonl`` of an epoch, ``epoch-000000017.jsonl`` of a round.
     """
 
     results: Path
     dead: Path
 
-    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray]) -> int:
+    def rows(self, turn: int, phase: int, lines: Iterable[pa.LargeStringArray], part: int = 0) -> int:
         """See :class:`~spatialstream.sources.contracts.Sink`."""
-        return _write(self.results / f"epoch-{turn:09d}{f'_{phase}' if phase else ''}.jsonl", lines)
+        folder = self.results / f"part-{part:04d}" if part else self.results
+        return _write(folder / f"epoch-{turn:09d}{f'_{phase}' if phase else ''}.jsonl", lines)
 
     def rejected(self, turn: int, stage: str, letters: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Sink`."""

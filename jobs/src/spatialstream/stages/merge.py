@@ -7,6 +7,9 @@ Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
 the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
 
+MERGE may be divided by hash of the queries' ids (:mod:`~spatialstream.stages.division`). Each part is an owner of its
+own state, and gives the rows of its queries in that order.
+
 Partials and rows of an epoch may be many times the memory there is. What grows with rows comes in blocks, waits in a
 :class:`~spatialstream.stages.external_sort.Spool`, and is merged and given out block by block.
 """
@@ -35,8 +38,7 @@ from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.messages import numbers
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
@@ -44,10 +46,7 @@ from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import Second, answer_second, second_phase
 from spatialstream.stages.work import slot_objects, steps_from_arrow
 
-__all__ = ["RoundResults", "ask", "merge", "merge_second", "merger_state", "restored"]
-
-MERGER = "merger"
-"""Owner of the state of MERGE."""
+__all__ = ["RoundResults", "ask", "merge", "merge_second", "merger_owner", "merger_state", "restored"]
 
 _SPOOLED = {
     messages.ARRIVALS: "t",
@@ -82,22 +81,29 @@ class RoundResults:
     foreign: int
 
 
-def merger_state(turn: Round, storage: Storage) -> OwnerState:
-    """The merger's state in a round."""
-    return OwnerState.of(storage, MERGER, turn)
+def merger_owner(part: int) -> str:
+    """The owner of the state of a part of MERGE."""
+    return f"merger-{part:04d}"
+
+
+def merger_state(part: int, turn: Round, storage: Storage) -> OwnerState:
+    """The state of a part of MERGE in a round."""
+    return OwnerState.of(storage, merger_owner(part), turn)
 
 
 def merge(
-    rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None
+    rows: Iterable[Row], turn: Round, space: Space, storage: Storage, limits: RowLimits | None = None, part: int = 0
 ) -> RoundResults:
     """Merge one round's partials; the merger's state is then that of the round. Of a known round only that is of use.
 
     Args:
-        rows: the partials of all slots, gone through once; those of a slot in the order in which it gave them.
+        rows: the partials of all slots for this part, gone through once; those of a slot in the order in which it gave
+            them.
         turn: the round.
         space: the stream's space.
         storage: of the state.
         limits: how long rows may be; None: any length.
+        part: which one, see :mod:`~spatialstream.stages.division`; what is of no query is told by the first.
 
     Raises:
         Lost: the state of the round before is in no memory any more.
@@ -107,7 +113,7 @@ def merge(
         unfinished.callback(lines.close)
         for spool in spools.values():
             unfinished.callback(spool.close)
-        results = _merge(rows, turn, space, storage, limits, lines, spools)
+        results = _merge(rows, turn, space, storage, limits, part, lines, spools)
         unfinished.pop_all()
     return results
 
@@ -118,6 +124,7 @@ def _merge(
     space: Space,
     storage: Storage,
     limits: RowLimits | None,
+    part: int,
     lines: _Lines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
@@ -130,7 +137,7 @@ def _merge(
         else:
             kept.append((slot, kind, content))
     by_kind = _by_kind(kept)
-    state = merger_state(turn, storage)
+    state = merger_state(part, turn, storage)
     nearest = state.begin(partial(restored, space))
 
     _register_nearest(by_kind, nearest)
@@ -145,7 +152,7 @@ def _merge(
     _add_snapshots(lines, answers(by_kind, lists, terms, space, later, limits))
     _merge_steps(spools[messages.STEPS], lines, limits)
 
-    rejected = [left.letter for left in turn.left]
+    rejected = [] if part else [left.letter for left in turn.left]
     for content in by_kind.get(messages.REJECTED, []):
         rejected += content.column("line").to_pylist()
     repeated = sum(content["count"][0].as_py() for content in by_kind.get(messages.REPEATED, []))

@@ -33,6 +33,7 @@ __all__ = [
     "SNAPSHOT_QUERIES",
     "SNAPSHOT_TERMS",
     "STEPS",
+    "Row",
     "blocks",
     "columns",
     "messages",
@@ -40,6 +41,9 @@ __all__ = [
     "pack",
     "unpack",
 ]
+
+Row = tuple[int, str, pa.RecordBatch]
+"""One block: (slot, kind, content)."""
 
 LARGEST_VALUE = 64 << 20
 """Bytes beyond which a block is cut on its way between Spark's tasks, whose values have 2 GiB at most."""

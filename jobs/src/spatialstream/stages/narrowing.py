@@ -21,10 +21,11 @@ from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing
+from spatialstream.stages.division import NUMBERS_PER_EPOCH
 from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
 from spatialstream.stages.merge import ask, merge, merge_second, merger_state
-from spatialstream.stages.messages import numbers
-from spatialstream.stages.route import NUMBERS_PER_EPOCH, SEQUENCE_PER_EPOCH, Row, registry_state, route_epoch
+from spatialstream.stages.messages import Row, numbers
+from spatialstream.stages.route import SEQUENCE_PER_EPOCH, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.runs import rows_of_share, unpack_place
 from spatialstream.stages.state import Checkpointed, OwnerState, forget
@@ -172,7 +173,12 @@ def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
 
 
 def narrow_merge(
-    rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
+    rows: Sequence[Row],
+    turn: Round,
+    settings: WorkSettings,
+    storage: Storage,
+    limits: RowLimits | None = None,
+    part: int = 0,
 ) -> list[Left]:
     """What has to be left out of a round for MERGE not to fail. If there is nothing, its second phase can be done next.
 
@@ -182,10 +188,11 @@ def narrow_merge(
         settings: of the stream.
         storage: of the stream's state.
         limits: how long rows may be.
+        part: of MERGE.
     """
     items: dict[_Name, str] = {}
     for _, kind, content in rows:
-        if "number" in content.schema.names and kind != messages.ENDED:
+        if "number" in content.schema.names and kind not in (messages.ENDED, messages.LINES):
             ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
             named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.ARRIVALS) else ids
             for row, number in enumerate(numbers(content, "number").tolist()):
@@ -199,23 +206,23 @@ def narrow_merge(
     names = sorted(items, key=lambda name: (name[0] == OBJECT, name[1]))
 
     restore = partial(merging.restored, settings.space)
-    with _scratch(merger_state(turn, storage), restore, turn, storage) as (scratch, again):
+    with _scratch(merger_state(part, turn, storage), restore, turn, storage) as (scratch, again):
 
         def rehearse(others: tuple[Left, ...]) -> Second | None:
-            results = merge(_kept(rows, others), again, settings.space, scratch(), limits)
+            results = merge(_kept(rows, others), again, settings.space, scratch(), limits, part)
             deque(results.lines, 0)
             return results.second
 
         found = _found(names, rehearse)
-        storage.delete([second_name(turn.number)])
+        storage.delete([second_name(turn.number, part)])
         if not found and (second := rehearse(())) is not None:
-            second.save(storage, turn.number)
+            second.save(storage, turn.number, part)
     return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]
 
 
-def narrow_ask(slot: int, turn: Round, storage: Storage) -> list[Left]:
+def narrow_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[Left]:
     """What has to be left out of a round, which a slot has done, for the slot not to fail in the second phase."""
-    rows = Second.load(storage, turn.number)
+    rows = Second.load(storage, turn.number, part)
 
     def rehearse(others: tuple[Left, ...]) -> None:
         deque(ask(slot, _kept(rows, others), turn, storage), 0)
@@ -224,10 +231,15 @@ def narrow_ask(slot: int, turn: Round, storage: Storage) -> list[Left]:
 
 
 def narrow_answers(
-    rows: Sequence[Row], turn: Round, settings: WorkSettings, storage: Storage, limits: RowLimits | None = None
+    rows: Sequence[Row],
+    turn: Round,
+    settings: WorkSettings,
+    storage: Storage,
+    limits: RowLimits | None = None,
+    part: int = 0,
 ) -> list[Left]:
     """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`narrow_merge`."""
-    known = Second.load(storage, turn.number)
+    known = Second.load(storage, turn.number, part)
 
     def rehearse(others: tuple[Left, ...]) -> None:
         deque(merge_second(_kept([*known, *rows], others), settings.space, limits), 0)

@@ -22,7 +22,8 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
-from spatialstream.stages.route import Row, queries_with_numbers
+from spatialstream.stages.messages import Row
+from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.turns import NEVER, Round

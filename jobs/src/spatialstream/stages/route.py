@@ -28,8 +28,9 @@ from spatialstream.records.decode import rejected_line
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
+from spatialstream.stages.division import buckets_of, numbers_of
 from spatialstream.stages.learning import write_sample
-from spatialstream.stages.messages import numbers
+from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.runs import INPUT, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
@@ -41,7 +42,6 @@ __all__ = [
     "admit",
     "dead_letters",
     "queries_with_numbers",
-    "query_number_base",
     "registry_state",
     "restored",
     "route",
@@ -55,14 +55,8 @@ LARGEST_BLOCK = 6 << 20
 """Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
 :data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
 
-NUMBERS_PER_EPOCH = 2**32
-"""Query numbers of epoch e start at e times this."""
-
 SEQUENCE_PER_EPOCH = 2**40
 """Object sequence numbers of epoch e start at e times this; those of router partition p at p * 2**32 above."""
-
-Row = tuple[int, str, pa.RecordBatch]
-"""One block: (slot, kind, content)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +69,6 @@ class Share:
     partitions: int
     objects: ObjectBatch | None
     queries: QueryShare | None
-
-
-def query_number_base(epoch: int) -> int:
-    """The number of the first query of an epoch."""
-    return epoch * NUMBERS_PER_EPOCH
 
 
 def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
@@ -116,8 +105,12 @@ def admit(epoch: Epoch, storage: Storage) -> None:
     state = registry_state(epoch, storage)
     registry = state.begin(restored)
     if share is not None:
-        registry.admit(share.queries, query_number_base(epoch.number))
+        registry.admit(share.queries, _numbers(epoch.number, share.queries))
     state.end(registry, registry.checkpoint if epoch.checkpoint else None)
+
+
+def _numbers(epoch: int, queries: QueryBatch) -> npt.NDArray[np.int64]:
+    return numbers_of(epoch, np.arange(len(queries)), buckets_of(queries.ids))
 
 
 def restored(manifest: Manifest | None, read: ReadFile) -> QueryRegistry:
@@ -191,7 +184,7 @@ def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
 def _route_queries(share: Share, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
     if share.queries is not None:
         queries = share.queries.queries
-        admission = registry.admit(queries, query_number_base(share.epoch))
+        admission = registry.admit(queries, _numbers(share.epoch, queries))
         if admission.reasons:
             yield 0, messages.REJECTED, _rejections(share.queries, admission.reasons)
         if admission.repeated:

@@ -26,8 +26,8 @@ from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType, Route, Selec
 from spatialstream.model.queries import Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
-from spatialstream.stages.messages import columns, numbers
-from spatialstream.stages.route import Row, queries_with_numbers
+from spatialstream.stages.messages import Row, columns, numbers
+from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 
 __all__ = ["BLOCK_BYTES", "Answers", "Objects", "answer", "answers", "found_columns", "reach", "stack"]

@@ -7,7 +7,7 @@ that has the world can be told a task by the names of class and method and the v
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
+from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import MERGER, ask, merge, merge_second
+from spatialstream.stages.merge import ask, merge, merge_second, merger_owner
+from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import REGISTRY, Row, admit, dead_letters, route_epoch
+from spatialstream.stages.route import REGISTRY, admit, dead_letters, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round
@@ -103,7 +105,7 @@ class EpochTasks:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the driver learns of a round.
+    """What the driver learns of a round; a part of MERGE says what it knows of it.
 
     Attributes:
         lines: rows published, those of second phases that are jobs of their own not counted.
@@ -122,19 +124,36 @@ class Summary:
     second: tuple[int, ...] = ()
     foreign: int = 0
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[Summary]) -> Summary:
+        """What the parts of MERGE say together."""
+        counts: dict[str, int] = {}
+        for part in parts:
+            counts |= {kind: counts.get(kind, 0) + rows for kind, rows in part.counts.items()}
+        return cls(
+            sum(part.lines for part in parts),
+            sum(part.rejected for part in parts),
+            counts,
+            {slot: load for part in parts for slot, load in part.loads.items()},
+            tuple(sorted({slot for part in parts for slot in part.second})),
+            sum(part.foreign for part in parts),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RoundTasks:
-    """What is done in a round, for each slot, and in one place of what that gives.
+    """What is done in a round, for each slot, and for each part of MERGE of what that gives.
 
     Attributes:
         turn: the round.
         starts, ends: offsets of its blocks in each slot's log, [start, end).
+        asking: the parts of MERGE of which queries need a second phase.
     """
 
     turn: Round
     starts: tuple[int, ...]
     ends: tuple[int, ...]
+    asking: tuple[int, ...] = ()
 
     def _blocks(self, world: World, slot: int) -> Iterator[Block]:
         start = self.starts[slot]
@@ -144,35 +163,38 @@ class RoundTasks:
             start = max(start, world.channel.begins()[slot])
         return world.channel.blocks(slot, start, self.ends[slot])
 
-    def work(self, world: World, slot: int) -> Iterator[Row]:
+    def work(self, world: World, slot: int) -> Iterator[PartRow]:
         """WORK: a slot's blocks to partials."""
-        return work(slot, self._blocks(world, slot), self.turn, world.settings, world.storage)
+        partials = work(slot, self._blocks(world, slot), self.turn, world.settings, world.storage)
+        return divided(partials, world.settings.mergers)
 
-    def merge(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
-        """MERGE: partials of all slots to rows and dead letters; the round's :class:`Summary` as JSON."""
+    def merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
+        """MERGE: a part's partials of all slots to rows and dead letters; its :class:`Summary` as JSON."""
         number = self.turn.number
-        results = merge(rows, self.turn, world.settings.space, world.storage, world.limits)
+        results = merge(rows, self.turn, world.settings.space, world.storage, world.limits, part)
         if self.turn.known:
             yield to_json(Summary(0, 0))
             return
         slots = tuple[int, ...]()
         if results.second is not None:
-            results.second.save(world.storage, number)
+            results.second.save(world.storage, number, part)
             slots = results.second.slots
-        lines = world.sink.rows(number, 0, results.lines)
+        lines = world.sink.rows(number, 0, results.lines, part)
         world.sink.rejected(number, "round", results.rejected)
         summary = Summary(lines, len(results.rejected), results.counts, results.loads, slots, results.foreign)
         yield to_json(summary)
 
-    def ask(self, world: World, slot: int) -> Iterator[Row]:
+    def ask(self, world: World, slot: int) -> Iterator[PartRow]:
         """A slot's part in the second phase."""
-        return ask(slot, Second.load(world.storage, self.turn.number), self.turn, world.storage)
+        for part in self.asking:
+            known = Second.load(world.storage, self.turn.number, part)
+            yield from ((part, row) for row in ask(slot, known, self.turn, world.storage))
 
-    def merge_answers(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def merge_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """MERGE of the second phase; how many rows it has given."""
-        known = Second.load(world.storage, self.turn.number)
+        known = Second.load(world.storage, self.turn.number, part)
         lines = merge_second([*known, *rows], world.settings.space, world.limits)
-        yield str(world.sink.rows(self.turn.number, 1, lines))
+        yield str(world.sink.rows(self.turn.number, 1, lines, part))
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
         """Have a slot's view as of this round, which is done, to be asked."""
@@ -185,17 +207,19 @@ class RoundTasks:
         given = list(self._blocks(world, slot)), self.turn, world.settings, world.storage
         return map(to_json, narrow_work(slot, *given))
 
-    def narrow_merge(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def narrow_merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on."""
-        return map(to_json, narrow_merge(list(rows), self.turn, world.settings, world.storage, world.limits))
+        given = list(rows), self.turn, world.settings, world.storage, world.limits
+        return map(to_json, narrow_merge(*given, part))
 
     def narrow_ask(self, world: World, slot: int) -> Iterator[str]:
         """What a slot fails on in a second phase."""
-        return map(to_json, narrow_ask(slot, self.turn, world.storage))
+        return (to_json(left) for part in self.asking for left in narrow_ask(slot, self.turn, world.storage, part))
 
-    def narrow_answers(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def narrow_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on in a second phase."""
-        return map(to_json, narrow_answers(list(rows), self.turn, world.settings, world.storage, world.limits))
+        given = list(rows), self.turn, world.settings, world.storage, world.limits
+        return map(to_json, narrow_answers(*given, part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,19 +237,19 @@ class IdleTasks:
         world.sink.rejected(0, "input", ())
         return iter(())
 
-    def take(self, world: World, part: tuple[int, int, int]) -> Iterator[Row]:
+    def take(self, world: World, part: tuple[int, int, int]) -> Iterator[PartRow]:
         """As WORK: a slot, and offsets of its blocks [start, end)."""
         deque(world.channel.blocks(*part), 0)
         return iter(())
 
     def forget(self, world: World, item: int) -> Iterator[str]:
-        """Let go of what this process holds of a slot or partition, or with a negative number of MERGE."""
-        for owner in (slot_owner(item), *((REGISTRY,) if item == 0 else ())) if item >= 0 else (MERGER,):
+        """Let go of what this process holds of a slot and partition, or under ``~part`` of a part of MERGE."""
+        for owner in (slot_owner(item), *((REGISTRY,) if item == 0 else ())) if item >= 0 else (merger_owner(~item),):
             forget(world.storage, owner)
         forget_views(world.storage.place, item)
         return iter(())
 
-    def publish(self, world: World, rows: Iterable[Row]) -> Iterator[str]:
+    def publish(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """As MERGE."""
         deque(rows, 0)
         world.sink.rejected(0, "round", ())

@@ -23,8 +23,7 @@ from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
-from spatialstream.stages.messages import numbers
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, put_records
@@ -50,20 +49,20 @@ class Second:
     rows: tuple[Row, ...]
     slots: tuple[int, ...]
 
-    def save(self, storage: Storage, number: int) -> None:
-        """Write the rows to the file of a round."""
+    def save(self, storage: Storage, number: int, part: int = 0) -> None:
+        """Write the rows to the file of a round and a part of MERGE."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
-        put_records(storage, second_name(number), pa.Table.from_batches(batches))
+        put_records(storage, second_name(number, part), pa.Table.from_batches(batches))
 
     @staticmethod
-    def load(storage: Storage, number: int) -> list[Row]:
-        """The rows in the file of a round."""
-        return [row for batch in get_records(storage, second_name(number)) for row in messages.blocks(batch)]
+    def load(storage: Storage, number: int, part: int = 0) -> list[Row]:
+        """The rows in the file of a round and a part of MERGE."""
+        return [row for batch in get_records(storage, second_name(number, part)) for row in messages.blocks(batch)]
 
 
-def second_name(number: int) -> str:
-    """The name of a round's file for its second phase."""
-    return f"rounds/{number:09d}.second"
+def second_name(number: int, part: int = 0) -> str:
+    """The name of the file of a round for the second phase of a part of MERGE."""
+    return f"rounds/{number:09d}-{part:04d}.second"
 
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:
@@ -72,15 +71,11 @@ def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second 
     if again is None:
         return None
     later = numbers(again, "number")
-    heads, found = (
-        pa.concat_batches([content for _, each, content in rows if each == kind])
-        for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS)
-    )
-    kept = [
-        (0, messages.ASKED, again),
-        (0, messages.SNAPSHOT_QUERIES, _only(heads, later)),
-        (0, messages.SNAPSHOT_OBJECTS, _only(found, later)),
-    ]
+    kept = [(0, messages.ASKED, again)]
+    for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS):
+        parts = [content for _, each, content in rows if each == kind]
+        if parts:  # of a part of MERGE none of whose queries has found anything there are no objects
+            kept.append((0, kind, _only(pa.concat_batches(parts), later)))
     slots = again.column("slots").flatten().to_numpy()
     return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
 
@@ -144,6 +139,8 @@ def _radius(
     number: npt.NDArray[np.int64], k: npt.NDArray[np.integer], found: Sequence[pa.RecordBatch]
 ) -> npt.NDArray[np.float64]:
     """The distance of the k-th of the objects found for each query; infinite where there are fewer."""
+    if not found:
+        return np.full(len(number), np.inf)
     owner, distance = (np.concatenate([numbers(part, name) for part in found]) for name in ("number", "distance"))
     order = np.lexsort((distance, owner))
     owner, distance = owner[order], distance[order]

@@ -23,8 +23,7 @@ from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages import messages
-from spatialstream.stages.messages import numbers
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import answer_second, asked_of

@@ -46,10 +46,10 @@ from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import read_key
 from spatialstream.stages import messages, views
 from spatialstream.stages.archive import write_archive
+from spatialstream.stages.division import parts_of
 from spatialstream.stages.leaving import OBJECT, QUERY, Left
-from spatialstream.stages.messages import columns, numbers
+from spatialstream.stages.messages import Row, columns, numbers
 from spatialstream.stages.moves import Moves, drop_faded, export_queries, release_queries, transferred
-from spatialstream.stages.route import Row
 from spatialstream.stages.rows import match_lines, object_texts
 from spatialstream.stages.snapshots import BLOCK_BYTES, answer, reach
 from spatialstream.stages.state import OwnerState
@@ -94,12 +94,14 @@ class WorkSettings:
         interval: Δ in ms: objects are dropped in units of it.
         retention: ms that snapshot queries can look back; None: for ever.
         archive: where the objects go that retention drops; None: they are gone.
+        mergers: parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
     space: Space
     interval: int
     retention: int | None
     archive: Storage | None = None
+    mergers: int = 1
 
 
 class SlotIndexes:
@@ -518,13 +520,23 @@ def _keep(slot: int, indexes: SlotIndexes, objects: ObjectBatch, load: Load) -> 
 def _lines(
     indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], matches: Matches
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of matches, block by block."""
+    """The rows of matches, block by block; where MERGE is divided, of one part each, and with numbers that say so."""
     texts = object_texts(indexes.settings.space, objects.ids, objects.t, objects.x, objects.y)
     sizes = np.diff(string_view(texts)[0])[matches.object] + indexes.range.id_sizes(matches) + _LINE_BYTES
     for first, last in _cut(sizes, BLOCK_BYTES):
-        block = matches.slice(first, last)
-        lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
-        yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines)
+        for block in _of_parts(matches.slice(first, last), indexes.settings.mergers):
+            lines = match_lines(indexes.range.ids_of(block), objects.t, texts, block.object)
+            numbered = {"number": block.number} if indexes.settings.mergers > 1 else {}
+            yield columns(t=objects.t[block.object], seq=seq[block.object], line=lines, **numbered)
+
+
+def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:
+    """The matches of each part of MERGE, in their order."""
+    if parts == 1:
+        yield matches
+        return
+    part = parts_of(matches.number, parts)
+    yield from (matches.take(np.flatnonzero(part == each)) for each in np.unique(part).tolist())
 
 
 def _arrivals(objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:

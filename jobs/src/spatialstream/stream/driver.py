@@ -198,12 +198,19 @@ class WorkerTurns:
 
     def _do(self, record: RoundRecord) -> Summary:
         engine, tasks = self.engine, _tasks(record)
-        (line,) = engine.gather(tasks.work, range(self.slots), tasks.merge)
-        summary = from_json(Summary, line)
+        told = engine.gather(tasks.work, range(self.slots), tasks.merge, self._parts)
+        parts = [from_json(Summary, line) for line in told]
+        summary = Summary.of_parts(parts)
         if summary.second:
             self.step("second")
-            engine.gather(tasks.ask, summary.second, tasks.merge_answers)
+            tasks = replace(tasks, asking=tuple(part for part, said in enumerate(parts) if said.second))
+            engine.gather(tasks.ask, summary.second, tasks.merge_answers, tasks.asking)
         return summary
+
+    @property
+    def _parts(self) -> range:
+        """The parts of MERGE."""
+        return range(self.engine.world.settings.mergers)
 
     def go_back(self, record: RoundRecord) -> None:
         """Have slots and merger made anew, as the rounds before one have left them."""
@@ -239,13 +246,20 @@ class WorkerTurns:
         lines = engine.map(tasks.narrow_work, slots)
         if not lines:
             self.go_back(record)
-            lines = engine.gather(tasks.work, slots, tasks.narrow_merge)
-        if not lines and find(engine.world.storage, second_name(record.round.number)) is not None:
-            lines = engine.map(tasks.narrow_ask, slots) or engine.gather(tasks.ask, slots, tasks.narrow_answers)
+            lines = engine.gather(tasks.work, slots, tasks.narrow_merge, self._parts)
+        if not lines and (asking := self._asking(record)):
+            tasks = replace(tasks, asking=asking)
+            lines = engine.map(tasks.narrow_ask, slots)
+            lines = lines or engine.gather(tasks.ask, slots, tasks.narrow_answers, asking)
         found = {(left.what, left.number): left for left in (from_json(Left, line) for line in lines)}
         if found:
             self.worker.leave_out(list(found.values()))
         return tuple(found.values())
+
+    def _asking(self, record: RoundRecord) -> tuple[int, ...]:
+        """The parts of MERGE that have a file for a second phase of a round."""
+        storage, number = self.engine.world.storage, record.round.number
+        return tuple(part for part in self._parts if find(storage, second_name(number, part)) is not None)
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from spatialstream.stages.division import PartRow
 from spatialstream.stages.leaving import AMBIENT
-from spatialstream.stages.route import Row
+from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import World
 
 __all__ = ["Engine", "Inline", "Merge", "StageError", "Task", "Work", "stage_errors"]
@@ -18,11 +19,11 @@ T = TypeVar("T")
 Task = Callable[[World, T], Iterable[str]]
 """A method of one of :data:`~spatialstream.stages.tasks.TASKS` that gives lines of text; there are few of them."""
 
-Work = Callable[[World, T], Iterable[Row]]
-"""One that gives rows."""
+Work = Callable[[World, T], Iterable[PartRow]]
+"""One that gives rows, each for one of the parts that they are gathered in."""
 
-Merge = Callable[[World, Iterable[Row]], Iterable[str]]
-"""One that makes lines of the rows of all."""
+Merge = Callable[[World, int, Iterable[Row]], Iterable[str]]
+"""One that makes lines of the rows of all for a part."""
 
 
 class StageError(Exception):
@@ -52,10 +53,14 @@ class Engine(Protocol):
         with ``anywhere`` are done where there is time.
         """
 
-    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
-        """``do(world, item)`` for every item, as with :meth:`map`, and in one place ``merge`` of all rows it gives.
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
+        """``do(world, item)`` for every item, as with :meth:`map`, and for each part ``merge`` of all rows for it.
 
-        The rows of an item come in their order; those of several items in any.
+        Each part has a process of its own that may remember it. The rows of an item come in their order; those of
+        several items in any. All rows are for one of these parts.
+
+        Returns:
+            What that gives, in the order of the parts.
         """
 
     @property
@@ -99,10 +104,13 @@ class Inline:
         with stage_errors():
             return [line for item in items for line in do(self.world, item)]
 
-    def gather(self, do: Work[T], items: Sequence[T], merge: Merge) -> list[str]:
+    def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`Engine`."""
+        rows: Iterable[PartRow] = (row for item in items for row in do(self.world, item))
         with stage_errors():
-            return list(merge(self.world, (row for item in items for row in do(self.world, item))))
+            if len(parts) > 1:
+                rows = list(rows)
+            return [line for part in parts for line in merge(self.world, part, (row for of, row in rows if of == part))]
 
     def settled(self) -> None:
         """See :class:`Engine`."""

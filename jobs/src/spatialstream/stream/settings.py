@@ -11,6 +11,7 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Storage, find
 from spatialstream.sources.owned import STREAM
+from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json, put_json
 from spatialstream.stages.tasks import World
 from spatialstream.stages.work import WorkSettings
@@ -43,6 +44,7 @@ class StreamSettings:
         ahead: ms by which a record's time may be ahead of the day's clock; None: any.
         two_phase: whether an SKQ asks the slot nearest to it first; else all slots at once.
         measured: whether load is measured, for a rebalancer.
+        mergers: parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
     name: str
@@ -59,6 +61,7 @@ class StreamSettings:
     ahead: int | None = None
     two_phase: bool = True
     measured: bool = True
+    mergers: int = 1
 
     def validate(self) -> None:
         """Refuse what cannot work.
@@ -75,6 +78,7 @@ class StreamSettings:
         for name, value, low, high in (
             ("slots", self.slots, 1, 1024),
             ("partitions", self.partitions, 1, 1024),
+            ("mergers", self.mergers, 1, BUCKETS),
             ("epoch-records", self.epoch_records, 1, 2**31),
             ("interval", self.interval, 1, 2**62),
             ("idle", self.idle, 0, 2**62),
@@ -98,7 +102,7 @@ class StreamSettings:
             more: see :class:`~spatialstream.stages.tasks.World`.
             archive: where the objects go that retention drops; None: they are gone.
         """
-        work = WorkSettings(self.space, self.interval, self.retention, archive)
+        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers)
         own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
         return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
@@ -110,6 +114,7 @@ class StreamSettings:
             "slots": self.slots,
             "space": str(self.space),
             "partitions": self.partitions,
+            "mergers": self.mergers,
             "interval": self.interval,
             "retention": self.retention,
             "stop_words": sorted(self.rule.stop_words),

@@ -97,6 +97,12 @@ class Matches:
             self.object[part], self.number[part], self.tier[part], self.position[part], self.ids, self.checked
         )
 
+    def take(self, pairs: Ints) -> Matches:
+        """Some of the pairs; ``checked`` stays as it is."""
+        return Matches(
+            self.object[pairs], self.number[pairs], self.tier[pairs], self.position[pairs], self.ids, self.checked
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows(Batch):
