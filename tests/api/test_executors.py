@@ -18,7 +18,7 @@ import pytest
 
 from spatialstream.spark.session import embedded_session
 from spatialstream_operator import manifests
-from spatialstream_operator.commands import worker_properties
+from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.names import StreamNames
 from tests.api.client import eventually
 from tests.api.servers import ADMIN
@@ -39,7 +39,7 @@ def driver(api, server, namespace, tmp_path):
     template, token = tmp_path / "executor.yaml", tmp_path / "token"
     template.write_text(json.dumps(manifests.executor_template(spec, names)))
     token.write_text(ADMIN)
-    conf = worker_properties(spec, names, 2) | {
+    conf = spark_properties(spec, names, "worker", 2) | {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.port": "0",

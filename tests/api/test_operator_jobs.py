@@ -257,12 +257,14 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     stream.asks_for(2, "0/1 nodes are available: 1 Insufficient memory.")
     since = stream.until(lambda status: status["workers"].get("missing"), "an executor is missing")["since"]
     assert stream.condition("Degraded")["status"] == "False"
-    assert stream.says("Progressing", "True", "Scaling")["message"].startswith("Ready executors: 1; wanted: 2")
+    assert stream.says("Progressing", "True", "Scaling")["message"].startswith(
+        "Ready executors of the worker: 1; wanted: 2"
+    )
 
     said = stream.says("Degraded", "True", "ExecutorsMissing")["message"]
 
     room = "1 of 2: Unschedulable: 0/1 nodes are available: 1 Insufficient memory."
-    assert said == f"Executors missing since {since[:19]}Z: {room}"
+    assert said == f"Executors of the worker missing since {since[:19]}Z: {room}"
     assert stream.says("Progressing", "False", "Waiting")["message"] == said
     assert stream.condition("Ready")["status"] == "True", "it answers with the one that it has"
     assert stream.status["phase"] == "Degraded"

@@ -135,6 +135,7 @@ STATUS = {
         }
         for name, truth in (("Ready", "True"), ("Balanced", "False"))
     ],
+    "router": {"ready": "1/2"},
     "workers": {"ready": "2/3"},
     "routing": {"imbalance": "7.25", "version": 4, "leaves": 70},
     "lag": {"messages": 12, "delay": "0.8s"},
@@ -166,6 +167,7 @@ def test_a_list_shows_at_a_glance_how_streams_are(api, space):
         "Lag": 12,
         "Leaves": 70,
         "Delay": "0.8s",
+        "Router": "1/2",
         "Rebalance": "Cooldown",
         "Last": "balanced",
         "Message": "Ready is True.",

@@ -1,15 +1,15 @@
 """The command lines of a stream's drivers: what ``spatialstream router`` and ``spatialstream worker`` are told.
 
-The router runs its tasks in its own pod. The worker is a Spark driver in client mode: its executors are pods that Spark
-makes from a template, see :mod:`spatialstream_operator.manifests`. Their number follows what the operator writes into
-the routing store, so that it changes without a restart.
+The worker is a Spark driver in client mode: its executors are pods that Spark makes from a template, see
+:mod:`spatialstream_operator.manifests`. Their number follows what the operator writes into the routing store, so that
+it changes without a restart. The router is the same if it is to have executors; else it runs its tasks in its own pod.
 """
 
 from __future__ import annotations
 
 from spatialstream.model.times import format_duration
 from spatialstream_operator.names import StreamNames
-from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.spec import Executors, StreamSpec
 
 __all__ = [
     "ARCHIVE",
@@ -18,17 +18,15 @@ __all__ = [
     "CONFIG",
     "DRIVER_PORT",
     "EXECUTOR_CONTAINER",
-    "EXECUTOR_TEMPLATE",
+    "EXECUTOR_TEMPLATES",
     "KAFKA_SECRETS",
     "METRICS_PORT",
     "STOP_WORDS",
     "WORK",
     "ZOOKEEPER_SECRETS",
+    "driver_command",
     "executor_cores",
-    "router_command",
-    "router_properties",
-    "worker_command",
-    "worker_properties",
+    "spark_properties",
 ]
 
 METRICS_PORT = 9090
@@ -44,19 +42,32 @@ WORK = "/var/spatialstream"
 CONFIG = "/etc/spatialstream/config"
 KAFKA_SECRETS = "/etc/spatialstream/kafka"
 ZOOKEEPER_SECRETS = "/etc/spatialstream/zookeeper"
-EXECUTOR_TEMPLATE = "executor.yaml"
+EXECUTOR_TEMPLATES = {"router": "router-executor.yaml", "worker": "executor.yaml"}
+"""Files with the template of a job's executors."""
 STOP_WORDS = "stop-words"
 EXECUTOR_CONTAINER = "executor"
 
 _API_SERVER = "k8s://https://kubernetes.default.svc:443"
 
 
-def router_command(spec: StreamSpec, names: StreamNames) -> list[str]:
-    """The router's command line."""
+def driver_command(spec: StreamSpec, names: StreamNames, job: str, executors: int) -> list[str]:
+    """The command line of a job's driver.
+
+    Args:
+        spec: of the stream.
+        names: of the stream.
+        job: ``router`` or ``worker``.
+        executors: how many to begin with, if it has any.
+    """
+    own = _router(spec) if job == "router" else _worker(spec)
+    elsewhere = ["--master", _API_SERVER, "--executors-from-store"] if spec.job(job).executors else []
+    properties = spark_properties(spec, names, job, executors)
+    return ["spatialstream", job, *_common(spec, names), *own, *elsewhere, *_properties(properties)]
+
+
+def _router(spec: StreamSpec) -> list[str]:
     return [
-        *("spatialstream", "router"),
-        *_common(spec, names),
-        *("--cores", str(spec.router.cores)),
+        *(() if spec.router.executors else ("--cores", str(spec.router.cores))),
         *("--leaves", str(spec.index.leaves)),
         *("--object-partitions", str(spec.kafka.object_partitions)),
         *("--replicas", str(spec.kafka.replication)),
@@ -64,49 +75,26 @@ def router_command(spec: StreamSpec, names: StreamNames) -> list[str]:
         *("--disorder", format_duration(spec.time.disorder)),
         *("--ahead", format_duration(spec.time.ahead)),
         *("--longest", str(spec.max_record_bytes)),
-        *_properties(router_properties(spec)),
     ]
 
 
-def worker_command(spec: StreamSpec, names: StreamNames, executors: int) -> list[str]:
-    """The worker's command line.
+def _worker(spec: StreamSpec) -> list[str]:
+    archive = () if spec.archive is None else ("--archive", ARCHIVE)
+    return [*archive, "--longest-row", str(spec.max_row_bytes)]
 
-    Args:
-        spec: of the stream.
-        names: of the stream.
-        executors: how many to begin with.
+
+def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: int) -> dict[str, str]:
+    """Spark's properties for a job; those of the spec, and above them those that are the operator's.
+
+    Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and asks for the sum as request and as limit. The
+    arguments are as above.
     """
-    return [
-        *("spatialstream", "worker"),
-        *_common(spec, names),
-        *(() if spec.archive is None else ("--archive", ARCHIVE)),
-        *("--longest-row", str(spec.max_row_bytes)),
-        *("--master", _API_SERVER),
-        "--executors-from-store",
-        *_properties(worker_properties(spec, names, executors)),
-    ]
-
-
-def router_properties(spec: StreamSpec) -> dict[str, str]:
-    """Spark's properties for the router; those of the spec, and above them those that are the operator's."""
-    return dict(spec.router.options) | {
-        "spark.driver.memory": f"{spec.router.container.heap}m",
-        "spark.local.dir": WORK,
-    }
-
-
-def worker_properties(spec: StreamSpec, names: StreamNames, executors: int) -> dict[str, str]:
-    """Spark's properties for the worker; those of the spec, and above them those that are the operator's.
-
-    Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and asks for the sum as request and as limit.
-    """
-    return (
-        dict(spec.workers.options)
-        | {"spark.driver.memory": f"{spec.workers.driver.heap}m", "spark.local.dir": WORK}
-        | _driver_address(names)
-        | _executors(spec, executors)
-        | _executor_pods(spec, names)
-    )
+    given = spec.job(job)
+    properties = dict(given.options) | {"spark.driver.memory": f"{given.driver.heap}m", "spark.local.dir": WORK}
+    if given.executors is not None:
+        properties |= _driver_address(names, job) | _executors(spec, job, given.executors, executors)
+        properties |= _executor_pods(spec, names, job, given.executors)
+    return properties
 
 
 def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
@@ -125,7 +113,7 @@ def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
 
 def _identity(spec: StreamSpec) -> list[str]:
     """What both jobs have to be told alike for the stream's whole life."""
-    command = ["--slots", str(spec.workers.max), "--router-partitions", str(spec.router.partitions)]
+    command = ["--slots", str(spec.workers.executors.max), "--router-partitions", str(spec.router.partitions)]
     command += ["--interval", format_duration(spec.interval)]
     if spec.retention is not None:
         command += ["--retention", format_duration(spec.retention)]
@@ -139,10 +127,10 @@ def _properties(properties: dict[str, str]) -> list[str]:
     return [part for key, value in sorted(properties.items()) for part in ("--conf", f"{key}={value}")]
 
 
-def _driver_address(names: StreamNames) -> dict[str, str]:
+def _driver_address(names: StreamNames, job: str) -> dict[str, str]:
     return {
         "spark.kubernetes.namespace": names.namespace,
-        "spark.kubernetes.driver.pod.name": names.worker,
+        "spark.kubernetes.driver.pod.name": names.driver(job),
         # the kubelet puts the value of the environment variable here
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "0.0.0.0",
@@ -151,36 +139,37 @@ def _driver_address(names: StreamNames) -> dict[str, str]:
     }
 
 
-def _executors(spec: StreamSpec, executors: int) -> dict[str, str]:
-    container = spec.workers.executor
+def _executors(spec: StreamSpec, job: str, given: Executors, executors: int) -> dict[str, str]:
+    container = given.container
+    most = spec.router.partitions if job == "router" else given.max  # neither changes while the stream lives
     return {
         "spark.executor.instances": str(executors),
-        "spark.executor.cores": str(spec.workers.cores),
+        "spark.executor.cores": str(given.cores),
         "spark.executor.memory": f"{container.heap}m",
         "spark.executor.memoryOverhead": f"{container.memory - container.heap}m",
         # Spark ends a driver whose executors have failed too often, ever; of a stream without end only the recent
         # failures say anything
         "spark.executor.failuresValidityInterval": "10m",
-        "spark.executor.maxNumFailures": str(max(10, 4 * spec.workers.max)),
+        "spark.executor.maxNumFailures": str(max(10, 4 * most)),
     }
 
 
-def executor_cores(spec: StreamSpec) -> str:
+def executor_cores(given: Executors) -> str:
     """Processor time that an executor asks for, as a quantity."""
-    container = spec.workers.executor
-    return container.requests.get("cpu") or container.limits.get("cpu") or str(spec.workers.cores)
+    container = given.container
+    return container.requests.get("cpu") or container.limits.get("cpu") or str(given.cores)
 
 
-def _executor_pods(spec: StreamSpec, names: StreamNames) -> dict[str, str]:
-    container = spec.workers.executor
+def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, given: Executors) -> dict[str, str]:
+    limits = given.container.limits
     properties = {
         "spark.kubernetes.container.image": spec.image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
-        "spark.kubernetes.executor.podNamePrefix": names.worker,
+        "spark.kubernetes.executor.podNamePrefix": names.driver(job),
         "spark.kubernetes.authenticate.executor.serviceAccountName": names.executor_account,
-        "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATE}",
+        "spark.kubernetes.executor.podTemplateFile": f"{CONFIG}/{EXECUTOR_TEMPLATES[job]}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
-        "spark.kubernetes.executor.request.cores": executor_cores(spec),
+        "spark.kubernetes.executor.request.cores": executor_cores(given),
         "spark.kubernetes.executor.deleteOnTermination": "true",
         # what follows keeps the driver's rights small: it needs pods, and nothing else
         "spark.kubernetes.executor.disableConfigMap": "true",
@@ -190,6 +179,6 @@ def _executor_pods(spec: StreamSpec, names: StreamNames) -> dict[str, str]:
         # an executor that takes one task at a time would serve fewer slots than its cores promise
         "spark.kubernetes.allocation.recoveryMode.enabled": "false",
     }
-    if "cpu" in container.limits:
-        properties["spark.kubernetes.executor.limit.cores"] = container.limits["cpu"]
+    if "cpu" in limits:
+        properties["spark.kubernetes.executor.limit.cores"] = limits["cpu"]
     return properties

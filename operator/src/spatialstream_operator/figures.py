@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spatialstream.model.errors import Unavailable
 from spatialstream_operator.decisions.autoscaling import Use
@@ -35,6 +35,7 @@ class Figures:
         at: when it was asked for, in ms since 1970-01-01 UTC; 0 before the first time.
         load: how load is spread; None if that is not known.
         use: how much of the workers is used; None likewise.
+        router: how much of the router's executors is used; None likewise, and if it has none.
         delay: 95th percentile, in ms, of the time from the decision about an epoch to its results; None likewise.
         leaves: of the active version; None likewise.
         lag: messages that no epoch has read; None likewise.
@@ -50,10 +51,18 @@ class Figures:
     lag: int | None = None
     inflows: tuple[Inflow, ...] | None = None
     problem: str = ""
+    router: Use | None = None
 
 
-async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> Figures:
-    """Ask Prometheus about a stream; what it cannot answer is missing from the figures."""
+async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, executors: bool = False) -> Figures:
+    """Ask Prometheus about a stream; what it cannot answer is missing from the figures.
+
+    Args:
+        prometheus: is asked.
+        names: of the stream.
+        now: the time, in ms since 1970-01-01 UTC.
+        executors: whether the router has any.
+    """
     worker = f'namespace="{names.namespace}",pod="{names.worker}"'
     router = f'namespace="{names.namespace}",pod="{names.router}"'
     try:
@@ -78,11 +87,32 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int) -> 
             await prometheus.value(f"sum(increase(spatialstream_worker_rejected_total{{{worker}}}[{_WINDOW}]))"),
         )
         worked = busy if tasks is None else tasks  # a worker of an older image does not tell of tasks
-        return _figures(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
+        figures = _figures(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
+        return replace(figures, router=await _router(prometheus, router)) if executors else figures
     except Unavailable as error:
         return Figures(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
         return Figures(now, problem=f"Prometheus has series of another form: {error!r}")
+
+
+async def _router(prometheus: Prometheus, router: str) -> Use | None:
+    """How much of the router is used; what waits for it is told seldom, so the mean of some time counts.
+
+    Raises:
+        ValueError, OverflowError: a number is infinite.
+        Unavailable: see :class:`Prometheus`.
+    """
+    lag, window = f"spatialstream_router_lag_messages{{{router}}}[{_WINDOW}]", f"{{{router}}}[{_WINDOW}]"
+    cores = await prometheus.value(f"spatialstream_router_cores{{{router}}}")
+    at = await prometheus.value(f"timestamp(spatialstream_router_cores{{{router}}})")
+    worked = await prometheus.value(f"sum(rate(spatialstream_router_task_seconds_total{window}))")
+    waiting = await prometheus.value(f"sum(avg_over_time({lag}))")
+    growth = await prometheus.value(f"sum(deriv({lag}))")
+    done = await prometheus.value(f"sum(rate(spatialstream_router_messages_total{window}))")
+    if at is None or worked is None or not cores:
+        return None
+    delay = round(1000 * waiting / done) if waiting is not None and done else None
+    return Use(round(at * 1000), worked / cores, delay, growth, done)
 
 
 def _figures(

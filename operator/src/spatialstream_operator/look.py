@@ -17,7 +17,8 @@ from typing import Any
 
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream_operator.cluster import MANAGER, ClusterError, Object
-from spatialstream_operator.decisions.conditions import Job
+from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.conditions import Crew, Job
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.environment import Environment
@@ -26,10 +27,12 @@ from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import GROUP, KIND, VERSION, StreamNames
 from spatialstream_operator.spec import StreamSpec
 
-__all__ = ["Look", "emit"]
+__all__ = ["PARTS", "Look", "emit"]
 
 _log = logging.getLogger(__name__)
 
+PARTS = {"router": "router", "worker": "workers"}
+"""Where the status has what is remembered of a job."""
 _LONGEST_NOTE = 1024
 """Bytes; the API server refuses events with longer ones."""
 
@@ -47,11 +50,8 @@ class Look:
         memory: what this operator knows of the stream from earlier looks, without which it could go on.
         now: when the look began, in ms since 1970-01-01 UTC.
         jobs: router and worker, once they have been looked at.
-        executors: the executors' pods, if the worker's driver could have any.
-        registered: executors that are ready; None if that is not known.
-        desired: executors that there should be.
-        missing: executors that have been missing for long: how many, since when and why; None if none is.
-        shortage: why executors that are wanted are not ready; "" if that is not known, or all are.
+        crews: the executors of the jobs that are to have any.
+        executors: their pods, of each job whose driver could have any.
         rejecting: that too many records are rejected, and why; None if they are not.
         store: the routing store; None if it cannot be used.
         routing: its state; None if it cannot be read.
@@ -67,16 +67,17 @@ class Look:
     memory: Memory
     now: int
     jobs: dict[str, Job] = field(default_factory=dict)
-    executors: list[Object] = field(default_factory=list)
-    registered: int | None = None
-    desired: int = 0
-    missing: Failure | None = None
-    shortage: str = ""
+    crews: dict[str, Crew] = field(default_factory=dict)
+    executors: dict[str, list[Object]] = field(default_factory=dict)
     rejecting: Failure | None = None
     store: RoutingStore | None = None
     routing: RoutingState | None = None
     figures: Figures = field(default_factory=Figures)
     problem: Failure | None = None
+
+    def __post_init__(self) -> None:
+        """See which jobs are to have executors."""
+        self.crews = {job: Crew() for job in PARTS if self.spec.job(job).executors is not None}
 
     @property
     def generation(self) -> int:
@@ -92,6 +93,10 @@ class Look:
         """A part of the status; an empty one if it is not there."""
         found = self.status.get(name)
         return found if isinstance(found, Mapping) else {}
+
+    def scaling(self, job: str) -> Mapping[str, Any]:
+        """What is remembered of the number of a job's executors."""
+        return self.part("autoscaling") if job == "worker" else records.part(self.part("router"), "autoscaling")
 
     async def remember(self, **parts: Any) -> None:
         """Write parts of the status, if they say anything new.

@@ -40,12 +40,11 @@ class Memory:
     applied: str = ""
     applied_at: int = 0
     figures: Figures = field(default_factory=Figures)
-    asked: int | None = None
-    asked_at: int = 0
+    asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     balance: BalanceSettings | None = None
     proposal: Proposal | None = None
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
-    trial: tuple[int, str] | None = None
+    trials: dict[str, tuple[int, str]] = field(default_factory=dict)
     others: tuple[int, list[Claim]] | None = None
     checked: str = ""
     wrong: SettingError | None = None

@@ -65,8 +65,11 @@ class OperatorMetrics:
             "rebalance_phase_since_timestamp_seconds", "When the phase of rebalancing began.", *_STREAM
         )
     )
-    desired: Gauge = field(
-        default_factory=lambda: _gauge("desired_workers", "Executors that a stream is to have.", *_STREAM)
+    desired: dict[str, Gauge] = field(
+        default_factory=lambda: {
+            "worker": _gauge("desired_workers", "Executors that a stream's worker is to have.", *_STREAM),
+            "router": _gauge("desired_routers", "Executors that a stream's router is to have; 0: none.", *_STREAM),
+        }
     )
     imbalance_limit: Gauge = field(
         default_factory=lambda: _gauge(
@@ -102,7 +105,7 @@ class OperatorMetrics:
             self.rebalances,
             self.phase,
             self.phase_since,
-            self.desired,
+            *self.desired.values(),
             self.imbalance_limit,
             self.watch_lag,
             self.served,
@@ -123,7 +126,8 @@ class OperatorMetrics:
         for phase in phases:
             self.phase.labels(namespace, stream, phase)
         self.phase_since.labels(namespace, stream)
-        self.desired.labels(namespace, stream)
+        for desired in self.desired.values():
+            desired.labels(namespace, stream)
 
     def end(self, namespace: str, stream: str) -> None:
         """A stream is gone, and its series go with it."""

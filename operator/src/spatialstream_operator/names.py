@@ -1,8 +1,8 @@
 """What everything that belongs to a stream is called: pods, accounts, topics, labels.
 
 All names derive from the namespace and the name of the SpatialStream, so that whoever knows these two finds the rest,
-and two streams never meet. The length of a stream's name is bounded so that ``NAME-worker-exec-N`` is a host name (63
-characters at most) for every N that Spark counts to.
+and two streams never meet. The length of a stream's name is bounded so that ``NAME-worker-exec-N`` and
+``NAME-router-exec-N`` are host names (63 characters at most) for every N that Spark counts to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HASH_ANNOTATION = f"{GROUP}/template-hash"
 APPROVE_ANNOTATION = f"{GROUP}/approve"
 """Annotation of a SpatialStream in mode ``approve``: the id of the proposal that may be carried out."""
 
-COMPONENTS = ("router", "worker", "executor")
+COMPONENTS = ("router", "worker", "router-executor", "executor")
 TOPIC_KINDS = ("objects", "queries", "results", "rejected")
 """Topics that producers and consumers see; the spec may name them."""
 INTERNAL_KINDS = ("blocks", "epochs")
@@ -75,13 +75,17 @@ class StreamNames:
 
     @property
     def router(self) -> str:
-        """Name of the router's driver pod and of its service."""
+        """Name of the router's driver pod and of its service; its executors, if any, are called ``ROUTER-exec-N``."""
         return f"{self.name}-router"
 
     @property
     def worker(self) -> str:
         """Name of the worker's driver pod and of its service; its executors are called ``WORKER-exec-N``."""
         return f"{self.name}-worker"
+
+    def driver(self, job: str) -> str:
+        """Name of the driver pod of the router or the worker."""
+        return {"router": self.router, "worker": self.worker}[job]
 
     @property
     def remover(self) -> str:
@@ -122,6 +126,11 @@ class StreamNames:
     def archive_path(self) -> str:
         """Folder in the volume of archives, where the spec names none. No name has a dot, so it is no checkpoint's."""
         return f"{self.namespace}/{self.name}.archive"
+
+    @staticmethod
+    def executor(job: str) -> str:
+        """The component that the executors of a job are."""
+        return {"router": "router-executor", "worker": "executor"}[job]
 
     def labels(self, component: str | None = None) -> dict[str, str]:
         """Labels of what belongs to the stream, or to one of its :data:`COMPONENTS`."""

@@ -23,6 +23,7 @@ __all__ = [
     "Claim",
     "Container",
     "Deletion",
+    "Executors",
     "Index",
     "Kafka",
     "OperatorDefaults",
@@ -240,53 +241,22 @@ def _amounts(fields: Fields) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
-    """The router job.
-
-    Attributes:
-        partitions: tasks of an epoch.
-        cores: tasks at once.
-        container: of the driver, in which the tasks run.
-        options: properties of Spark.
-    """
-
-    partitions: int
-    cores: int
-    container: Container
-    options: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, fields: Fields) -> Router:
-        """``spec.router``."""
-        return cls(
-            partitions=fields.whole("partitions", 2, 1),
-            cores=fields.whole("cores", 1, 1),
-            container=Container.parse(fields),
-            options=fields.texts("options"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """The worker job.
+class Executors:
+    """The executors of a job.
 
     Attributes:
         min: executors at least.
-        max: executors at most; also the number of slots.
+        max: executors at most; of the worker, also the number of slots.
         replicas: executors that the scale subresource asks for; None: it does not say.
         cores: tasks at once in an executor.
-        executor: container of an executor.
-        driver: container of the driver.
-        options: properties of Spark.
+        container: of an executor.
     """
 
     min: int
     max: int
     replicas: int | None
     cores: int
-    executor: Container
-    driver: Container
-    options: Mapping[str, str]
+    container: Container
 
     @property
     def wanted(self) -> int:
@@ -298,8 +268,8 @@ class Workers:
         return min(max(executors, self.min), self.max)
 
     @classmethod
-    def parse(cls, fields: Fields) -> Workers:
-        """``spec.workers``.
+    def parse(cls, fields: Fields, container: Container) -> Executors:
+        """The fields ``min``, ``max``, ``replicas`` and ``cores``, with the container of an executor.
 
         Raises:
             SettingError: min is more than max.
@@ -307,15 +277,67 @@ class Workers:
         least, most = fields.whole("min", 1, 1), fields.whole("max", 4, 1)
         if least > most:
             raise SettingError(fields.at("min"), f"{least} is more than max, {most}")
-        return cls(
-            min=least,
-            max=most,
-            replicas=fields.whole("replicas") if fields.has("replicas") else None,
-            cores=fields.whole("cores", 1, 1),
-            executor=Container.parse(fields),
-            driver=Container.parse(fields.part("driver")),
-            options=fields.texts("options"),
-        )
+        replicas = fields.whole("replicas") if fields.has("replicas") else None
+        return cls(least, most, replicas, fields.whole("cores", 1, 1), container)
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """The router job.
+
+    Attributes:
+        partitions: tasks of an epoch.
+        cores: tasks at once, in the driver's pod if there are no executors.
+        driver: container of the driver, in which the tasks run if there are no executors.
+        executors: in which the tasks run; None: there are none.
+        options: properties of Spark.
+    """
+
+    partitions: int
+    cores: int
+    driver: Container
+    executors: Executors | None
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Router:
+        """``spec.router``.
+
+        Raises:
+            SettingError: what makes executors does not fit together.
+        """
+        partitions, executors = fields.whole("partitions", 2, 1), None
+        if fields.has("max"):
+            executors = Executors.parse(fields, Container.parse(fields.part("executor")))
+            if executors.max > partitions:
+                problem = f"{executors.max} is more than partitions, {partitions}: others would have nothing to route"
+                raise SettingError(fields.at("max"), problem)
+        for name in ("min", "executor"):
+            if executors is None and fields.has(name):
+                raise SettingError(fields.at(name), "is for a router with executors; give max too")
+        cores, driver = fields.whole("cores", 1, 1), Container.parse(fields)
+        return cls(partitions, cores, driver, executors, fields.texts("options"))
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The worker job.
+
+    Attributes:
+        executors: in which the slots' tasks run.
+        driver: container of the driver.
+        options: properties of Spark.
+    """
+
+    executors: Executors
+    driver: Container
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Workers:
+        """``spec.workers``."""
+        executors = Executors.parse(fields, Container.parse(fields))
+        return cls(executors, Container.parse(fields.part("driver")), fields.texts("options"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,6 +544,10 @@ class StreamSpec:
     deletion: Deletion
     suspend: bool
     restart_nonce: str
+
+    def job(self, name: str) -> Router | Workers:
+        """The router or the worker."""
+        return self.router if name == "router" else self.workers
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any], defaults: OperatorDefaults) -> StreamSpec:

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from spatialstream.cli import parser
 from spatialstream.model.space import Space
-from spatialstream_operator.commands import router_command, worker_command, worker_properties
-from spatialstream_operator.names import StreamNames
+from spatialstream_operator.commands import driver_command, spark_properties
 from tests.unit.operator.resource import NAMES, parse
 
 FULL = {
@@ -43,7 +42,7 @@ def properties(options):
 
 def test_both_jobs_are_told_the_same_about_the_stream():
     spec = parse(FULL)
-    for command in (router_command(spec, NAMES), worker_command(spec, NAMES, 2)):
+    for command in (driver_command(spec, NAMES, "router", 0), driver_command(spec, NAMES, "worker", 2)):
         told = options(command)
 
         assert told.stream == "geo.quakes"
@@ -61,7 +60,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
 
 
 def test_the_router():
-    told = options(router_command(parse(FULL), NAMES))
+    told = options(driver_command(parse(FULL), NAMES, "router", 0))
 
     assert told.command == "router"
     assert (told.cores, told.master) == (2, None)
@@ -71,7 +70,7 @@ def test_the_router():
 
 
 def test_the_worker():
-    told = options(worker_command(parse(FULL), NAMES, 3))
+    told = options(driver_command(parse(FULL), NAMES, "worker", 3))
     spark = properties(told)
 
     assert told.longest_row == 4096
@@ -88,8 +87,26 @@ def test_the_worker():
     assert spark["spark.kubernetes.container.image"] == "spark:1"
 
 
+def test_a_router_with_executors():
+    executor = {"resources": {"limits": {"memory": "3Gi", "cpu": 2}}, "jvmHeap": "1g"}
+    patch = {"router": {"min": 1, "max": 3, "options": {"spark.network.timeout": "300s"}, "executor": executor}}
+    told = options(driver_command(parse(FULL | {"router": FULL["router"] | patch["router"]}), NAMES, "router", 2))
+    spark, of_worker = properties(told), spark_properties(parse(FULL), NAMES, "worker", 2)
+
+    assert (told.master, told.executors_from_store) == ("k8s://https://kubernetes.default.svc:443", True)
+    assert (told.leaves, told.longest) == (32, 2048)
+    assert spark["spark.kubernetes.driver.pod.name"] == "quakes-router"
+    assert spark["spark.kubernetes.executor.podNamePrefix"] == "quakes-router"
+    assert spark["spark.kubernetes.executor.podTemplateFile"] == "/etc/spatialstream/config/router-executor.yaml"
+    assert (spark["spark.executor.instances"], spark["spark.executor.cores"]) == ("2", "2")
+    assert (spark["spark.executor.memory"], spark["spark.executor.memoryOverhead"]) == ("1024m", "2048m")
+    assert spark["spark.driver.memory"] == "768m"
+    assert spark["spark.network.timeout"] == "300s"
+    assert of_worker.keys() <= spark.keys()
+
+
 def test_what_is_not_asked_for_is_not_said():
-    told = options(worker_command(parse(), NAMES, 1))
+    told = options(driver_command(parse(), NAMES, "worker", 1))
 
     assert (told.kafka_security, told.zookeeper_credentials, told.topic) == (None, None, [])
     assert (told.retention, told.archive, told.stop_words) == (None, None, None)
@@ -100,7 +117,7 @@ def test_an_executor_gets_the_memory_of_the_spec(memory, heap):
     """Spark asks for the sum of two properties."""
     heap = None if heap is None or heap > memory - 256 else f"{heap}m"
     spec = parse({"workers": {"resources": {"limits": {"memory": f"{memory}Mi"}}, "jvmHeap": heap}})
-    spark = worker_properties(spec, NAMES, 1)
+    spark = spark_properties(spec, NAMES, "worker", 1)
 
     parts = [int(spark[f"spark.executor.{name}"].rstrip("m")) for name in ("memory", "memoryOverhead")]
     assert sum(parts) == memory
@@ -118,7 +135,7 @@ def test_an_executor_gets_the_memory_of_the_spec(memory, heap):
 )
 def test_an_executor_gets_the_processor_time_of_the_spec(resources, asked, limit):
     patch = {"workers": {"cores": 3, "resources": {"requests": None, "limits": None} | resources}}
-    spark = worker_properties(parse(patch), NAMES, 1)
+    spark = spark_properties(parse(patch), NAMES, "worker", 1)
 
     assert spark["spark.kubernetes.executor.request.cores"] == asked
     assert spark.get("spark.kubernetes.executor.limit.cores") == limit
@@ -126,14 +143,14 @@ def test_an_executor_gets_the_processor_time_of_the_spec(resources, asked, limit
 
 def test_options_of_the_spec_are_passed_on_but_never_go_before_the_operators():
     spec = parse({"workers": {"options": {"spark.network.timeout": "300s", "spark.driver.host": "elsewhere"}}})
-    spark = properties(options(worker_command(spec, NAMES, 1)))
+    spark = properties(options(driver_command(spec, NAMES, "worker", 1)))
 
     assert spark["spark.network.timeout"] == "300s"
     assert spark["spark.driver.host"] == "$(POD_IP)"
 
 
 def test_spark_needs_rights_on_pods_alone():
-    spark = worker_properties(parse(), NAMES, 1)
+    spark = spark_properties(parse(), NAMES, "worker", 1)
 
     assert spark["spark.kubernetes.executor.disableConfigMap"] == "true"
     assert spark["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
@@ -148,5 +165,5 @@ def test_no_secret_is_on_a_command_line():
     }
     spec = parse(secrets)
 
-    for command in (router_command(spec, NAMES), worker_command(spec, StreamNames("geo", "quakes"), 1)):
+    for command in (driver_command(spec, NAMES, job, 1) for job in ("router", "worker")):
         assert not any("secretname" in part for part in command)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.times import TIME_LIMIT, parse_duration
-from spatialstream_operator.commands import router_properties, worker_properties
+from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.manifests.merge import OWNED_BY_OPERATOR, OWNED_IN_CONTAINER
 from spatialstream_operator.manifests.restricted import VOLUME_KINDS
 from spatialstream_operator.names import GROUP, KIND, PLURAL
@@ -17,6 +17,7 @@ from tests.unit.operator.resource import CRD, NAMES, ROOT, SCHEMA, SPEC_SCHEMA, 
 RULES = [(path, rule) for path, each in nodes(SCHEMA, "self") for rule in each.get("x-kubernetes-validations", ())]
 DURATION = re.search(r"matches\('([^']*ms[^']*)'\)", str(SPEC_SCHEMA["properties"]["interval"])).group(1)
 WRONG = yaml.safe_load((ROOT / "tests/api/wrong_specs.yaml").read_text())
+LIMITED = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
 UPDATES = yaml.safe_load((ROOT / "tests/api/update_refusals.yaml").read_text())
 
 
@@ -108,14 +109,13 @@ def test_properties_that_the_operator_sets_are_refused():
         {
             "retention": "1d",
             "archive": {"claimName": "archive"},
-            "workers": {
-                "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
-            },
+            "router": {"max": 2, "executor": {"resources": LIMITED}},
+            "workers": {"resources": LIMITED},
         }
     )
     for path, properties in (
-        ("router.options", router_properties(everything)),
-        ("workers.options", worker_properties(everything, NAMES, 2)),
+        ("router.options", spark_properties(everything, NAMES, "router", 2)),
+        ("workers.options", spark_properties(everything, NAMES, "worker", 2)),
     ):
         rule = spec_field(path)["x-kubernetes-validations"][1]["rule"]
         exact = set(re.findall(r"'(spark\.[A-Za-z.]*[A-Za-z])'", rule))
@@ -130,7 +130,12 @@ def test_properties_that_the_operator_sets_are_refused():
 
 @pytest.mark.parametrize(
     ("path", "container"),
-    [("router.podTemplate", "driver"), ("workers.driver.podTemplate", "driver"), ("workers.podTemplate", "executor")],
+    [
+        ("router.podTemplate", "driver"),
+        ("router.executor.podTemplate", "executor"),
+        ("workers.driver.podTemplate", "driver"),
+        ("workers.podTemplate", "executor"),
+    ],
 )
 def test_pod_templates_refuse_what_the_operator_leaves_out_of_them(path, container):
     spec = spec_field(f"{path}.spec")

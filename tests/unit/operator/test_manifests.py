@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator import manifests
-from spatialstream_operator.commands import worker_properties
+from spatialstream_operator.commands import spark_properties
+from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import HASH_ANNOTATION, STREAM_LABEL, StreamNames
 from tests.unit.operator.resource import NAMES, UID, leaves, merge, parse, patch_at
 
@@ -24,8 +25,8 @@ RESTRICTED_VOLUMES = {
 def pods(spec):
     """All three kinds of pod."""
     return {
-        "router": manifests.router_pod(spec, NAMES, UID),
-        "worker": manifests.worker_pod(spec, NAMES, UID, 2),
+        "router": manifests.driver_pod("router", spec, NAMES, UID),
+        "worker": manifests.driver_pod("worker", spec, NAMES, UID, 2),
         "executor": manifests.executor_template(spec, NAMES),
     }
 
@@ -202,7 +203,7 @@ def test_building_pods_changes_nothing_that_it_was_given(template):
 @pytest.mark.parametrize("env", [7, "TZ", ["TZ"], [{}], [{"value": "UTC"}], {"TZ": "UTC"}])
 def test_what_is_no_list_of_named_things_is_left_out(env):
     template = {"spec": {"containers": [{"name": "driver", "env": env}]}}
-    pod = manifests.router_pod(parse({"router": {"podTemplate": template}}), NAMES, UID)
+    pod = manifests.driver_pod("router", parse({"router": {"podTemplate": template}}), NAMES, UID)
 
     assert container(pod)["env"] == container(pods(parse())["router"])["env"]
 
@@ -227,7 +228,7 @@ def test_what_a_template_may_add():
             ],
         },
     }
-    pod = manifests.router_pod(parse({"router": {"podTemplate": template}}), NAMES, UID)
+    pod = manifests.driver_pod("router", parse({"router": {"podTemplate": template}}), NAMES, UID)
 
     assert pod["metadata"]["labels"]["team"] == "geo"
     assert pod["metadata"]["annotations"]["example.org/a"] == "b"
@@ -335,7 +336,7 @@ def test_executors_have_no_more_than_spark_leaves_to_the_template():
 
 # --------------------------------------------------------------------------------------------------- what restarts what
 
-BASE = merge(SECURE, ARCHIVING)
+BASE = merge(merge(SECURE, ARCHIVING), {"router": {"max": 2}})
 CHANGES = {
     "image": "other:2",
     "imagePullPolicy": "Always",
@@ -358,7 +359,10 @@ CHANGES = {
     "time.idle": "1s",
     "time.disorder": "1s",
     "time.ahead": "2h",
+    "router.min": 2,
+    "router.max": 1,
     "router.cores": 2,
+    "router.executor.jvmHeap": "768m",
     "router.jvmHeap": "768m",
     "router.options": {"spark.a": "b"},
     "workers.min": 2,
@@ -390,7 +394,7 @@ CHANGES = {
     "deletion.state": "Keep",
 } | {
     f"{path}.{name}": value
-    for path in ("router", "workers", "workers.driver")
+    for path in ("router", "router.executor", "workers", "workers.driver")
     for name, value in {
         "resources.requests.cpu": "750m",
         "resources.requests.memory": "3Gi",
@@ -404,6 +408,7 @@ CHANGES = {
 RESTARTS = {
     "Changing it restarts the router.": {"router"},
     "Changing it restarts the worker.": {"worker"},
+    "Changing it restarts the worker, and a router that has executors.": {"router", "worker"},
     "Changing it restarts router and worker.": {"router", "worker"},
     "Changing it restarts nothing.": set(),
 }
@@ -432,8 +437,38 @@ def test_another_nonce_restarts_both_and_suspending_is_no_change_of_the_pods():
     assert hashes(parse({"suspend": True})) == before
 
 
+def test_the_routers_executors_are_like_the_workers():
+    spec = parse(merge(BASE, {"router": {"executor": {"podTemplate": {"spec": {"nodeSelector": {"a": "b"}}}}}}))
+    router = manifests.driver_pod("router", spec, NAMES, UID)
+    template, of_worker = (manifests.executor_template(spec, NAMES, job) for job in ("router", "worker"))
+    plain = manifests.driver_pod("router", parse(SECURE), NAMES, UID)
+
+    assert router["spec"]["automountServiceAccountToken"] is True
+    assert plain["spec"]["automountServiceAccountToken"] is False
+    assert remover_pod(spec, NAMES, UID)["spec"]["automountServiceAccountToken"] is False
+    assert [each["name"] for each in container(router)["ports"]] == ["metrics", "driver", "blockmanager"]
+    assert [each["name"] for each in container(plain)["ports"]] == ["metrics"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "router-executor"
+    assert template["spec"]["nodeSelector"] == {"a": "b"}
+    assert "nodeSelector" not in of_worker["spec"] | router["spec"]
+    mounts = {each["mountPath"] for each in container(template)["volumeMounts"]}
+    assert mounts == {"/checkpoint", "/etc/spatialstream/kafka", "/var/spatialstream", "/tmp"}
+    assert violations(template) == []
+    data = manifests.config_map(spec, NAMES, UID)["data"]
+    assert yaml.safe_load(data["router-executor.yaml"]) == template
+    assert set(manifests.config_map(parse(), NAMES, UID)["data"]) == {"executor.yaml", "stop-words"}
+    trial = manifests.executor_trial(spec, NAMES, "router")
+    assert trial["metadata"]["name"] == "quakes-router-exec-trial"
+
+
+def test_having_executors_or_none_restarts_the_router_alone():
+    none, some = hashes(parse()), hashes(parse({"router": {"max": 2}}))
+
+    assert {job for job in none if none[job] != some[job]} == {"router"}
+
+
 def test_the_number_of_executors_is_in_the_command_but_not_in_the_hash():
-    one, two = (manifests.worker_pod(parse(), NAMES, UID, number) for number in (1, 2))
+    one, two = (manifests.driver_pod("worker", parse(), NAMES, UID, number) for number in (1, 2))
 
     assert container(one)["args"] != container(two)["args"]
     assert one["metadata"]["annotations"][HASH_ANNOTATION] == two["metadata"]["annotations"][HASH_ANNOTATION]
@@ -472,7 +507,7 @@ def test_executors_have_an_account_of_their_own_without_rights_or_token():
     assert account["metadata"]["annotations"] == {"example.org/role": "executors"}
     assert account["automountServiceAccountToken"] is False
     assert account["metadata"]["name"] not in (role["metadata"]["name"], binding["subjects"][0]["name"])
-    properties = worker_properties(parse(), NAMES, 1)
+    properties = spark_properties(parse(), NAMES, "worker", 1)
     assert properties["spark.kubernetes.authenticate.executor.serviceAccountName"] == "quakes-executor"
     assert manifests.executor_template(parse(), NAMES)["spec"]["automountServiceAccountToken"] is False
 

@@ -68,8 +68,8 @@ def specs(draw):
 def test_every_spec_that_the_schema_allows_can_be_read(spec, by_server):
     read = StreamSpec.parse(defaulted(spec) if by_server else spec, DEFAULTS)
 
-    assert read.workers.min <= read.workers.wanted <= read.workers.max
-    for container in (read.router.container, read.workers.executor, read.workers.driver):
+    assert read.workers.executors.min <= read.workers.executors.wanted <= read.workers.executors.max
+    for container in (read.router.driver, read.workers.executors.container, read.workers.driver):
         assert 512 <= container.heap <= container.memory - 256
     assert read.retention == read.interval
 
@@ -88,14 +88,15 @@ def test_specs_that_the_api_server_accepts_can_be_read(case):
 
 def test_a_minimal_spec():
     spec = parse()
+    workers = spec.workers.executors
 
     assert spec.image == "spark:1"
     assert spec.prometheus_url == "http://prometheus:9090"
-    assert (spec.workers.min, spec.workers.max, spec.workers.wanted) == (1, 4, 1)
+    assert (workers.min, workers.max, workers.wanted) == (1, 4, 1)
     assert (spec.interval, spec.retention) == (300_000, None)
     assert (spec.time.idle, spec.time.disorder, spec.time.ahead) == (500, 0, 3_600_000)
     assert (spec.rebalance.mode, spec.rebalance.cooldown) == ("auto", 600_000)
-    assert (spec.router.container.memory, spec.router.container.heap) == (2048, 1024)
+    assert (spec.router.driver.memory, spec.router.driver.heap, spec.router.executors) == (2048, 1024, None)
     assert (spec.deletion.topics, spec.deletion.state) == (False, True)
 
 
@@ -111,7 +112,7 @@ def test_without_any_prometheus():
 
 @pytest.mark.parametrize(("replicas", "wanted"), [(None, 2), (0, 2), (2, 2), (3, 3), (9, 4)])
 def test_replicas_count_within_the_bounds(replicas, wanted):
-    assert parse({"workers": {"min": 2, "replicas": replicas}}).workers.wanted == wanted
+    assert parse({"workers": {"min": 2, "replicas": replicas}}).workers.executors.wanted == wanted
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,12 @@ def test_replicas_count_within_the_bounds(replicas, wanted):
         ("workers.options", {"spark.a": 1}, "spec.workers.options.spark.a"),
         ("workers.driver.resources", {"limits": {"memory": "lots"}}, "spec.workers.driver.resources.limits.memory"),
         ("router.jvmHeap", "2g", "spec.router.jvmHeap"),
+        ("router.min", 1, "spec.router.min"),
+        ("router.max", 3, "spec.router.max"),
+        ("router.max", 0, "spec.router.max"),
+        ("router", {"min": 2, "max": 1}, "spec.router.min"),
+        ("router.executor", {"jvmHeap": "1g"}, "spec.router.executor"),
+        ("router", {"max": 1, "executor": {"jvmHeap": "2g"}}, "spec.router.executor.jvmHeap"),
         ("router.resources", {"limits": {"memory": "600Mi"}}, "spec.router.jvmHeap"),
         ("terms.stopWords", "the", "spec.terms.stopWords"),
         ("terms.stopWords", [1], "spec.terms.stopWords[0]"),

@@ -199,6 +199,7 @@ class RouterMetrics:
         self._parts = series.times_of_parts("part_seconds", "Time that a part of an epoch takes.", ROUTER_PARTS)
         self._epoch = series.gauge("epoch", "Number of the last epoch.")
         self._records = series.counter("records", "Records accepted.", "kind")
+        self._messages = series.counter("messages", "Messages that epochs have read.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
         self._left = series.counter("left_out", "Records left out of a failing epoch.")
         self._clock = series.gauge("clock_seconds", "Timestamp up to which the stream has been routed.")
@@ -212,12 +213,14 @@ class RouterMetrics:
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
             self._records.labels(kind)
+            self._messages.labels(kind)
             for reason in REASONS:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full = _running(self.registry), _full(self.registry)
         self.seats = _Seats(self.registry).are
+        self._read: dict[str, int] = {}
 
     def lag(self, kind: str, messages: int) -> None:
         """So many messages are left to read."""
@@ -233,6 +236,8 @@ class RouterMetrics:
         for intake in record.intakes:
             kind = intake.partition.split("/")[0]
             self._records.labels(kind).inc(intake.records)
+            self._messages.labels(kind).inc(max(0, intake.last - self._read.get(intake.partition, intake.last)))
+            self._read[intake.partition] = intake.last
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
             self._left.inc(intake.left)

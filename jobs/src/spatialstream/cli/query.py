@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -217,11 +218,17 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     at_least = _number_or_text(options.at_least)
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    with live.store(options) as store, Stream(store) as stream:
-        for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
-            print(line, flush=True)
-            if number == options.count:
-                break
+    # nothing has to be put in order at the end, and a handler of Python's would wait for a call that is under way
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with live.store(options) as store, Stream(store) as stream:
+            for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
+                print(line, flush=True)
+                if number == options.count:
+                    break
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
     return 0
 
 

@@ -243,10 +243,17 @@ def _jobs(status: Mapping[str, Any], now: float) -> list[str]:
 def _workers(stream: Mapping[str, Any]) -> list[str]:
     workers, status = stream["spec"].get("workers", {}), stream.get("status", {}).get("workers", {})
     low, high = workers.get("min", 1), workers.get("max", "-")
-    return [
+    lines = [
         f"executors  {status.get('replicas', 0)} registered, {status.get('desired', '-')} wanted "
         f"(min {low}, max {high} = slots)"
     ]
+    router, status = stream["spec"].get("router", {}), stream.get("status", {}).get("router", {})
+    if "max" in router:
+        lines.append(
+            f"           of the router {status.get('replicas', 0)} registered, {status.get('desired', '-')} wanted "
+            f"(min {router.get('min', 1)}, max {router['max']})"
+        )
+    return lines
 
 
 def _routing(status: Mapping[str, Any]) -> list[str]:

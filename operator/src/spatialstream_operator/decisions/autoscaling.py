@@ -1,11 +1,11 @@
-"""How many executors a stream's worker should have: quick up, slow down, and nothing without figures.
+"""How many executors a stream's worker, or router, should have: quick up, slow down, and nothing without figures.
 
 Each look gives a *recommendation*, the highest of three:
 
 - *utilisation*: the number that would bring it to its target, ``ceil(registered x utilisation / target)``. Within 10 %
   of the target nothing changes;
-- *delay*: results that are later than allowed ask for more in proportion, ``ceil(registered x delay / target)``, one at
-  least and twice as many at most;
+- *delay*: results that are later than allowed, or records that wait longer for the router, ask for more in
+  proportion, ``ceil(registered x delay / target)``, one at least and twice as many at most;
 - *backlog*: where more comes than is done, and results are on their way to be late for it, ``ceil(registered x comes /
   done)``; executors that are busy besides need that many times more than their utilisation says.
 
@@ -46,16 +46,17 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class AutoscalingSettings:
-    """``spec.autoscaling``, and the bounds of ``spec.workers``.
+    """``spec.autoscaling``, and the bounds of ``spec.workers`` or ``spec.router``.
 
     Attributes:
         enabled: whether the operator decides; if not, ``replicas`` is what is wanted.
         minimum, maximum: bounds of the number of executors.
         target: utilisation to aim at, from 0 to 1.
-        late: delay of results in ms above which there are too few executors (``targetDelay``).
+        late: delay in ms above which there are too few executors (``targetDelay``).
         up: how long more have to be needed, in ms.
         down: how long fewer have to be needed, in ms.
         fresh: age in ms to which figures count.
+        job: ``worker`` or ``router``; a matter of words alone.
     """
 
     enabled: bool
@@ -66,6 +67,7 @@ class AutoscalingSettings:
     up: int = 30_000
     down: int = 600_000
     fresh: int = _FRESH
+    job: str = "worker"
 
     @property
     def settle(self) -> int:
@@ -75,12 +77,13 @@ class AutoscalingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of the worker is used.
+    """How much of a job is used.
 
     Attributes:
         at: when the figures were scraped, in ms since 1970-01-01 UTC.
         utilisation: time that cores worked on tasks over the time of all cores, 0 to about 1.
-        delay: ms from the decision about an epoch to its results; None if there are no results.
+        delay: ms from the decision about an epoch to its results, or that records wait for the router; None if there
+            are none.
         growth: messages or records a second that come in excess of those that are done; None if it is not known.
         done: messages or records a second that are done, of the same kind; None if it is not known.
     """
@@ -94,10 +97,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How things were when executors were last added because of delay or backlog; in ``status.autoscaling.trial``.
+    """How things were when executors were last added because of delay or backlog; ``trial`` in the status.
 
     Attributes:
-        delay: of results, in ms.
+        delay: in ms.
         done: records a second that were done; None if that was not known.
         failed: whether it has been seen that those executors change nothing.
     """
@@ -128,7 +131,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class ScalingState:
-    """What is remembered, in ``status.autoscaling``.
+    """What is remembered, in ``status.autoscaling`` or ``status.router.autoscaling``.
 
     Attributes:
         desired: number of executors; None before the first decision.
@@ -207,14 +210,15 @@ def autoscale(
         state: what was remembered.
         now: the time, in ms since 1970-01-01 UTC.
         use: the latest figures; None if there are none.
-        registered: executors that are registered with the worker's driver; None if that is not known.
+        registered: executors that are registered with the job's driver; None if that is not known.
         replicas: ``spec.workers.replicas``, which a person, an HPA or KEDA may have set; None if nobody has.
         settings: what is wanted.
         adopting: whether a routing version is being adopted; nothing is changed then.
     """
     if not settings.enabled:
         desired = clamp(replicas, settings.minimum, settings.maximum)
-        who = "workers.replicas" if replicas is not None else "workers.min"
+        whose = {"worker": "workers", "router": "router"}[settings.job]
+        who = f"{whose}.{'min' if replicas is None else 'replicas'}"
         return Decision(desired, ScalingState(desired, replicas), "Fixed", f"Autoscaling is off; {who} counts.")
     if state.desired is None or (replicas != state.replicas and replicas is not None):
         desired = clamp(replicas, settings.minimum, settings.maximum)
@@ -223,9 +227,9 @@ def autoscale(
     current = clamp(state.desired, settings.minimum, settings.maximum)
     state = replace(state, desired=current, replicas=replicas)
     if use is None or registered is None or not math.isfinite(use.utilisation) or use.utilisation < 0.0:
-        return _same(state, "MetricsMissing", "There are no figures of the workers' use.")
+        return _same(state, "MetricsMissing", f"There are no figures of the {settings.job}'s use.")
     if now - use.at > settings.fresh:
-        return _same(state, "MetricsStale", "The figures of the workers' use are too old to act on.")
+        return _same(state, "MetricsStale", f"The figures of the {settings.job}'s use are too old to act on.")
     if registered == 0:
         return _same(state, "NoExecutors", "No executor is registered yet.")
     state = _judged(state, now, use, registered, settings)
@@ -275,7 +279,7 @@ def _recommendation(
     if delay > 1.0 or grows:
         why = "Late" if delay > 1.0 else "Backlog"
         if state.trial is not None and state.trial.failed:
-            return max(current, needed), "NotWorkers"
+            return max(current, needed), "NotExecutors"
         if state.trial is not None and not _seen(state, now):
             return max(current, needed), "Busy" if needed > current else "Waiting"
         more = max(_times(registered, min(delay, 2.0)), current + 1) if delay > 1.0 else current
@@ -313,13 +317,14 @@ def _moved(
     settled = state.changed is None or now - state.changed >= settings.settle
     if settled and state.long.covers(now, settings.down) and state.long.highest < current:
         return _changed(state, now, current - 1, "ScaledDown")
-    return _same(state, why, _WHY[why])
+    return _same(state, why, _WHY[why].format(_LATE[settings.job]))
 
 
+_LATE: Mapping[str, str] = {"worker": "Results are late", "router": "Records wait for long"}
 _WHY: Mapping[str, str] = {
-    "NotWorkers": "Results are late or a backlog grows, and the executors that were added for that changed nothing.",
-    "Waiting": "Results are late or a backlog grows; whether the executors that were added help is not known yet.",
-    "Late": "Results are later than they may be.",
+    "NotExecutors": "{} or a backlog grows, and the executors that were added for that changed nothing.",
+    "Waiting": "{} or a backlog grows; whether the executors that were added help is not known yet.",
+    "Late": "{}.",
     "Backlog": "A backlog grows.",
     "OnTarget": "Utilisation is near its target.",
     "Busy": "Utilisation is above its target.",

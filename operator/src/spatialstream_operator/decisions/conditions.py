@@ -19,7 +19,7 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import Failure
 
-__all__ = ["TYPES", "Job", "JobState", "StreamPhase", "Summary", "conditions", "phase", "transitions"]
+__all__ = ["TYPES", "Crew", "Job", "JobState", "StreamPhase", "Summary", "conditions", "phase", "transitions"]
 
 TYPES = ("Ready", "Progressing", "Balanced", "Degraded")
 """The conditions of a stream, in their order."""
@@ -60,6 +60,28 @@ class Job:
         return self.state == "running"
 
 
+@dataclass(slots=True)
+class Crew:
+    """The executors of a job.
+
+    Attributes:
+        registered: how many are ready; None if that is not known.
+        desired: how many there should be.
+        missing: that some have been missing for long; None if none has.
+        shortage: why some that are wanted are not ready, without a full stop; "" if that is not known, or all are.
+    """
+
+    registered: int | None = None
+    desired: int = 0
+    missing: Failure | None = None
+    shortage: str = ""
+
+    @property
+    def why(self) -> str:
+        """The shortage, as the end of a sentence."""
+        return f": {self.shortage}" if self.shortage else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """All that the conditions depend on.
@@ -71,13 +93,10 @@ class Summary:
         worker: the worker.
         balance: what is said about balance.
         rebalance: the rebalancing machine's phase.
-        registered: executors that are registered with the worker's driver; None if that is not known.
-        desired: executors that there should be.
+        crews: the executors of the jobs that are to have any.
         suspended: whether the spec says so.
         deleting: whether the stream is on its way out.
         problem: a step that cannot be done for now: why, and whether to expect that it ends by itself (``quick``).
-        missing: executors that have been missing for long; None if none is.
-        shortage: why executors that are wanted are not ready, without a full stop; "" if that is not known.
         rejecting: that too many records are rejected; None if they are not.
     """
 
@@ -87,14 +106,16 @@ class Summary:
     worker: Job
     balance: Verdict
     rebalance: Phase
-    registered: int | None
-    desired: int
+    crews: Mapping[str, Crew]
     suspended: bool = False
     deleting: bool = False
     problem: Failure | None = None
-    missing: Failure | None = None
-    shortage: str = ""
     rejecting: Failure | None = None
+
+    @property
+    def missing(self) -> Failure | None:
+        """That executors of a job have been missing for long."""
+        return next((crew.missing for crew in self.crews.values() if crew.missing is not None), None)
 
     @property
     def jobs(self) -> tuple[Job, Job]:
@@ -139,9 +160,9 @@ def _ready(summary: Summary) -> Verdict:
         if not job.is_ready:
             reason = f"{job.name.capitalize()}NotReady"
             return Verdict("False", reason, f"The {job.name} is not ready: {_state(job)}")
-    if summary.registered == 0:
-        why = f": {summary.shortage}" if summary.shortage else ""
-        return Verdict("False", "NoExecutors", f"The worker has no executor{why}.")
+    for name, crew in summary.crews.items():
+        if crew.registered == 0:
+            return Verdict("False", "NoExecutors", f"The {name} has no executor{crew.why}.")
     return Verdict("True", "Running", "The stream answers queries.")
 
 
@@ -178,9 +199,10 @@ def _progressing(summary: Summary) -> Verdict:
             return Verdict("False", "Waiting", f"The {job.name}: {_state(job)}")
     if summary.missing is not None:
         return Verdict("False", "Waiting", summary.missing.message)
-    if summary.registered is not None and summary.registered != summary.desired:
-        why = f": {summary.shortage}" if summary.shortage else ""
-        return Verdict("True", "Scaling", f"Ready executors: {summary.registered}; wanted: {summary.desired}{why}.")
+    for name, crew in summary.crews.items():
+        if crew.registered is not None and crew.registered != crew.desired:
+            text = f"Ready executors of the {name}: {crew.registered}; wanted: {crew.desired}{crew.why}."
+            return Verdict("True", "Scaling", text)
     if summary.rebalance in _REBALANCING:
         return Verdict("True", "Rebalancing", "A routing version is being put into force.")
     return Verdict("False", "AsWanted", "Everything is as the spec says.")

@@ -28,9 +28,9 @@ REASON = "ExecutorsMissing"
 SOON = 10_000
 """ms after which a shortage is more than the moment in which Spark makes a pod: its cause is looked for, and told."""
 
-_NO_PODS = "there are no pods for them; a quota or a policy may refuse them, and the log of the worker's driver says so"
+_NO_PODS = "there are no pods for them; a quota or a policy may refuse them, and the log of their driver says so"
 _ON_THEIR_WAY = "their pods are on their way"
-_ENDED = "executors end, and are made anew; the log of the worker's driver says why"
+_ENDED = "executors end, and are made anew; the log of their driver says why"
 _SCHEDULING = frozenset({"Unschedulable", "SchedulingGated"})
 _LONGEST = 300
 """Characters of a cause: what the scheduler says has a part for each kind of node."""
@@ -38,7 +38,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What is remembered while executors are missing, in ``status.workers.missing``.
+    """What is remembered while executors are missing, in ``missing`` of ``status.workers`` or ``status.router``.
 
     Attributes:
         since: when they began to be, or an executor more came, in ms since 1970-01-01 UTC.
@@ -67,7 +67,7 @@ def shortage(before: Shortage | None, now: int, ready: int | None, wanted: int, 
         now: the time, in ms since 1970-01-01 UTC.
         ready: executors that are ready; None if that is not known.
         wanted: executors that there should be.
-        driver: where the worker's driver is.
+        driver: where the job's driver is.
     """
     if ready is None or ready >= wanted or driver not in ("starting", "running"):
         return None
@@ -91,10 +91,13 @@ class Cause:
     known: bool = True
 
 
-def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause) -> Failure | None:
+def problem(
+    job: str, found: Shortage | None, now: int, ready: int, wanted: int, grace: int, why: Cause
+) -> Failure | None:
     """What is to be told of a shortage; None if there is none, or it has not lasted.
 
     Args:
+        job: ``router`` or ``worker``.
         found: the shortage.
         now: the time, in ms since 1970-01-01 UTC.
         ready: executors that are ready.
@@ -105,7 +108,8 @@ def problem(found: Shortage | None, now: int, ready: int, wanted: int, grace: in
     if found is None or now - found.since < (min(grace, SOON) if why.lasting else grace):
         return None
     since = records.moment_text(found.since // 1000 * 1000)
-    return Failure(REASON, f"Executors missing since {since}: {wanted - ready} of {wanted}: {why.text}.", "slow")
+    text = f"Executors of the {job} missing since {since}: {wanted - ready} of {wanted}: {why.text}."
+    return Failure(REASON, text, "slow")
 
 
 def refused(message: str) -> Cause:

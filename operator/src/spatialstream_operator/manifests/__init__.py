@@ -7,17 +7,12 @@ from spatialstream_operator.manifests.access import executor_account, role, role
 from spatialstream_operator.manifests.config import config_map
 from spatialstream_operator.manifests.metadata import Manifest, owner_reference
 from spatialstream_operator.manifests.network import network_policy, pod_monitor, service
-from spatialstream_operator.manifests.pods import (
-    executor_template,
-    executor_trial,
-    router_pod,
-    template_hash,
-    worker_pod,
-)
+from spatialstream_operator.manifests.pods import driver_pod, executor_template, executor_trial, template_hash
 
 __all__ = [
     "Manifest",
     "config_map",
+    "driver_pod",
     "executor_account",
     "executor_template",
     "executor_trial",
@@ -26,9 +21,7 @@ __all__ = [
     "pod_monitor",
     "role",
     "role_binding",
-    "router_pod",
     "service",
     "service_account",
     "template_hash",
-    "worker_pod",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from spatialstream_operator.commands import EXECUTOR_TEMPLATE, STOP_WORDS
+from spatialstream_operator.commands import EXECUTOR_TEMPLATES, STOP_WORDS
 from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.manifests.pods import executor_template
 from spatialstream_operator.names import StreamNames
@@ -14,14 +14,15 @@ __all__ = ["config_map"]
 
 
 def config_map(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
-    """The pod template of the executors, and the stop words."""
-    template = executor_template(spec, names)
+    """The pod templates of executors, and the stop words."""
+    templates = {
+        file: yaml.safe_dump(executor_template(spec, names, job), sort_keys=True)
+        for job, file in EXECUTOR_TEMPLATES.items()
+        if spec.job(job).executors is not None
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(names, names.config, uid),
-        "data": {
-            EXECUTOR_TEMPLATE: yaml.safe_dump(template, sort_keys=True),
-            STOP_WORDS: "".join(f"{word}\n" for word in spec.terms.stop_words),
-        },
+        "data": {**templates, STOP_WORDS: "".join(f"{word}\n" for word in spec.terms.stop_words)},
     }

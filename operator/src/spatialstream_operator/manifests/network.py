@@ -26,11 +26,10 @@ def service(names: StreamNames, component: str, uid: str) -> Manifest:
         component: ``router`` or ``worker``.
         uid: of the SpatialStream.
     """
-    name = {"router": names.router, "worker": names.worker}[component]
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(names, name, uid, component),
+        "metadata": metadata(names, names.driver(component), uid, component),
         "spec": {
             "clusterIP": "None",
             "selector": names.selected(component),

@@ -1,4 +1,4 @@
-"""The pods of a stream: the two drivers, and the template of the executors.
+"""The pods of a stream: the two drivers, and the templates of executors.
 
 A driver's pod is never changed: when the spec asks for another one, it is made anew. The annotation with the template's
 hash tells when. It covers everything that the pod is made of, but for what matters only when the stream begins.
@@ -20,9 +20,8 @@ from spatialstream_operator.commands import (
     METRICS_PORT,
     WORK,
     ZOOKEEPER_SECRETS,
+    driver_command,
     executor_cores,
-    router_command,
-    worker_command,
 )
 from spatialstream_operator.manifests import volumes
 from spatialstream_operator.manifests.merge import add_template
@@ -30,9 +29,9 @@ from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.manifests.network import METRICS_PATH, METRICS_PORT_NAME
 from spatialstream_operator.manifests.restricted import restrict
 from spatialstream_operator.names import HASH_ANNOTATION, TOPIC_KINDS, StreamNames
-from spatialstream_operator.spec import Container, StreamSpec
+from spatialstream_operator.spec import Container, Executors, StreamSpec
 
-__all__ = ["DRIVER_CONTAINER", "executor_template", "executor_trial", "router_pod", "template_hash", "worker_pod"]
+__all__ = ["DRIVER_CONTAINER", "driver_pod", "executor_template", "executor_trial", "template_hash"]
 
 DRIVER_CONTAINER = "driver"
 
@@ -43,27 +42,18 @@ _GRACE = 60
 """Seconds that a driver has to finish its micro-batch."""
 
 
-def router_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
-    """The router's pod.
+def driver_pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: int = 1) -> Manifest:
+    """The pod of a driver.
 
     Args:
+        job: ``router`` or ``worker``.
         spec: of the stream.
         names: of the stream.
         uid: of the SpatialStream, which owns the pod.
+        executors: how many the driver begins with, if it has any; later it follows the routing store, so it is not in
+            the hash.
     """
-    return _hashed(_router(spec, names, uid), template_hash("router", spec, names))
-
-
-def worker_pod(spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
-    """The pod of the worker's driver.
-
-    Args:
-        spec: of the stream.
-        names: of the stream.
-        uid: of the SpatialStream, which owns the pod.
-        executors: how many the driver begins with; later it follows the routing store, so it is not in the hash.
-    """
-    return _hashed(_worker(spec, names, uid, executors), template_hash("worker", spec, names))
+    return _hashed(_pod(job, spec, names, uid, executors), template_hash(job, spec, names))
 
 
 def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
@@ -78,23 +68,23 @@ def template_hash(component: str, spec: StreamSpec, names: StreamNames) -> str:
     parts: list[Any] = [spec.restart_nonce, list(spec.terms.stop_words)]
     if spec.accounts.driver:
         parts += [dict(spec.accounts.driver)]
-    if component == "router":
-        parts += [_router(spec, names, "")]
-    else:
-        parts += [_worker(spec, names, "", 1), executor_template(spec, names), dict(spec.accounts.executor)]
+    parts += [_pod(component, spec, names, "", 1)]
+    if spec.job(component).executors is not None:
+        parts += [executor_template(spec, names, component), dict(spec.accounts.executor)]
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def executor_template(spec: StreamSpec, names: StreamNames) -> Manifest:
-    """The template from which Spark makes executors; it adds name, owner, image, processor time and memory."""
-    storage = (
-        volumes.local(volumes.EXECUTOR_WORK)
-        + volumes.checkpoint(spec, names)
-        + volumes.archive(spec, names)
-        + volumes.secrets(spec, zookeeper=False)
-    )
-    given = spec.workers.executor
+def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker") -> Manifest:
+    """The template from which Spark makes executors of a job that has them.
+
+    It adds name, owner, image, processor time and memory.
+    """
+    storage = volumes.local(volumes.EXECUTOR_WORK) + volumes.checkpoint(spec, names)
+    if job == "worker":
+        storage += volumes.archive(spec, names)
+    storage += volumes.secrets(spec, zookeeper=False)
+    given = _executors(spec, job).container
     disk = {"requests": _disk(given.requests), "limits": _disk(given.limits)}
     container = {
         "name": EXECUTOR_CONTAINER,
@@ -106,17 +96,18 @@ def executor_template(spec: StreamSpec, names: StreamNames) -> Manifest:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"labels": names.labels("executor"), "annotations": {}},
+        "metadata": {"labels": names.labels(names.executor(job)), "annotations": {}},
         "spec": {**_common(spec), "containers": [container], "volumes": list(storage.volumes)},
     }
     return restrict(add_template(pod, given.template, volumes.REPLACEABLE))
 
 
-def executor_trial(spec: StreamSpec, names: StreamNames) -> Manifest:
+def executor_trial(spec: StreamSpec, names: StreamNames, job: str = "worker") -> Manifest:
     """The pod of an executor about as Spark would make it: what quotas and policies look at. It is never made."""
-    template, given = executor_template(spec, names), spec.workers.executor
+    template, executors = executor_template(spec, names, job), _executors(spec, job)
+    given = executors.container
     memory = {"memory": f"{given.memory}Mi"}
-    processor = {"cpu": executor_cores(spec)}
+    processor = {"cpu": executor_cores(executors)}
     container, *others = template["spec"]["containers"]
     disk = container["resources"]
     limits = {**disk.get("limits", {}), **{name: value for name, value in given.limits.items() if name == "cpu"}}
@@ -129,9 +120,15 @@ def executor_trial(spec: StreamSpec, names: StreamNames) -> Manifest:
     }
     return {
         **template,
-        "metadata": {**template["metadata"], "name": f"{names.worker}-exec-trial", "namespace": names.namespace},
+        "metadata": {**template["metadata"], "name": f"{names.driver(job)}-exec-trial", "namespace": names.namespace},
         "spec": {**template["spec"], "containers": [container, *others]},
     }
+
+
+def _executors(spec: StreamSpec, job: str) -> Executors:
+    executors = spec.job(job).executors
+    assert executors is not None, f"the {job} has none"
+    return executors
 
 
 def _lasting(spec: StreamSpec) -> StreamSpec:
@@ -146,37 +143,23 @@ def _hashed(pod: Manifest, value: str) -> Manifest:
     return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
 
 
-def _router(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
-    storage = _driver_storage(spec, names)
-    container = _driver(spec, names, spec.router.container, router_command(spec, names), storage)
-    container["ports"] = [_port(METRICS_PORT_NAME, METRICS_PORT)]
-    base = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": _metadata(names, names.router, uid, "router"),
-        "spec": {**_driver_spec(spec, names), "containers": [container], "volumes": list(storage.volumes)},
-    }
-    return restrict(add_template(base, spec.router.container.template, volumes.REPLACEABLE))
-
-
-def _worker(spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
-    storage = _driver_storage(spec, names) + volumes.archive(spec, names)
-    container = _driver(spec, names, spec.workers.driver, worker_command(spec, names, executors), storage)
-    ports = {METRICS_PORT_NAME: METRICS_PORT, "driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT}
+def _pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: int) -> Manifest:
+    given, storage = spec.job(job), _driver_storage(spec, names)
+    if job == "worker":
+        storage += volumes.archive(spec, names)
+    container = _driver(spec, names, given.driver, driver_command(spec, names, job, executors), storage)
+    pod, ports = _driver_spec(spec, names), {METRICS_PORT_NAME: METRICS_PORT}
+    if given.executors is not None:
+        ports |= {"driver": DRIVER_PORT, "blockmanager": BLOCK_MANAGER_PORT}
+        pod["automountServiceAccountToken"] = True  # it talks to the API server, for it makes the executors
     container["ports"] = [_port(name, number) for name, number in ports.items()]
     base = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(names, names.worker, uid, "worker"),
-        # the one pod that talks to the API server: it makes the executors
-        "spec": {
-            **_driver_spec(spec, names),
-            "automountServiceAccountToken": True,
-            "containers": [container],
-            "volumes": list(storage.volumes),
-        },
+        "metadata": _metadata(names, names.driver(job), uid, job),
+        "spec": {**pod, "containers": [container], "volumes": list(storage.volumes)},
     }
-    return restrict(add_template(base, spec.workers.driver.template, volumes.REPLACEABLE))
+    return restrict(add_template(base, given.driver.template, volumes.REPLACEABLE))
 
 
 def _metadata(names: StreamNames, name: str, uid: str, component: str) -> Manifest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spatialstream_operator.commands import CHECKPOINT
 from spatialstream_operator.manifests.metadata import Manifest
-from spatialstream_operator.manifests.pods import router_pod
+from spatialstream_operator.manifests.pods import driver_pod
 from spatialstream_operator.names import StreamNames
 from spatialstream_operator.spec import StreamSpec
 
@@ -22,7 +22,7 @@ def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
         names: of the stream.
         uid: of the SpatialStream, which owns the pod.
     """
-    pod = router_pod(spec, names, uid)
+    pod = driver_pod("router", spec, names, uid)
     container = pod["spec"]["containers"][0]
     command = ["spatialstream", "remove", "--yes", "--checkpoint", CHECKPOINT]
     command += ["--topics", "all" if spec.deletion.topics else "internal"]
@@ -30,4 +30,5 @@ def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
     labels = {**pod["metadata"]["labels"], _COMPONENT: "remover"}
     metadata = {**pod["metadata"], "name": names.remover, "labels": labels, "annotations": {}}
     containers = [changed, *pod["spec"]["containers"][1:]]
-    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "containers": containers}}
+    changes = {"automountServiceAccountToken": False, "containers": containers}  # it has no executors
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], **changes}}

@@ -51,16 +51,22 @@ async def _wrong(look: Look, pods: dict[str, Object]) -> SettingError | None:
 def _pods(look: Look) -> dict[str, Object]:
     """The pods by the part of the spec that they are made from, under names that no pod has."""
     spec, names, uid = look.spec, look.names, look.body["metadata"]["uid"]
-    executor = manifests.executor_template(spec, names)
-    first, *others = executor["spec"]["containers"]
-    containers = [{**first, "image": spec.image}, *others]
-    executor["spec"] |= {"serviceAccountName": names.executor_account, "containers": containers}
     pods = {
-        "spec.router": manifests.router_pod(spec, names, uid),
-        "spec.workers.driver": manifests.worker_pod(spec, names, uid, 1),
-        "spec.workers": executor,
+        "spec.router": manifests.driver_pod("router", spec, names, uid),
+        "spec.workers.driver": manifests.driver_pod("worker", spec, names, uid),
+        "spec.workers": _executor(look, "worker"),
     }
+    if spec.router.executors is not None:
+        pods["spec.router.executor"] = _executor(look, "router")
     return {
         field: {**pod, "metadata": {**pod["metadata"], "name": f"{names.name}-check", "namespace": names.namespace}}
         for field, pod in pods.items()
     }
+
+
+def _executor(look: Look, job: str) -> Object:
+    """An executor's pod, as Spark completes its template."""
+    pod = manifests.executor_template(look.spec, look.names, job)
+    first, *others = pod["spec"]["containers"]
+    containers = [{**first, "image": look.spec.image}, *others]
+    return {**pod, "spec": {**pod["spec"], "serviceAccountName": look.names.executor_account, "containers": containers}}

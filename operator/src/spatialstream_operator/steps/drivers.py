@@ -6,6 +6,7 @@ from typing import Literal
 
 from spatialstream_operator import manifests
 from spatialstream_operator.cluster import ApiError, Object
+from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.conditions import Job, JobState
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.restarts import (
@@ -20,14 +21,11 @@ from spatialstream_operator.decisions.restarts import (
     ran,
     report,
 )
-from spatialstream_operator.look import Look
+from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.steps.ownership import hindrance
 from spatialstream_operator.steps.starting import events_of
 
 __all__ = ["keep_drivers"]
-
-_PARTS = {"router": "router", "worker": "workers"}
-"""Where the status has what is remembered of a job."""
 
 
 async def keep_drivers(look: Look) -> None:
@@ -41,7 +39,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     name = getattr(names, job)
     restart = look.spec.restart
     settings = RestartSettings(restart.backoff, restart.max_backoff, restart.max_failures, restart.healthy_after)
-    known = look.part(_PARTS[job])
+    known = look.part(PARTS[job])
     before = RestartState.from_status(known)
     pod = await cluster.get("Pod", name, names.namespace)
     if problem := hindrance(look.body, pod, "Pod", name):
@@ -57,7 +55,7 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
         has_run = ran(known, seen)
         making = decision.action == "create" and look.problem is None
         remembered["ran"] = may_run(has_run, look.memory.refused) if making else has_run
-    await look.remember(**{_PARTS[job]: remembered})
+    await look.remember(**{PARTS[job]: remembered})
     if decision.action == "create":
         state = await _create(look, job)
     elif decision.action == "delete":
@@ -111,11 +109,10 @@ def _state(seen: PodReport | None, decision: RestartDecision) -> JobState:
 
 
 def _manifest(look: Look, job: Literal["router", "worker"]) -> Object:
-    uid = look.body["metadata"]["uid"]
-    if job == "router":
-        return manifests.router_pod(look.spec, look.names, uid)
-    executors = look.spec.workers.clamp(look.status.get("autoscaling", {}).get("desired") or look.spec.workers.wanted)
-    return manifests.worker_pod(look.spec, look.names, uid, executors)
+    uid, executors = look.body["metadata"]["uid"], look.spec.job(job).executors
+    known = records.whole(look.scaling(job), "desired")
+    number = 0 if executors is None else executors.clamp(known or executors.wanted)
+    return manifests.driver_pod(job, look.spec, look.names, uid, number)
 
 
 async def _tell(look: Look, job: str, decision: RestartDecision) -> None:

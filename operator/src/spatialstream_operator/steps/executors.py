@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spatialstream_operator.commands import EXECUTOR_CONTAINER
 from spatialstream_operator.decisions import records
+from spatialstream_operator.decisions.conditions import Crew
 from spatialstream_operator.decisions.executors import (
     SOON,
     Cause,
@@ -14,7 +15,7 @@ from spatialstream_operator.decisions.executors import (
     refused,
     shortage,
 )
-from spatialstream_operator.look import Look
+from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.steps.starting import events_of, refusal_of_executors
 
 __all__ = ["count_executors", "miss_executors"]
@@ -25,28 +26,34 @@ _ASKED = 3
 
 async def count_executors(look: Look) -> None:
     """See which executors there are; none are known if there is no driver that could have any."""
-    if look.jobs["worker"].state not in ("starting", "running"):
-        return
-    look.executors = await look.environment.cluster.list("Pod", look.names.namespace, look.names.selected("executor"))
-    look.registered = sum(is_ready(pod) for pod in look.executors)
+    names = look.names
+    for job, crew in look.crews.items():
+        if look.jobs[job].state in ("starting", "running"):
+            pods = await look.environment.cluster.list("Pod", names.namespace, names.selected(names.executor(job)))
+            look.executors[job], crew.registered = pods, sum(is_ready(pod) for pod in pods)
 
 
 async def miss_executors(look: Look) -> None:
     """Remember since when executors are missing, see why, and tell of it when that has lasted."""
-    before = Shortage.from_status(records.part(look.part("workers"), "missing"))
-    found = shortage(before, look.now, look.registered, look.desired, look.jobs["worker"].state)
-    await look.remember(workers={"missing": None if found is None else found.to_status()})
+    for job, crew in look.crews.items():
+        await _miss(look, job, crew)
+
+
+async def _miss(look: Look, job: str, crew: Crew) -> None:
+    before = Shortage.from_status(records.part(look.part(PARTS[job]), "missing"))
+    found = shortage(before, look.now, crew.registered, crew.desired, look.jobs[job].state)
+    await look.remember(**{PARTS[job]: {"missing": None if found is None else found.to_status()}})
     grace = round(look.environment.config.executor_grace * 1000)
     if found is None or look.now - found.since < min(SOON, grace):
         return
-    why = await _cause(look)
-    look.shortage = why.text if why.known else ""
-    look.missing = problem(found, look.now, look.registered or 0, look.desired, grace, why)
+    why = await _cause(look, job)
+    crew.shortage = why.text if why.known else ""
+    crew.missing = problem(job, found, look.now, crew.registered or 0, crew.desired, grace, why)
 
 
-async def _cause(look: Look) -> Cause:
-    missing = [pod for pod in look.executors if not is_ready(pod)]
-    if not missing and (said := await refusal_of_executors(look)):
+async def _cause(look: Look, job: str) -> Cause:
+    missing = [pod for pod in look.executors.get(job, ()) if not is_ready(pod)]
+    if not missing and (said := await refusal_of_executors(look, job)):
         return refused(said)
     events = {pod["metadata"]["uid"]: await events_of(look, pod) for pod in missing[:_ASKED]}
     return cause(missing, look.now, EXECUTOR_CONTAINER, events)

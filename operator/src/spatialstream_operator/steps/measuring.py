@@ -20,5 +20,6 @@ async def measure(look: Look) -> None:
     elif look.now - memory.figures.at >= min(look.spec.rebalance.interval, _SLOWEST):
         if url != look.environment.config.prometheus_url:
             url = url_from_outside(url, look.names.namespace)
-        memory.figures = await read_figures(Prometheus(url), look.names, look.now)
+        executors = "router" in look.crews
+        memory.figures = await read_figures(Prometheus(url), look.names, look.now, executors=executors)
     look.figures = memory.figures

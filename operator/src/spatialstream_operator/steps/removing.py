@@ -80,7 +80,7 @@ async def _announce(environment: Environment, names: StreamNames, body: Object) 
     jobs = Job("router", "terminating"), Job("worker", "terminating")
     unknown = Verdict("Unknown", "NotRunning", "The stream is being deleted.")
     generation = int(body["metadata"].get("generation", 0))
-    summary = Summary(environment.now(), generation, *jobs, unknown, Phase.OFF, None, 0, deleting=True)
+    summary = Summary(environment.now(), generation, *jobs, unknown, Phase.OFF, {}, deleting=True)
     told = conditions(summary, body.get("status", {}).get("conditions", []))
     change = {"phase": phase(summary), "conditions": told}
     await environment.cluster.patch_status(KIND, names.name, names.namespace, change)

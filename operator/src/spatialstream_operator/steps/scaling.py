@@ -1,4 +1,4 @@
-"""How many executors the worker should have; the worker's driver reads the number from the routing store."""
+"""How many executors a job should have; its driver reads the number from the routing store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import asyncio
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.store.reports import ask_executors, asked_executors
 from spatialstream_operator.decisions.autoscaling import AutoscalingSettings, ScalingState, autoscale
+from spatialstream_operator.decisions.conditions import Crew
 from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.look import Look
+from spatialstream_operator.spec import Executors
 from spatialstream_operator.steps.executors import count_executors
 
 __all__ = ["scale"]
@@ -22,43 +24,51 @@ _AGAIN = 60_000
 
 
 async def scale(look: Look) -> None:
-    """Decide, remember, and tell the worker."""
+    """Decide, remember, and tell the jobs that have executors."""
     await count_executors(look)
-    before = ScalingState.from_status(look.part("autoscaling"))
+    for job, crew in look.crews.items():
+        await _scale(look, job, crew)
+    if "router" not in look.crews:
+        await look.remember(router=dict.fromkeys(("autoscaling", "replicas", "desired", "ready", "missing")))
+
+
+async def _scale(look: Look, job: str, crew: Crew) -> None:
+    before, executors = ScalingState.from_status(look.scaling(job)), look.spec.job(job).executors
+    assert executors is not None
     adopting = look.part("rebalance").get("phase") in _ADOPTING
+    use = look.figures.use if job == "worker" else look.figures.router
     decision = autoscale(
-        before, look.now, look.figures.use, look.registered, look.spec.workers.replicas, _settings(look), adopting
+        before, look.now, use, crew.registered, executors.replicas, _settings(look, job, executors), adopting
     )
-    look.desired = decision.desired
-    use = look.figures.use
-    told = {
+    crew.desired = decision.desired
+    told = decision.state.to_status() | {
         "reason": decision.reason,
         "message": decision.message,
         "utilisation": None if use is None else f"{use.utilisation:.0%}",
     }
-    await look.remember(autoscaling=decision.state.to_status() | told)
+    await look.remember(**({"autoscaling": told} if job == "worker" else {"router": {"autoscaling": told}}))
     if before.desired not in (None, decision.desired):
-        text = f"{before.desired} -> {decision.desired} executors: {decision.message}"
+        whose = "" if job == "worker" else f" of the {job}"
+        text = f"{before.desired} -> {decision.desired} executors{whose}: {decision.message}"
         await look.tell(Note("Scaled", text))
-    await _ask(look, decision.desired)
+    await _ask(look, job, decision.desired)
 
 
-def _settings(look: Look) -> AutoscalingSettings:
-    workers, wanted = look.spec.workers, look.spec.autoscaling
-    return AutoscalingSettings(
-        wanted.enabled, workers.min, workers.max, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down
-    )
+def _settings(look: Look, job: str, executors: Executors) -> AutoscalingSettings:
+    wanted = look.spec.autoscaling
+    bounds = wanted.enabled, executors.min, executors.max
+    return AutoscalingSettings(*bounds, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down, job=job)
 
 
-async def _ask(look: Look, desired: int) -> None:
+async def _ask(look: Look, job: str, desired: int) -> None:
     """Tell the routing store once; it is told again if that did not succeed."""
     store, memory = look.store, look.memory
-    known = memory.asked == desired and look.now - memory.asked_at < _AGAIN
-    if store is None or look.routing is None or known:
+    known, at = memory.asked.get(job, (None, 0))
+    if store is None or look.routing is None or (known == desired and look.now - at < _AGAIN):
         return
     try:
-        if await asyncio.to_thread(asked_executors, store, "worker") != desired:
-            await asyncio.to_thread(ask_executors, store, "worker", desired)
-        memory.asked, memory.asked_at = desired, look.now
+        if await asyncio.to_thread(asked_executors, store, job) != desired:
+            await asyncio.to_thread(ask_executors, store, job, desired)
+        memory.asked[job] = desired, look.now
     except (StateError, Unavailable):
         return

@@ -46,15 +46,15 @@ async def _read(look: Look, uid: str) -> list[Object]:
         return []
 
 
-async def refusal_of_executors(look: Look) -> str:
-    """Why the API server would refuse the pod of one more executor now; "" if it would not, or that is not known.
+async def refusal_of_executors(look: Look, job: str) -> str:
+    """Why the API server would refuse the pod of one more executor of a job now; "" if it would not, or who knows.
 
     Spark makes these pods, and tells of a refusal in the driver's log alone.
     """
-    memory = look.memory
-    if memory.trial is None or look.now - memory.trial[0] >= _AGAIN:
-        memory.trial = look.now, await _try(look, manifests.executor_trial(look.spec, look.names))
-    return memory.trial[1]
+    trials = look.memory.trials
+    if job not in trials or look.now - trials[job][0] >= _AGAIN:
+        trials[job] = look.now, await _try(look, manifests.executor_trial(look.spec, look.names, job))
+    return trials[job][1]
 
 
 async def _try(look: Look, pod: Mapping[str, object]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.decisions.balance import Verdict, verdict
-from spatialstream_operator.decisions.conditions import Summary, conditions, phase, transitions
+from spatialstream_operator.decisions.conditions import Crew, Summary, conditions, phase, transitions
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.look import Look
 from spatialstream_operator.metrics import CONDITIONS
@@ -27,12 +27,9 @@ async def tell(look: Look) -> None:
         look.jobs["worker"],
         _balance(look, state),
         state.phase,
-        look.registered,
-        look.desired,
+        look.crews,
         look.spec.suspend,
         problem=look.problem,
-        missing=look.missing,
-        shortage=look.shortage,
         rejecting=look.rejecting,
     )
     before: list[Object] = list(look.status.get("conditions") or [])
@@ -42,7 +39,8 @@ async def tell(look: Look) -> None:
         observedGeneration=look.generation,
         phase=word,
         conditions=after,
-        workers=_workers(look),
+        workers=_crew(look.crews["worker"]) | {"selector": look.names.selector("executor")},
+        **({"router": _crew(look.crews["router"])} if "router" in look.crews else {}),
         routing=_routing(look),
         lag=_lag(look),
         **heartbeat(look.status, look.now),
@@ -58,13 +56,9 @@ def _balance(look: Look, state: State) -> Verdict:
     return verdict(state, observe(look), settings(look))
 
 
-def _workers(look: Look) -> dict[str, Any]:
-    return {
-        "replicas": look.registered or 0,
-        "desired": look.desired,
-        "selector": look.names.selector("executor"),
-        "ready": f"{look.registered or 0}/{look.desired}",
-    }
+def _crew(crew: Crew) -> dict[str, Any]:
+    ready = crew.registered or 0
+    return {"replicas": ready, "desired": crew.desired, "ready": f"{ready}/{crew.desired}"}
 
 
 def _routing(look: Look) -> dict[str, Any]:
@@ -103,5 +97,6 @@ def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:
     for each in Phase:
         metrics.phase.labels(*labels, each.value).set(each is state.phase)
     metrics.phase_since.labels(*labels).set(state.since / 1000)
-    metrics.desired.labels(*labels).set(0 if look.spec.suspend else look.desired)
+    for job, desired in metrics.desired.items():
+        desired.labels(*labels).set(look.crews[job].desired if job in look.crews and not look.spec.suspend else 0)
     metrics.imbalance_limit.labels(*labels).set(look.spec.index.balance.imbalance)

@@ -214,7 +214,7 @@ def test_what_executors_do_not_cure_is_tried_once():
         state = decision.state
         seen.append((decision.desired, decision.reason))
     assert max(desired for desired, _ in seen) == 2
-    assert seen[-1] == (2, "NotWorkers")
+    assert seen[-1] == (2, "NotExecutors")
     assert "Waiting" in {reason for _, reason in seen}
     assert state.trial.failed
     later = T + 121 * MINUTE

@@ -19,7 +19,7 @@ PART = 20  # seconds for which the part is sent
 def settings(given):
     spec = parse({"autoscaling": given, "workers": {"min": 1, "max": 2}})
     wanted = spec.autoscaling
-    bounds = spec.workers.min, spec.workers.max
+    bounds = spec.workers.executors.min, spec.workers.executors.max
     return AutoscalingSettings(wanted.enabled, *bounds, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream_operator.decisions.balance import Verdict
-from spatialstream_operator.decisions.conditions import TYPES, Job, Summary, conditions, phase, transitions
+from spatialstream_operator.decisions.conditions import TYPES, Crew, Job, Summary, conditions, phase, transitions
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import Failure
 
@@ -17,7 +17,9 @@ BALANCED = Verdict("True", "Balanced", "Load is in balance.")
 CRASH = Failure("RunFailed", "The streaming query failed.")
 MISSING = Failure("ExecutorsMissing", "Executors missing since then: 1 of 2: no room.", "slow")
 REJECTING = Failure("RecordsRejected", "100 % of the queries are rejected.", "slow")
-RUNNING = Summary(T, 3, Job("router", "running"), Job("worker", "running"), BALANCED, Phase.WATCHING, 2, 2)
+RUNNING = Summary(
+    T, 3, Job("router", "running"), Job("worker", "running"), BALANCED, Phase.WATCHING, {"worker": Crew(2, 2)}
+)
 
 
 def truth(summary):
@@ -49,17 +51,21 @@ def test_all_is_well():
             "False",
             "True",
         ),
-        ({"registered": 0}, "Starting", "False", "True", "False"),
-        ({"registered": 1}, "Running", "True", "True", "False"),
-        ({"registered": None}, "Running", "True", "False", "False"),
+        ({"crews": {"worker": Crew(0, 2)}}, "Starting", "False", "True", "False"),
+        ({"crews": {"worker": Crew(1, 2)}}, "Running", "True", "True", "False"),
+        ({"crews": {"worker": Crew(None, 2)}}, "Running", "True", "False", "False"),
+        ({"crews": {"router": Crew(0, 1), "worker": Crew(2, 2)}}, "Starting", "False", "True", "False"),
+        ({"crews": {"router": Crew(1, 2), "worker": Crew(2, 2)}}, "Running", "True", "True", "False"),
+        ({"crews": {"router": Crew(2, 2), "worker": Crew(2, 2)}}, "Running", "True", "False", "False"),
+        ({"crews": {"router": Crew(1, 2, MISSING), "worker": Crew(2, 2)}}, "Degraded", "True", "False", "True"),
         ({"rebalance": Phase.ADOPTING}, "Rebalancing", "True", "True", "False"),
         ({"rebalance": Phase.AWAITING_APPROVAL}, "Running", "True", "False", "False"),
         ({"suspended": True}, "Suspended", "False", "True", "False"),
         ({"deleting": True}, "Deleting", "False", "True", "False"),
         ({"problem": Failure("KafkaUnreachable", "No answer.")}, "Running", "True", "False", "False"),
         ({"problem": Failure("SecretMissing", "There is none.", "slow")}, "Degraded", "True", "False", "True"),
-        ({"registered": 1, "missing": MISSING}, "Degraded", "True", "False", "True"),
-        ({"registered": 0, "missing": MISSING}, "Degraded", "False", "False", "True"),
+        ({"crews": {"worker": Crew(1, 2, MISSING)}}, "Degraded", "True", "False", "True"),
+        ({"crews": {"worker": Crew(0, 2, MISSING)}}, "Degraded", "False", "False", "True"),
         ({"rejecting": REJECTING}, "Degraded", "True", "False", "True"),
         ({"suspended": True, "rejecting": REJECTING}, "Suspended", "False", "True", "False"),
     ],
@@ -89,7 +95,7 @@ def test_suspended_is_done_when_nothing_runs():
 
 def test_the_time_of_a_transition_is_that_of_the_status():
     first = conditions(RUNNING)
-    other = replace(RUNNING, now=T + 60_500, registered=0)
+    other = replace(RUNNING, now=T + 60_500, crews={"worker": Crew(0, 2)})
     second = conditions(other, first)
     assert {each["type"]: each["lastTransitionTime"] != first[0]["lastTransitionTime"] for each in second} == {
         "Ready": True,
@@ -132,6 +138,7 @@ def jobs(name):
     return st.builds(Job, st.just(name), job_states, st.booleans(), st.integers(0, 20), failures)
 
 
+crews = st.builds(Crew, st.none() | st.integers(0, 4), st.integers(1, 4), st.none() | st.just(MISSING))
 summaries = st.builds(
     Summary,
     st.integers(T, T + 10**9),
@@ -140,12 +147,10 @@ summaries = st.builds(
     jobs("worker"),
     st.sampled_from([BALANCED, Verdict("False", "Rebalancing", "Load is out of balance.")]),
     st.sampled_from(Phase),
-    st.none() | st.integers(0, 4),
-    st.integers(1, 4),
+    st.fixed_dictionaries({"worker": crews}, optional={"router": crews}),
     st.booleans(),
     st.booleans(),
     failures,
-    st.none() | st.just(MISSING),
 )
 
 
@@ -175,20 +180,20 @@ def test_whatever_happens_conditions_are_well_formed(history):
 
 def test_missing_executors_are_said_with_their_cause_and_once():
     before = conditions(RUNNING)
-    short = replace(RUNNING, registered=1, missing=MISSING)
+    short = replace(RUNNING, crews={"worker": Crew(1, 2, MISSING)})
     first = conditions(short, before)
     told = {each["type"]: (each["reason"], each["message"]) for each in first}
     assert told["Degraded"] == (MISSING.reason, MISSING.message)
     assert told["Progressing"] == ("Waiting", MISSING.message)
     worse = replace(MISSING, message="Executors missing since then: 2 of 2: no room.")
-    other = conditions(replace(short, registered=0, missing=worse), first)
+    other = conditions(replace(short, crews={"worker": Crew(0, 2, worse)}), first)
     assert [each.reason for each in transitions(before, first)] == ["Degraded"]
     assert [each.reason for each in transitions(first, other)] == ["NotReady"]
     assert [each.reason for each in transitions(other, conditions(RUNNING, other))] == ["Ready", "Recovered"]
 
 
 def test_what_is_wrong_with_a_job_is_told_before_missing_executors():
-    summary = replace(RUNNING, registered=1, missing=MISSING, router=Job("router", "backoff", True, 10, CRASH))
+    summary = replace(RUNNING, crews={"worker": Crew(1, 2, MISSING)}, router=Job("router", "backoff", True, 10, CRASH))
     assert reasons(summary)["Degraded"] == "RouterFailing"
 
 

@@ -41,7 +41,7 @@ class Watched:
         before = Shortage.from_status(self.status or {})
         found = shortage(before, self.now, ready, wanted, driver)
         self.status = None if found is None else json.loads(json.dumps(found.to_status()))
-        failure = problem(found, self.now, ready or 0, wanted, GRACE, NO_ROOM)
+        failure = problem("worker", found, self.now, ready or 0, wanted, GRACE, NO_ROOM)
         self.told = None if failure is None else failure.message
         return self.told is not None
 
@@ -56,7 +56,9 @@ def test_a_shortage_is_told_after_the_grace_time_and_ends_with_it():
     assert not watched.minutes(60, 2, 2)
     assert not watched.minutes(5, 1, 2)
     assert watched.look(1, 2)
-    assert watched.told == f"Executors missing since {moment_text(T + 60 * MINUTE + LOOK)}: 1 of 2: no room."
+    assert (
+        watched.told == f"Executors of the worker missing since {moment_text(T + 60 * MINUTE + LOOK)}: 1 of 2: no room."
+    )
     assert watched.look(0, 2)
     assert ": 2 of 2: no room." in watched.told
     assert not watched.look(2, 2)
@@ -66,16 +68,16 @@ def test_a_shortage_is_told_after_the_grace_time_and_ends_with_it():
 
 def test_the_limit_is_a_time_not_a_number_of_looks():
     found = Shortage(T, 1)
-    assert problem(found, T + GRACE - 1, 1, 2, GRACE, NO_ROOM) is None
-    failure = problem(found, T + GRACE, 1, 2, GRACE, NO_ROOM)
+    assert problem("worker", found, T + GRACE - 1, 1, 2, GRACE, NO_ROOM) is None
+    failure = problem("worker", found, T + GRACE, 1, 2, GRACE, NO_ROOM)
     assert (failure.reason, failure.retry) == (REASON, "slow")
-    assert problem(None, T, 1, 2, GRACE, NO_ROOM) is None
+    assert problem("worker", None, T, 1, 2, GRACE, NO_ROOM) is None
 
 
 def test_a_cause_that_no_time_removes_is_told_soon():
     found, why = Shortage(T, 1), Cause("no such image", lasting=True)
-    assert problem(found, T + SOON - 1, 1, 2, GRACE, why) is None
-    assert problem(found, T + SOON, 1, 2, GRACE, why).message.endswith(": 1 of 2: no such image.")
+    assert problem("worker", found, T + SOON - 1, 1, 2, GRACE, why) is None
+    assert problem("worker", found, T + SOON, 1, 2, GRACE, why).message.endswith(": 1 of 2: no such image.")
     assert SOON < 30_000 < GRACE
 
 

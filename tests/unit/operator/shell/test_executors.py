@@ -13,11 +13,15 @@ NAMES = StreamNames("geo", "quakes")
 ROOM = "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def executor(world, number, ready):
+def executor(world, number, ready, job="worker"):
     """The pod of an executor, which is ready, or finds no room."""
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ROOM}
     conditions = [{"type": "Ready", "status": "True"}] if ready else [said]
-    metadata = {"name": f"quakes-worker-exec-{number}", "namespace": "geo", "labels": NAMES.selected("executor")}
+    metadata = {
+        "name": f"quakes-{job}-exec-{number}",
+        "namespace": "geo",
+        "labels": NAMES.selected(NAMES.executor(job)),
+    }
     world.cluster.put({"kind": "Pod", "metadata": metadata, "status": {"conditions": conditions}})
 
 
@@ -26,14 +30,14 @@ def look_at(world, driver="running", wanted=2):
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     look = Look(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
-    look.jobs["worker"], look.desired = Job("worker", driver), wanted
+    look.jobs["worker"], look.crews["worker"].desired = Job("worker", driver), wanted
 
     async def steps():
         await count_executors(look)
         await miss_executors(look)
 
     asyncio.run(steps())
-    return look
+    return look.crews["worker"]
 
 
 def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
@@ -47,10 +51,13 @@ def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
     world.at += 299_000
     assert look_at(world).missing is None
     world.at += 1_000
-    look = look_at(world)
+    crew = look_at(world)
 
-    assert look.registered == 1
-    assert look.missing.message == f"Executors missing since 2027-01-15T08:00:00Z: 1 of 2: Unschedulable: {ROOM}"
+    assert crew.registered == 1
+    assert (
+        crew.missing.message
+        == f"Executors of the worker missing since 2027-01-15T08:00:00Z: 1 of 2: Unschedulable: {ROOM}"
+    )
     executor(world, 2, True)
     assert look_at(world).missing is None
     assert world.body()["status"]["workers"] == {}
@@ -60,9 +67,9 @@ def test_without_a_driver_nothing_is_known_and_nothing_missing():
     world = World()
     world.stream(status={"workers": {"missing": {"since": "2027-01-15T07:00:00Z", "most": 0}}})
 
-    look = look_at(world, "terminating")
+    crew = look_at(world, "terminating")
 
-    assert (look.registered, look.missing) == (None, None)
+    assert (crew.registered, crew.missing) == (None, None)
     assert "missing" not in world.body()["status"]["workers"]
 
 

@@ -42,6 +42,14 @@ RECORDED = {
     ],
     "sum(increase(spatialstream_worker_rejected_total": [({}, "2")],
 }
+OF_ROUTER = {
+    "spatialstream_router_cores": [({}, "2")],
+    "timestamp(spatialstream_router_cores": [({}, str(AT + 1))],
+    "sum(rate(spatialstream_router_task_seconds_total": [({}, "0.5")],
+    "sum(avg_over_time(spatialstream_router_lag_messages": [({}, "30")],
+    "sum(deriv(spatialstream_router_lag_messages": [({}, "-2.5")],
+    "sum(rate(spatialstream_router_messages_total": [({}, "60")],
+}
 INFLOWS = (Inflow("objects", 900.0, {"late": 90.0, "json": 10.0}), Inflow("queries", 6.0, {"admission": 2.0}))
 
 
@@ -74,14 +82,14 @@ async def serving(answer):
         await runner.cleanup()
 
 
-def read(answers):
+def read(answers, **more):
     def answer(question):
         (series,) = (series for begin, series in answers.items() if question.startswith(begin))
         return 200, json.dumps(vector(series))
 
     async def main():
         async with serving(answer) as (url, asked):
-            return await read_figures(Prometheus(url), NAMES, 77), asked
+            return await read_figures(Prometheus(url), NAMES, 77, **more), asked
 
     return asyncio.run(main())
 
@@ -103,6 +111,19 @@ def test_what_prometheus_says():
     assert len(asked) == len(RECORDED)
     for question in asked:
         assert 'namespace="geo",pod="quakes-' in question
+
+
+def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
+    figures, asked = read(RECORDED | OF_ROUTER, executors=True)
+
+    use = figures.router
+    assert (use.at, use.utilisation) == (1_795_262_401_500, 0.25)
+    assert (use.delay, use.growth, use.done) == (500, -2.5, 60.0), "30 messages wait for half a second at 60 a second"
+    assert sum('pod="quakes-router"' in question for question in asked) == len(OF_ROUTER) + 3
+    for none in ({"spatialstream_router_cores": []}, {"sum(rate(spatialstream_router_task_seconds_total": []}):
+        assert read(RECORDED | OF_ROUTER | none, executors=True)[0].router is None
+    idle = OF_ROUTER | {"sum(rate(spatialstream_router_messages_total": [({}, "0")]}
+    assert read(RECORDED | idle, executors=True)[0].router.delay is None
 
 
 def test_nothing_is_known_of_a_stream_that_is_not_scraped():
