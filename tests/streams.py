@@ -16,6 +16,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spatialstream.model.expressions import absorbed
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import (
@@ -147,6 +148,22 @@ def _radius_to(space: Space, pool: Sequence[tuple[float, float]], x: float, y: f
     return st.sampled_from(pool).map(lambda place: space.distance(x, y, *place))
 
 
+Text = tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]
+"""Of a predicate: keywords; groups of them; terms that must be absent."""
+
+
+@st.composite
+def expressions(draw: st.DrawFn, words: Sequence[str] = TERMS) -> Text:
+    """Keywords or groups of them, and terms that must be absent, which may be among those."""
+    term = st.sampled_from(words)
+    keywords = tuple(draw(st.lists(term, max_size=2, unique=True)))
+    if draw(st.integers(0, 2)):
+        return keywords, (), ()
+    groups = absorbed(draw(st.lists(st.lists(term, min_size=1, max_size=3), max_size=4)))
+    none = tuple(draw(st.lists(term, max_size=2, unique=True)))
+    return (keywords, (), none) if len(groups) < 2 else ((), groups, none)
+
+
 @st.composite
 def queries(
     draw: st.DrawFn,
@@ -157,7 +174,7 @@ def queries(
 ) -> Query:
     """Queries of the given types, of a few ids."""
     kind = draw(st.sampled_from(types))
-    keywords = draw(st.lists(st.sampled_from(TERMS), max_size=2, unique=True))
+    keywords, groups, none = draw(expressions())
     k = draw(st.sampled_from([1, 1, 2, 3, 100]))
     window = step = None
     if kind is QueryType.CTQ or (kind is QueryType.CKQ and draw(st.booleans())):
@@ -179,7 +196,7 @@ def queries(
     return Query(
         draw(st.sampled_from(_NAMES)),
         draw(times),
-        Predicate(region, tuple(keywords)),
+        Predicate(region, keywords, groups, none),
         selection,
         Lifetime(duration, kind.value.startswith("C"), window, step),
     )
@@ -200,12 +217,14 @@ def random_stream(
     vocabulary: int = 500,
     cancelled: float = 0.05,
     repeated: float = 0.02,
+    expressions: float = 0.3,
 ) -> Stream:
     """A stream of ``objects`` objects over ``span`` ms, and queries that look for what is there.
 
     Two thirds of the objects gather round a few centres; words follow Zipf's law; one object in twenty repeats the time
     of the one before it, one in fifty the place. Queries are centred on objects and take keywords from them; a share
-    ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all comes twice.
+    ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all comes twice,
+    and a share ``expressions`` of those with several keywords has a group of each.
     """
     rng = random.Random(seed)
     width, height = space.east - space.west, space.north - space.south
@@ -229,7 +248,7 @@ def random_stream(
     asked: list[Query | Cancellation] = []
     for kind in types:
         for i in range(queries_per_type):
-            query = _random_query(rng, f"{kind.value.lower()}{i}", kind, rng.choice(found), space, span)
+            query = _random_query(rng, f"{kind.value.lower()}{i}", kind, rng.choice(found), space, span, expressions)
             asked.append(query)
             if rng.random() < repeated:
                 asked.append(query)
@@ -244,9 +263,13 @@ def _anywhere(rng: random.Random, space: Space) -> tuple[float, float]:
 
 
 def _random_query(
-    rng: random.Random, name: str, kind: QueryType, focus: SpatialObject, space: Space, span: int
+    rng: random.Random, name: str, kind: QueryType, focus: SpatialObject, space: Space, span: int, expressions: float
 ) -> Query:
     keywords = tuple(rng.sample(focus.terms, min(len(focus.terms), rng.randrange(4))))
+    groups: tuple[tuple[str, ...], ...] = ()
+    none: tuple[str, ...] = ()
+    if len(keywords) > 1 and rng.random() < expressions:
+        groups, keywords, none = absorbed([[term] for term in keywords]), (), (rng.choice(focus.terms),)
     width, height = space.east - space.west, space.north - space.south
     side = rng.choice([0.01, 0.05, 0.3])
     region: Region | None = None
@@ -268,7 +291,7 @@ def _random_query(
     return Query(
         name,
         focus.t - distance if continuous else focus.t + distance,
-        Predicate(region, keywords),
+        Predicate(region, keywords, groups, none),
         selection,
         Lifetime(rng.randrange(span), continuous, window, step),
     )
@@ -307,8 +330,7 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
         record["at"] = [query.selection.x, query.selection.y]
     if query.k:
         record["k"] = query.k
-    if query.predicate.keywords:
-        record["keywords"] = list(query.predicate.keywords)
+    record |= query.predicate.expression.to_record()
     lifetime = query.lifetime
     if lifetime.duration <= TIME_LIMIT:
         record["duration"] = lifetime.duration

@@ -21,10 +21,11 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch, parse_object
-from spatialstream.model.queries import parse_query
+from spatialstream.model.queries import MOST_STEPS, parse_query
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import extract_terms
+from spatialstream.model.times import TIME_LIMIT
 from spatialstream.oracle import answers
 from spatialstream.records.encode import object_lines, query_lines
 
@@ -306,6 +307,19 @@ def test_lifetimes_are_the_chosen_ones():
     assert {(q.lifetime.window, q.lifetime.step) for q in queries if q.type is QueryType.CTQ} == {(6, 7)}
     assert sorted(str(q.lifetime.window) for q in queries if q.type is QueryType.CKQ) == ["6"] * 20 + ["None"] * 20
     assert {query.k for query in queries} == {0, 8}
+
+
+def test_queries_without_an_end_and_with_alternatives():
+    settings = GenerateSettings(
+        objects=1_000, queries=dict.fromkeys(QueryType, 20), keywords=(3, 3), endless=True, alternatives=True
+    )
+    queries = [query for query, _ in asked(settings)]
+
+    assert {query.lifetime.duration > TIME_LIMIT for query in queries if query.type in ("CRQ", "CKQ")} == {True}
+    assert {query.lifetime.duration for query in queries if query.type == "CTQ"} == {settings.step * MOST_STEPS}
+    texts = [query.predicate for query in queries if query.type in ("SRQ", "SKQ", "CRQ", "CKQ")]
+    assert {(each.keywords, len(each.any)) for each in texts} == {((), 3)}
+    assert all(parse_query(query.to_record(), settings.space) == query for query in queries)
 
 
 def test_most_queries_have_answers():

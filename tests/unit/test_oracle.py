@@ -379,7 +379,7 @@ def test_the_last_row_of_a_ckq_holds_the_nearest_of_the_moment(stream):
                     o.y,
                 )
                 for o in stream.objects
-                if query.t <= o.t <= now and o.t > now - window and set(query.predicate.keywords) <= set(o.terms)
+                if query.t <= o.t <= now and o.t > now - window and query.predicate.expression.holds(o.terms)
             ]
             shown = [row["objects"] for row in found if row["t"] <= now]
             assert [(o["id"], -o["t"]) for o in (shown[-1] if shown else [])] == [
@@ -402,7 +402,8 @@ def once(accepted):
         if isinstance(query, Cancellation):
             latest.pop(query.id)
         else:
-            content = (query.to_record() | {"keywords": set(query.predicate.keywords)}, query.t)
+            text = {name: set(getattr(query.predicate, name)) for name in ("keywords", "none")}
+            content = query.to_record() | text
             if latest.get(query.id) == content:
                 continue
             if query.type not in (QueryType.CRQ, QueryType.CKQ) or query.lifetime.duration:

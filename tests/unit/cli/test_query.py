@@ -63,6 +63,11 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             {"type": "CRQ", "region": {"box": [0, 0, 1, 1]}, "keywords": ["New York", "snow", "storm"]}
             | {"duration": "1h"},
         ),
+        (
+            "--type CRQ --box=0,0,1,1 --any 'flood river' --any fire --none drill,test",
+            {"type": "CRQ", "region": {"box": [0, 0, 1, 1]}, "any": [["flood", "river"], ["fire"]]}
+            | {"none": ["drill", "test"]},
+        ),
         ("--type CANCEL --id a", {"id": "a", "type": "CANCEL"}),
     ],
 )
@@ -80,8 +85,10 @@ def as_options(record: dict[str, Any]) -> list[str]:
                 words.append(f"--{shape}={','.join(map(repr, numbers))}")
             case "at", list():
                 words.append(f"--point={','.join(map(repr, value))}")
-            case "keywords", list():
-                words.append(f"--keywords={','.join(value)}")
+            case "keywords" | "none", list():
+                words.append(f"--{name}={','.join(value)}")
+            case "any", list():
+                words += [f"--any={' '.join(group)}" for group in value]
             case "t", _:
                 words.append(f"--time={value}")
             case _:

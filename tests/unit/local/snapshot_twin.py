@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
@@ -52,7 +53,7 @@ class Twin:
         return [
             o
             for o in self.objects
-            if after < o.t <= last and set(keywords) <= set(o.terms) and inside(self.space, region, o.x, o.y)
+            if after < o.t <= last and Expression.of(keywords).holds(o.terms) and inside(self.space, region, o.x, o.y)
         ]
 
     def range_query(

@@ -17,6 +17,7 @@ from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import Space
+from tests.streams import expressions
 from tests.unit.local.continuous import LAST, PLACES, PLANE, WORDS, Epoch, Run, Stream, compiled, order
 from tests.unit.memory_files import MemoryFiles
 
@@ -34,7 +35,7 @@ def expected(stream: Stream) -> list[Row]:
         def key(o: SpatialObject, at: Nearest = at) -> tuple[float, int, str, float, float]:
             return stream.space.distance(at.x, at.y, o.x, o.y), -o.t, o.id, o.x, o.y
 
-        matching = [o for o in stream.objects if query.t <= o.t < end and set(query.predicate.keywords) <= set(o.terms)]
+        matching = [o for o in stream.objects if query.t <= o.t < end and query.predicate.expression.holds(o.terms)]
         events = [(o.t, 1, order(o), i) for i, o in enumerate(matching)]
         if window is not None:
             events += [(t, 0, (), -1) for t in {o.t + window for o in matching} if t < end and t <= last]
@@ -111,16 +112,16 @@ class NearestRun(Run):
 
 def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
     query = st.builds(
-        lambda t, place, k, keywords, duration, window: (
+        lambda t, place, k, text, duration, window: (
             t,
-            Predicate(None, tuple(keywords)),
+            Predicate(None, *text),
             Nearest(*place, k),
             Lifetime(duration, True, window),
         ),
         st.integers(0, LAST // 2),
         st.sampled_from(PLACES[space]),
         st.sampled_from([1, 2, 3, 2**31 - 1]),
-        st.sets(st.sampled_from(WORDS), max_size=2).map(sorted),
+        expressions(WORDS),
         st.sampled_from([0, 1, 6, 100]),
         st.sampled_from([None, None, 0, 1, 3, 5, 100]),
     )
@@ -154,7 +155,7 @@ class LateTwin:
     def _rows(self, number: int, objects: list[SpatialObject], horizon: int) -> list[tuple[tuple, Row]]:
         (query, end), seen = self.queries[number], self.seen[number]
         window = query.lifetime.window
-        wanted = [o for o in objects if query.t <= o.t < end and set(query.predicate.keywords) <= set(o.terms)]
+        wanted = [o for o in objects if query.t <= o.t < end and query.predicate.expression.holds(o.terms)]
         events: list[tuple] = [(max(o.t, self.reported), 1, order(o), i) for i, o in enumerate(wanted)]
         if window is not None:
             leaving = {o.t + window for o in seen + wanted}

@@ -47,8 +47,8 @@ class SnapshotRun(Run):
 
     def asked(self, query: Query, after: int, last: int) -> tuple[Any, ...]:
         (x, y), predicate = PLACES[self.stream.space][query.k % 8], query.predicate
-        where = (predicate.region, predicate.keywords, after, last)
-        near = (x, y, query.k, predicate.keywords, after, last)
+        where = (predicate.region, predicate.expression.literals, after, last)
+        near = (x, y, query.k, predicate.expression.literals, after, last)
         found = [store.range_query(*where) for store in self.slots]
         nearest = [store.nearest(*near) for store in self.slots]
         counts = Counter[str]()
@@ -82,8 +82,8 @@ def snapshots(stream: Stream) -> list[Any]:
         twin.append(epoch.objects)
         for query in stream.queries:
             (x, y), predicate = PLACES[stream.space][query.k % 8], query.predicate
-            where = (predicate.region, predicate.keywords, dropped - 1, epoch.horizon)
-            near = twin.nearest(x, y, query.k, predicate.keywords, dropped - 1, epoch.horizon)
+            where = (predicate.region, predicate.expression.literals, dropped - 1, epoch.horizon)
+            near = twin.nearest(x, y, query.k, predicate.expression.literals, dropped - 1, epoch.horizon)
             rows.append((twin.range_query(*where), near, twin.term_counts(*where)))
         dropped = max(dropped, epoch.before - 1 - RETENTION)
         twin.drop_before(dropped)

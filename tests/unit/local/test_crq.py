@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex, Tiering
 from spatialstream.local.range.frequencies import TermFrequencies
+from spatialstream.model.expressions import Expression
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
@@ -18,6 +19,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
+from tests.streams import expressions
 from tests.unit.local.test_grid import WORDS, batch, boxes, circles, in_region, many, points, word_sets
 from tests.unit.memory_files import MemoryFiles
 
@@ -77,7 +79,7 @@ class BruteContinuousRange:
             for number, (name, region, keywords, start, end) in sorted(self.queries.items())
             if start <= objects.t[o] < end
             and end > self.horizon
-            and keywords <= set(objects.terms[o])
+            and Expression.of(sorted(keywords)).holds(objects.terms[o])
             and in_region(self.space, region, objects.x[o], objects.y[o])
         ]
 
@@ -127,7 +129,7 @@ class Indexed:
             query = queries[i]
             assert query.type is QueryType.CRQ
             predicate, end = query.predicate, query.t + query.lifetime.duration
-            found.append((number, query.id, predicate.region, set(predicate.keywords), query.t, end))
+            found.append((number, query.id, predicate.region, set(predicate.expression.literals), query.t, end))
         return found
 
     def known(self, numbers):
@@ -327,7 +329,12 @@ class TestContract:
 def operations():
     regions = st.one_of(st.none(), boxes(WGS84), circles(WGS84))
     times = st.integers(0, 12)
-    query = st.tuples(regions, word_sets(4), times, times)
+    query = st.tuples(
+        regions,
+        st.one_of(word_sets(4), expressions(WORDS).map(lambda parts: list(Expression(*parts).literals))),
+        times,
+        times,
+    )
     thing = st.builds(lambda p, words: (p[0], p[1], words), points(WGS84), word_sets(6))
     return st.lists(
         st.one_of(

@@ -17,6 +17,7 @@ from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, 
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
+from tests.streams import expressions
 from tests.unit.local.continuous import LAST, PLANE, WORDS, Epoch, Run, Stream, compiled
 from tests.unit.memory_files import MemoryFiles
 
@@ -61,7 +62,7 @@ def expected(stream: Stream) -> list[Row]:
                 term
                 for o in stream.objects
                 if max(query.t, now - window + 1) <= o.t <= now
-                and set(query.predicate.keywords) <= set(o.terms)
+                and query.predicate.expression.holds(o.terms)
                 and region.contain(stream.space, 0, o.x, o.y)
                 for term in o.terms
             )
@@ -103,10 +104,10 @@ def queries_in(space: Space) -> st.SearchStrategy[list[Query]]:
         st.sampled_from([1, 2, 3, 5]),
     )
     query = st.builds(
-        lambda t, region, keywords, k, lifetime: (t, Predicate(region, tuple(keywords)), TopTerms(k), lifetime),
+        lambda t, region, text, k, lifetime: (t, Predicate(region, *text), TopTerms(k), lifetime),
         st.integers(0, LAST // 2),
         st.sampled_from(REGIONS[space]),
-        st.one_of(st.just([]), st.sets(st.sampled_from(WORDS), max_size=2).map(sorted)),
+        st.one_of(st.just(()), expressions(WORDS)),
         st.sampled_from([1, 2, 3, 100]),
         st.one_of(lifetime, st.just(Lifetime(100, True, 5, 2))),
     )

@@ -105,7 +105,7 @@ def expected_pairs(stream: Stream) -> list[tuple]:
         for o in stream.objects
         for query, end in zip(stream.queries, stream.end, strict=True)
         if query.t <= o.t < min(query.t + query.lifetime.duration, end)
-        and set(query.predicate.keywords) <= set(o.terms)
+        and query.predicate.expression.holds(o.terms)
         and Regions.of([query.predicate.region]).contain(stream.space, 0, o.x, o.y)
     )
 
@@ -218,7 +218,7 @@ class TermsTwin:
             predicate = standing.query.predicate
             region = Regions.of([predicate.region])
             standing.seen += [
-                o for o in objects if set(predicate.keywords) <= set(o.terms) and region.contain(PLANE, 0, o.x, o.y)
+                o for o in objects if predicate.expression.holds(o.terms) and region.contain(PLANE, 0, o.x, o.y)
             ]
 
 

@@ -79,6 +79,7 @@ def add_parser(commands: Any) -> None:
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help="default 1:3")
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
+    add("--alternatives", action="store_true", help="one of the keywords is enough: each is a group of its own")
     add("--k", type=shared.count, default=default.k, metavar="K", help="default %(default)s")
     add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help="of queries (default 10m)")
     add("--endless", action="store_true", help="continuous queries have no duration: they live until cancelled")

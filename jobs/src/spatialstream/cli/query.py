@@ -30,7 +30,7 @@ __all__ = ["add_parser", "from_options", "read"]
 _WIDE = Space.planar(-1e15, -1e15, 1e15, 1e15)
 """A space in which all coordinates are."""
 
-_FIELDS = ("type", "box", "circle", "point", "keywords", "k", "duration", "window", "step", "time", "id")
+_FIELDS = ("type", "box", "circle", "point", "keywords", "any", "none", "k", "duration", "window", "step", "time", "id")
 
 
 def add_parser(commands: Any) -> None:
@@ -69,6 +69,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     for name, form in (("box", "W S E N"), ("circle", "LON LAT METRES"), ("point", "LON LAT")):
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, with spaces or commas between them")
     add("--keywords", action="append", metavar="A,B", help="all of them have to be in an object's text")
+    add("--any", action="append", metavar="'A B'", help="all of these, or all of those of another --any")
+    add("--none", action="append", metavar="A,B", help="none of them may be in it")
     add("--k", type=shared.count, metavar="K", help="how many")
     add(
         "--duration",
@@ -183,11 +185,15 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     at = given.pop("point", None)
     if len(given) == 2:
         raise SettingError("circle", "give a box or a circle, not both")
-    words = [word.strip() for text in options.keywords or () for word in text.split(",")]
     record = {"id": options.id, "type": options.type, "t": _number_or_text(options.time), "region": given or None}
-    record |= {"at": at, "keywords": options.keywords and [word for word in words if word], "k": options.k}
+    record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
+    record["any"] = options.any and [text.replace(",", " ").split() for text in options.any]
     record |= {name: _number_or_text(getattr(options, name)) for name in ("duration", "window", "step")}
     return {name: value for name, value in record.items() if value is not None}
+
+
+def _words(texts: Sequence[str] | None) -> list[str] | None:
+    return None if texts is None else [word for text in texts for word in map(str.strip, text.split(",")) if word]
 
 
 def _numbers(name: str, texts: Iterable[str]) -> list[float]:

@@ -17,6 +17,7 @@ from spatialstream.generate.objects import object_batches, object_times
 from spatialstream.generate.places import rounded
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Flags, Ints
+from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, Selects, having
 from spatialstream.model.objects import ObjectBatch
@@ -70,6 +71,8 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
     if settings.endless:
         duration[continuous] = endless(None)
         duration[_STEPS[code]] = endless(settings.step)
+    regions = _regions(settings, random, objects, ~nearest)
+    keywords = _keywords(settings, random, objects.terms, ~_TOP_TERMS[code])
     queries = QueryBatch(
         pc.binary_join_element_wise(
             pa.array([kind.value.lower() for kind in TYPES]).take(pa.array(code)),
@@ -83,8 +86,8 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         step,
         np.where(nearest | _TOP_TERMS[code], settings.k, 0).astype(np.int32),
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
-        _regions(settings, random, objects, ~nearest),
-        _keywords(settings, random, objects.terms, ~_TOP_TERMS[code]),
+        regions,
+        _alternatives(keywords) if settings.alternatives else keywords,
     )
     return queries.take(np.argsort(queries.t, kind="stable"))
 
@@ -150,3 +153,11 @@ def _keywords(settings: GenerateSettings, random: np.random.Generator, terms: Te
     offsets = np.zeros(len(terms) + 1, np.int32)
     np.cumsum(count, out=offsets[1:])
     return TermLists(offsets, terms.codes[order][place < np.repeat(count, lengths)], terms.vocabulary)
+
+
+def _alternatives(lists: TermLists) -> TermLists:
+    """Each keyword as a group of its own; of a single one, itself."""
+    rows = [lists[row] for row in range(len(lists))]
+    return TermLists.of(
+        [Expression(any=absorbed([term] for term in row)).literals if len(row) > 1 else row for row in rows]
+    )

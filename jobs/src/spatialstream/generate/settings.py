@@ -45,6 +45,7 @@ class GenerateSettings:
             In WGS84 that is a share of 360 by 180 degrees for boxes, and of the Earth's surface for circles.
         circles: share of regions that are circles; the others are boxes, as wide to high as the space.
         keywords: (fewest, most) keywords of the types SRQ, SKQ, CRQ and CKQ; the others have none.
+        alternatives: keywords are groups of one each, of which an object needs one; otherwise it needs all.
         frequent: keywords are the most frequent terms of the object; otherwise any of them.
         k: k.
         duration: τ of every query, ms.
@@ -74,6 +75,7 @@ class GenerateSettings:
     circles: float = 0.0
     keywords: tuple[int, int] = (1, 3)
     frequent: bool = False
+    alternatives: bool = False
     k: int = 10
     duration: int = 600_000
     endless: bool = False

@@ -21,6 +21,7 @@ import pyarrow as pa
 from spatialstream.index.cost import CellStatistics, workloads
 from spatialstream.model.arrays import Array, Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
+from spatialstream.model.expressions import has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType
@@ -317,6 +318,8 @@ class Statistics:
         counts = np.bincount(_finest_cells(space, objects.x, objects.y, levels), minlength=cells).astype(np.float64)
         _add_up(counts, levels)
 
+        if has_marks(queries.keywords):
+            queries = replace(queries, keywords=searched(queries.keywords))
         parts = region_parts(space, queries.regions)
         nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
         if len(nearest):

@@ -869,11 +869,13 @@ class ProbeBatch:
         objects: the batch.
         words: number of words of its vocabulary.
         keys: those that it uses.
+        spans: int32[n + 1], where in ``objects.codes`` the terms of each object are.
     """
 
     objects: Objects
     words: int
     keys: TermKeys
+    spans: Codes
 
     @classmethod
     def of(cls, space: Space, objects: ObjectBatch) -> ProbeBatch:
@@ -881,7 +883,8 @@ class ProbeBatch:
         x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
         offsets, codes = writable(objects.terms.offsets), writable(objects.terms.codes)
         order, visits = _arrange(x, y, offsets, _frame(space), _LOCALITY_BITS)
-        return cls(Objects(order, visits, x, y, t, codes), len(objects.terms.vocabulary), TermKeys.of(objects.terms))
+        words = len(objects.terms.vocabulary)
+        return cls(Objects(order, visits, x, y, t, codes), words, TermKeys.of(objects.terms), offsets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

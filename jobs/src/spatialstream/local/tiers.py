@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local.arrays import Codes
-from spatialstream.local.grid import KeywordGrid
+from spatialstream.local.expression_grid import Grid, build_grid, grid_from_arrays
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -42,7 +42,7 @@ class Tier:
     """
 
     rows: Rows
-    grid: KeywordGrid
+    grid: Grid
     wasted: int = 0
     name: str | None = None
 
@@ -100,7 +100,7 @@ class Tiers:
             rows, keywords = rows[alive], keywords.take(alive)
         if not len(rows):
             return None
-        return Tier(rows, KeywordGrid.build(self._space, self._regions(rows), keywords))
+        return Tier(rows, build_grid(self._space, self._regions(rows), keywords))
 
     def checkpoint(self, write: WriteFile, kind: str) -> list[Manifest]:
         """Write the tiers that are new; returns a manifest of each."""
@@ -115,5 +115,5 @@ class Tiers:
         self.tiers = []
         for manifest in manifests:
             arrays, meta = read(manifest["name"])
-            grid = KeywordGrid.from_arrays(self._space, arrays, meta)
+            grid = grid_from_arrays(self._space, arrays, meta)
             self.tiers.append(Tier(arrays["tier_rows"], grid, manifest["wasted"], manifest["name"]))

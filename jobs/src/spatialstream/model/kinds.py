@@ -75,20 +75,22 @@ class Kind:
     steps: bool = False
 
 
+_TEXT = ("keywords", "any", "none")
+
 KINDS = (
-    Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration"), ("keywords",)),
-    Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration"), ("keywords",)),
-    Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration"), ("keywords",)),
-    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), ("keywords", "duration")),
+    Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration"), _TEXT),
+    Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration"), _TEXT),
+    Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration"), _TEXT),
+    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), (*_TEXT, "duration")),
     Kind(
         *(QueryType.CKQ, Selects.NEAREST, True, Route.EVERYWHERE, "nearest"),
         required=("at", "k"),
-        optional=("keywords", "duration", "window"),
+        optional=(*_TEXT, "duration", "window"),
     ),
     Kind(
         *(QueryType.CTQ, Selects.TERMS, True, Route.REGION, "terms"),
         required=("region", "k", "window", "step"),
-        optional=("keywords", "duration"),
+        optional=(*_TEXT, "duration"),
         steps=True,
     ),
 )

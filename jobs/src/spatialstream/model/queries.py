@@ -5,7 +5,7 @@ The paper's six types are presets of these three parts (:mod:`spatialstream.mode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
+from spatialstream.model.expressions import MOST_GROUPS, Expression, absorbed
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import QUERIES, QUERY_FIELDS
@@ -47,10 +48,21 @@ MOST_STEPS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Which objects: those in the region (None: anywhere) that have all the keywords (none: whatever the text)."""
+    """Which objects: those in the region (None: anywhere) whose terms are as the expression says.
+
+    The other three are its parts, see :class:`~spatialstream.model.expressions.Expression`; without any, whatever the
+    text.
+    """
 
     region: Region | None = None
     keywords: tuple[str, ...] = ()
+    any: tuple[tuple[str, ...], ...] = ()
+    none: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> Expression:
+        """The condition on the text."""
+        return Expression(self.keywords, self.any, self.none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +140,7 @@ class Query:
                 record["region"] = {"circle": [x, y, radius]}
         if isinstance(self.selection, Nearest):
             record["at"] = [self.selection.x, self.selection.y]
-        if self.predicate.keywords:
-            record["keywords"] = list(self.predicate.keywords)
+        record |= self.predicate.expression.to_record()
         if self.k:
             record["k"] = self.k
         if self.lifetime.duration <= TIME_LIMIT:
@@ -156,9 +167,9 @@ class Cancellation:
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """A query or cancellation from its JSON form, strictly.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "k", "duration", "window", "step"}``: which of them a type takes
-    is in the documentation of query semantics. Fields that are no query field at all are ignored; one that this type
-    does not take is an error, because ignoring it would answer another question than the one asked.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step"}``: which of them
+    a type takes is in the documentation of query semantics. Fields that are no query field at all are ignored; one that
+    this type does not take is an error, because ignoring it would answer another question than the one asked.
 
     Raises:
         RecordError: a field is missing or unusable; names it and says what would be right.
@@ -187,7 +198,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         raise RecordError(field, f"{kind.type} requires {field}")
 
     region = parse_region(record["region"], space) if "region" in given else None
-    predicate = Predicate(region, _keywords(record.get("keywords"), rule))
+    predicate = Predicate(region, *_expression(record, rule))
     selection: Selection = Everything()
     if kind.selects is Selects.TERMS:
         selection = TopTerms(_count(record["k"]))
@@ -231,16 +242,38 @@ def _count(value: object) -> int:
     return value
 
 
-def _keywords(value: object, rule: TermRule) -> tuple[str, ...]:
+def _expression(
+    record: Mapping[str, Any], rule: TermRule
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Keywords, groups and forbidden terms, in canonical form."""
+    keywords, none = _terms(record, "keywords", rule), _terms(record, "none", rule)
+    given = record.get("any")
+    if given is None:
+        return keywords, (), none
+    if keywords:
+        raise RecordError("any", "stands in place of keywords; give one of the two")
+    if not isinstance(given, list) or not all(isinstance(group, list) for group in given):
+        raise RecordError("any", f"{given!r} is not a list of groups, each a list of strings")
+    if not 1 <= len(given) <= MOST_GROUPS:
+        raise RecordError("any", f"has {len(given)} groups; give 1 to {MOST_GROUPS}, or leave it out")
+    if not all(given):
+        raise RecordError("any", "has an empty group, for which every text would do; leave the group out")
+    groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
+    return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
+
+
+def _terms(record: Mapping[str, Any], field: str, rule: TermRule) -> tuple[str, ...]:
+    """The terms of a field that is a list of strings, each once."""
+    value = record.get(field)
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(keyword, str) for keyword in value):
-        raise RecordError("keywords", f"{value!r} is not a list of strings")
+        raise RecordError(field, f"{value!r} is not a list of strings")
     result: dict[str, None] = {}
     for keyword in value:
         terms = extract_terms(keyword, rule)
         if not terms:
-            raise RecordError("keywords", f"{keyword!r} has no term: no word character is left after term extraction")
+            raise RecordError(field, f"{keyword!r} has no term: no word character is left after term extraction")
         result.update(dict.fromkeys(terms))
     return tuple(result)
 
@@ -279,7 +312,7 @@ class QueryBatch(Batch):
         k: int32[n]; 0 where absent.
         at: float64[n, 2]; 0 where absent.
         regions: n regions.
-        keywords: n term sets.
+        keywords: n sets of literals (:mod:`spatialstream.model.expressions`).
     """
 
     ids: pa.StringArray
@@ -305,10 +338,11 @@ class QueryBatch(Batch):
         elif kind.selects is Selects.TERMS:
             selection = TopTerms(k)
         window, step = int(self.window[index]), int(self.step[index])
+        text = Expression.of(self.keywords[index])
         return Query(
             name,
             t,
-            Predicate(self.regions[index], tuple(self.keywords[index])),
+            Predicate(self.regions[index], text.keywords, text.any, text.none),
             selection,
             Lifetime(
                 int(self.duration[index]), kind.standing, None if window < 0 else window, None if step < 0 else step
@@ -341,7 +375,7 @@ class QueryBatch(Batch):
             k,
             at,
             Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
-            TermLists.of([query.predicate.keywords if isinstance(query, Query) else () for query in queries]),
+            TermLists.of([each.predicate.expression.literals if isinstance(each, Query) else () for each in queries]),
         )
 
     def to_arrow(self) -> pa.RecordBatch:

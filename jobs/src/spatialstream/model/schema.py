@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spatialstream.model.expressions import MOST_GROUPS
 from spatialstream.model.kinds import KINDS, NAMES
 
 __all__ = [
@@ -101,6 +102,8 @@ QUERY_JSON: dict[str, Any] = {
         "region": _REGION,
         "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
         "keywords": _STRINGS,
+        "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GROUPS},
+        "none": _STRINGS,
         "k": {"type": "integer", "minimum": 1},
         "duration": _DURATION,
         "window": _DURATION,

@@ -123,8 +123,9 @@ def _lifetimes(queries: Sequence[Query | Cancellation]) -> tuple[list[_Life], li
 
 def _is_repeated(first: Query, again: Query) -> bool:
     """Whether two queries of one id are the same one, however their keywords are spelled."""
-    spelled = [replace(each, predicate=replace(each.predicate, keywords=())) for each in (first, again)]
-    return spelled[0] == spelled[1] and {*first.predicate.keywords} == {*again.predicate.keywords}
+    plain = [replace(each, predicate=replace(each.predicate, keywords=(), none=())) for each in (first, again)]
+    texts = [({*each.predicate.keywords}, {*each.predicate.none}) for each in (first, again)]
+    return plain[0] == plain[1] and texts[0] == texts[1]
 
 
 # -------------------------------------------------------------------------------------------------------------- objects
@@ -144,9 +145,8 @@ class _Stream:
         """The objects with ``first <= o.t <= last`` that satisfy the predicate, by (t, id, x, y)."""
         here = slice(bisect_left(self.times, first), bisect_right(self.times, last))
         found = self.objects[here]
-        if predicate.keywords:
-            wanted = frozenset(predicate.keywords)
-            found = [o for o, terms in zip(found, self._terms[here], strict=True) if wanted <= terms]
+        if predicate.keywords or predicate.any or predicate.none:
+            found = [o for o, terms in zip(found, self._terms[here], strict=True) if _is_said(predicate, terms)]
         inside = _containment(predicate.region, self.space)
         return found if inside is None else [o for o in found if inside(o.x, o.y)]
 
@@ -163,6 +163,15 @@ class _Stream:
     def rank(self, o: SpatialObject, nearest: Nearest) -> _Ranked:
         """Where an object stands among the nearest."""
         return _distance(self.space, nearest.x, nearest.y, o.x, o.y), -o.t, o.id, o.x, o.y
+
+
+def _is_said(predicate: Predicate, terms: frozenset[str]) -> bool:
+    """Whether an object with these terms has what the predicate says of the text."""
+    if any(term in terms for term in predicate.none):
+        return False
+    if predicate.any and not any(all(term in terms for term in group) for group in predicate.any):
+        return False
+    return all(term in terms for term in predicate.keywords)
 
 
 def _containment(region: Region | None, space: Space) -> Callable[[float, float], bool] | None:

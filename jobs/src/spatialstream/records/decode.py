@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -588,9 +589,9 @@ def decode_object_table(
 _GIVEN = QUERY_FIELDS[3:]
 
 
-def _bits(fields: Iterable[Sequence[str]]) -> Bytes:
+def _bits(fields: Iterable[Sequence[str]]) -> npt.NDArray[np.uint16]:
     """For each code: its fields, as bits in the order of ``_GIVEN``; a cancellation has none."""
-    return np.array([*(sum(1 << _GIVEN.index(field) for field in each) for each in fields), 0], np.uint8)
+    return np.array([*(sum(1 << _GIVEN.index(field) for field in each) for each in fields), 0], np.uint16)
 
 
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
@@ -619,9 +620,10 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     for field in ("id", "type", "t"):
         good &= cells[field].kind != ABSENT
     code = values.read_choices(cells["type"], NAMES)
-    given = np.zeros(len(good), np.uint8)
+    given = np.zeros(len(good), np.uint16)
     for bit, field in enumerate(_GIVEN):
-        given |= (cells[field].kind != ABSENT).astype(np.uint8) << np.uint8(bit)
+        given |= (cells[field].kind != ABSENT).astype(np.uint16) << np.uint16(bit)
+    good &= (cells["any"].kind == ABSENT) & (cells["none"].kind == ABSENT)  # nested lists are read one by one
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
@@ -633,7 +635,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])
     values.read_strings(name)
-    good &= (k >= ((required >> np.uint8(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
+    good &= (k >= ((required >> np.uint16(_GIVEN.index("k"))) & 1)) & (k < 2**31) & (step != 0)
     good &= (step < 0) | (duration // np.maximum(step, 1) <= MOST_STEPS)
     with_at = cells["at"].kind != ABSENT
     good &= ~with_at | (_within(at[:, 0], space.west, space.east) & _within(at[:, 1], space.south, space.north))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Array, Flags, Floats
+from spatialstream.model.expressions import Expression, has_marks
 from spatialstream.model.geometry import BOX
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
@@ -44,8 +45,6 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
 def query_lines(batch: QueryBatch) -> memoryview:
     """Queries and cancellations as JSON Lines."""
     asks = batch.code != CANCEL
-    quoted = _joined('"', batch.keywords.vocabulary, '"')
-    keywords = _joined(', "keywords": [', _words(batch.keywords, quoted, ", "), "]")
     return _bytes(
         _joined(
             '{"id": "',
@@ -56,7 +55,7 @@ def query_lines(batch: QueryBatch) -> memoryview:
             _numbers(batch.t),
             _region(batch.regions),
             _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
-            _where(np.diff(batch.keywords.offsets) > 0, keywords),
+            _keywords(batch.keywords),
             _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
             _where(asks & (batch.duration <= TIME_LIMIT), _joined(', "duration": ', _numbers(batch.duration))),
             _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
@@ -64,6 +63,15 @@ def query_lines(batch: QueryBatch) -> memoryview:
             "}\n",
         )
     )
+
+
+def _keywords(lists: TermLists) -> pa.StringArray:
+    if has_marks(lists):
+        records = (Expression.of(lists[row]).to_record() for row in range(len(lists)))
+        texts = [json.dumps(record, ensure_ascii=False)[1:-1] if record else "" for record in records]
+        return pa.array([f", {text}" if text else "" for text in texts], pa.string())
+    quoted = _joined('"', lists.vocabulary, '"')
+    return _where(np.diff(lists.offsets) > 0, _joined(', "keywords": [', _words(lists, quoted, ", "), "]"))
 
 
 def _region(regions: Regions) -> pa.StringArray:

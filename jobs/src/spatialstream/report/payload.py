@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from spatialstream.model.errors import RecordError
+from spatialstream.model.expressions import Expression
 from spatialstream.model.kinds import TYPES, QueryType
 from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query, parse_query
 from spatialstream.model.regions import Box, Region, Regions
@@ -198,12 +199,12 @@ class _Places:
 
     def inside(self, predicate: Predicate) -> list[int]:
         """Numbers of the places that a predicate holds for."""
-        region, wanted = Regions.of([predicate.region]), set(predicate.keywords)
+        region, text = Regions.of([predicate.region]), predicate.expression
+        anything = text == Expression()
         return [
             i
             for i, place in enumerate(self._drawn)
-            if region.contain(self._space, 0, place.x, place.y)
-            and wanted.issubset(extract_terms(place.text) if wanted else ())
+            if region.contain(self._space, 0, place.x, place.y) and (anything or text.holds(extract_terms(place.text)))
         ]
 
     def columns(self) -> dict[str, list[Any]]:
@@ -287,8 +288,7 @@ def _bin_width(extent: int) -> int:
 def _sentence(query: Query, end: int, space: Space) -> str:
     """What a query asks, in words."""
     region = _region_words(query.predicate.region, space)
-    keywords = query.predicate.keywords
-    having = " with " + " and ".join(f"“{keyword}”" for keyword in keywords) if keywords else ""
+    having = _text_words(query.predicate.expression)
     lifetime, k = query.lifetime, query.k
     back = f"in the {format_duration(lifetime.duration)} up to {_moment(query.t)}"
     life = f"from {_moment(query.t)} " + (f"to {_moment(end)}" if end <= TIME_LIMIT else "on")
@@ -309,6 +309,12 @@ def _sentence(query: Query, end: int, space: Space) -> str:
         case QueryType.CTQ:
             every = format_duration(lifetime.step or 0)
             return f"The {k} terms found in most objects{over} {region}{having}, every {every}, {life}."
+
+
+def _text_words(text: Expression) -> str:
+    groups = [" and ".join(f"“{term}”" for term in group) for group in text.groups if group]
+    none = " or ".join(f"“{term}”" for term in text.none)
+    return (f" with {', or '.join(groups)}" if groups else "") + (f" without {none}" if none else "")
 
 
 def _region_words(region: Region | None, space: Space) -> str:

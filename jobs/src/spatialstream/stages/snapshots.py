@@ -103,7 +103,7 @@ def answer(
         query = queries[i]
         assert isinstance(query, Query)
         first = int(since[i])
-        region, keywords = query.predicate.region, list(query.predicate.keywords)
+        region, keywords = query.predicate.region, query.predicate.expression.literals
         match query.selection:
             case TopTerms(k):
                 kind = messages.SNAPSHOT_TERMS

@@ -171,7 +171,7 @@ def answer_second(slot: int, rows: Sequence[Row], objects: Objects) -> Iterator[
             assert isinstance(query, Query)
             assert isinstance(query.selection, Nearest)
             x, y, k = query.selection.x, query.selection.y, query.selection.k
-            keywords = list(query.predicate.keywords)
+            keywords = query.predicate.expression.literals
             found = objects.nearest(x, y, k, keywords, int(since[i]), query.t)
             parts.append(found_columns(int(number[i]), found))
     if parts:

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Flags, Ints
 from spatialstream.local.base import MovableIndex
-from spatialstream.local.grid import UNLIMITED, KeywordGrid, ProbeBatch
+from spatialstream.local.expression_grid import Grid, build_grid, grid_from_arrays
+from spatialstream.local.grid import UNLIMITED, ProbeBatch
 from spatialstream.local.range.frequencies import TermFrequencies
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
@@ -140,7 +141,7 @@ class _Tier:
         noted: how many of ``changed`` are in overlays.
     """
 
-    grid: KeywordGrid
+    grid: Grid
     numbers: Ints
     life: Ints
     ids: pa.StringArray
@@ -157,7 +158,7 @@ class _Tier:
     def build(cls, space: Space, rows: _Rows, frequencies: TermFrequencies) -> _Tier:
         queries = rows.queries
         life = np.column_stack([queries.t, queries.t + queries.duration])
-        grid = KeywordGrid.build(space, queries.regions, queries.keywords, frequencies.of)
+        grid = build_grid(space, queries.regions, queries.keywords, frequencies.of)
         return cls(grid, rows.numbers, life, queries.ids, _half_dead_at(life))
 
     def rows(self, horizon: int) -> _Rows:
@@ -205,7 +206,7 @@ class _Tier:
     @classmethod
     def load(cls, space: Space, entry: Manifest, read: ReadFile) -> _Tier:
         arrays, meta = read(entry["file"])
-        grid = KeywordGrid.from_arrays(space, arrays, meta)
+        grid = grid_from_arrays(space, arrays, meta)
         ids = to_arrow(arrays["id_offsets"], arrays["id_data"])
         return cls(grid, arrays["numbers"], arrays["life"], ids, entry["half"], entry["stale"], entry["file"])
 
@@ -526,4 +527,6 @@ def prepare() -> None:
     for i, keywords in enumerate([(), ("a", "a long word")]):  # two tiers
         query = Query("q", 0, Predicate(Box(0.0, 0.0, 1.0, 1.0), keywords), Everything(), Lifetime(9, True))
         index.register(np.array([i]), QueryBatch.of([query]))
+    query = Query("q", 0, Predicate(any=(("a",), ("b",)), none=("c",)), Everything(), Lifetime(9, True))
+    index.register(np.array([2]), QueryBatch.of([query]))
     list(index.match(objects))

@@ -279,4 +279,6 @@ def prepare() -> None:
     store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
     store.term_counts(everywhere, [], -1, FAN_IN)
+    store.range_query(everywhere, ["0|a", "1|b", "!c"], -1, FAN_IN)
+    store.term_counts(everywhere, ["0|a", "1|b"], -1, FAN_IN)
     list(store.leaving(FAN_IN))

@@ -22,14 +22,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.arrays import Codes, Floats, Ints
 from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
 from spatialstream.local.snapshot.rows import ObjectRows, rows_at
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termtables import count_words
+from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, search_groups
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
+from spatialstream.model.expressions import Expression, is_marked
 from spatialstream.model.hashing import process_seed
 from spatialstream.model.regions import Region
 from spatialstream.model.space import Space
@@ -221,27 +223,55 @@ class ObjectsView:
         return sum(part.objects for part in self._parts)
 
     def range_query(self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> ObjectRows:
-        """The objects in the region (None: anywhere) with all keywords and t in (t_after, t_last], by (t, id, x, y)."""
+        """The objects in the region (None: anywhere) with the keywords and t in (t_after, t_last], by (t, id, x, y).
+
+        Here and below keywords are literals (:mod:`spatialstream.model.expressions`).
+        """
+        table, owners, positions = self._found(region, keywords, t_after, t_last)
+        return rows_at(table, owners, positions)
+
+    def _found(
+        self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
+    ) -> tuple[npt.NDArray[np.void], Codes, Codes]:
+        """Table, rows of it, and positions of the objects of a range query."""
         ask = self._ask(region, keywords, t_after, t_last)
-        table = self._reaching(ask.t_after, t_last)
-        owners, positions, checked = search(table.rows, tuple(ask))
+        table = self._reaching(ask.t_after, t_last).rows
+        if is_marked(keywords):
+
+            def of_group(group: Sequence[str]) -> tuple[Codes, Codes, int]:
+                offsets, words = pack(group)
+                found: tuple[Codes, Codes, int] = search(table, tuple(ask._replace(word_offsets=offsets, words=words)))
+                return found
+
+            owners, positions, checked = search_groups(table, Expression.of(keywords), of_group)
+        else:
+            owners, positions, checked = search(table, tuple(ask))
         self.checked += checked
-        return rows_at(table.rows, owners, positions)
+        return table, owners, positions
 
     def nearest(
         self, x: float, y: float, k: int, keywords: Sequence[str], t_after: int, t_last: int, bound: float = np.inf
     ) -> ObjectRows:
-        """The k nearest objects with all keywords, t in (t_after, t_last] and a distance of at most ``bound``.
+        """The k nearest objects with the keywords, t in (t_after, t_last] and a distance of at most ``bound``.
 
         In order of (distance, t descending, id, x, y), with distances.
         """
         after = max(t_after, self.floor - 1)
-        table = self._reaching(after, t_last)
-        owners, positions, distances, checked = search_nearest(
-            table.rows, self.space.geographic, x, y, k, *pack(keywords), after, t_last, bound
-        )
+        table = self._reaching(after, t_last).rows
+
+        def of_group(group: Sequence[str], wanted: int) -> tuple[Codes, Codes, Floats, int]:
+            found: tuple[Codes, Codes, Floats, int] = search_nearest(
+                table, self.space.geographic, x, y, wanted, *pack(group), after, t_last, bound
+            )
+            return found
+
+        if is_marked(keywords):
+            rows, checked = nearest_of_groups(table, k, Expression.of(keywords), of_group)
+        else:
+            owners, positions, distances, checked = of_group(keywords, k)
+            rows = rows_at(table, owners, positions, distances)
         self.checked += checked
-        return rows_at(table.rows, owners, positions, distances)
+        return rows
 
     def term_counts(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
@@ -250,6 +280,8 @@ class ObjectsView:
 
         Only counts above 0. An object counts a term once.
         """
+        if is_marked(keywords):
+            return count_terms(*self._found(region, keywords, t_after, t_last))
         ask = self._ask(region, keywords, t_after, t_last)
         (offsets, words), counts, checked = self._numbers.count(self._reaching(ask.t_after, t_last), tuple(ask))
         self.checked += checked

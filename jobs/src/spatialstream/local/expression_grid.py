@@ -1,0 +1,160 @@
+"""Grids of queries with expressions, beside :class:`~spatialstream.local.grid.KeywordGrid`, which knows conjunctions.
+
+A query is in the grid once for each of its groups, as the conjunction that the group is. What matches several groups is
+one match: the entries of a query follow one another, so what is found twice lies side by side. Terms that must be
+absent are looked for in what has been found. Queries without groups and such terms are in a plain grid, for which
+nothing of this is there.
+
+Cost: that of a plain grid with an entry for each group; and for each pair found some ns, with terms that must be absent
+O(terms of the object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spatialstream.local.arrays import Array, Codes, Flags, Ints
+from spatialstream.local.grid import UNLIMITED, Frequency, GridMatches, KeywordGrid, ProbeBatch
+from spatialstream.local.keywords import KeywordTable
+from spatialstream.local.wordtable import from_arrow, to_arrow
+from spatialstream.model.expressions import expanded, has_marks
+from spatialstream.model.kernels import kernel
+from spatialstream.model.regions import Regions
+from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+
+__all__ = ["ExpressionGrid", "Grid", "build_grid", "grid_from_arrays"]
+
+_ALWAYS = np.empty((0, 2), np.int64)
+
+
+@kernel
+def _lacking(
+    objects: Codes, queries: Codes, spans: Codes, codes: Codes, tags: Ints, offsets: Codes, none: Codes
+) -> Flags:
+    """Which pairs are of an object without any term that the query forbids.
+
+    ``spans`` and ``codes`` are the objects' terms, ``offsets`` and ``none`` the forbidden terms of the queries by
+    number; a tag is of each term its number among those, plus 1, or 0.
+    """
+    lacking = np.ones(len(objects), np.bool_)
+    for i in range(len(objects)):
+        first, last = offsets[queries[i]], offsets[queries[i] + 1]
+        if first == last:
+            continue
+        for j in range(spans[objects[i]], spans[objects[i] + 1]):
+            tag = tags[codes[j]]
+            if tag > 0:
+                for k in range(first, last):
+                    if none[k] == tag - 1:
+                        lacking[i] = False
+    return lacking
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpressionGrid:
+    """An immutable index over n standing queries with a region and an expression; it does what a KeywordGrid does.
+
+    Attributes:
+        grid: their conjunctions.
+        keywords: the n expressions.
+        owner: int32, the query of each conjunction, ascending.
+        none: the terms that each query forbids.
+        forbidden: these terms.
+    """
+
+    grid: KeywordGrid
+    keywords: TermLists
+    owner: Codes
+    none: TermLists
+    forbidden: KeywordTable
+
+    @classmethod
+    def build(
+        cls, space: Space, regions: Regions, keywords: TermLists, frequency: Frequency | None = None
+    ) -> ExpressionGrid:
+        """See :meth:`KeywordGrid.build`."""
+        parts = expanded(keywords)
+        grid = KeywordGrid.build(space, regions.take(parts.owner), parts.groups, frequency)
+        return cls(grid, keywords, parts.owner, parts.none, KeywordTable.build(parts.none.vocabulary))
+
+    def __len__(self) -> int:
+        return len(self.keywords)
+
+    @property
+    def regions(self) -> Regions:
+        """The queries' regions."""
+        return self.grid.regions.take(np.searchsorted(self.owner, np.arange(len(self))))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(array.nbytes for array in self.to_arrays()[0].values())
+
+    def probe(self, batch: ProbeBatch, life: Ints = _ALWAYS, horizon: int = -(2**63)) -> GridMatches:
+        """See :meth:`KeywordGrid.probe`."""
+        found = self.probe_within(batch, UNLIMITED, life, horizon)
+        assert found is not None
+        return found
+
+    def probe_within(
+        self, batch: ProbeBatch, limit: int, life: Ints = _ALWAYS, horizon: int = -(2**63)
+    ) -> GridMatches | None:
+        """See :meth:`KeywordGrid.probe_within`; the limit is one of conjunctions, whether or not they live."""
+        found = self.grid.probe_within(batch, limit)
+        if found is None:
+            return None
+        objects, queries = found.objects, self.owner[found.queries]
+        kept = np.ones(len(queries), np.bool_)
+        kept[1:] = (objects[1:] != objects[:-1]) | (queries[1:] != queries[:-1])
+        if len(life):
+            t, first, end = batch.objects.t[objects], life[queries, 0], life[queries, 1]
+            kept &= (first <= t) & (t < end) & (horizon < end)
+        objects, queries = objects[kept], queries[kept]
+        if len(self.forbidden):
+            tags = np.zeros(batch.words, np.int64)
+            tags[batch.keys.used] = self.forbidden.translate(batch.keys, np.arange(1, len(self.forbidden) + 1))
+            lacking = _lacking(
+                objects, queries, batch.spans, batch.objects.codes, tags, self.none.offsets, self.none.codes
+            )
+            objects, queries = objects[lacking], queries[lacking]
+        starts = np.zeros(len(found.starts), np.int64)
+        np.cumsum(np.bincount(objects, minlength=len(starts) - 1), out=starts[1:])
+        return GridMatches(starts, queries, found.checked)
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """See :meth:`KeywordGrid.to_arrays`."""
+        arrays, meta = self.grid.to_arrays()
+        offsets, data = from_arrow(self.keywords.vocabulary)
+        arrays |= {"literal_offsets": offsets, "literal_data": data}
+        arrays |= {"expression_offsets": self.keywords.offsets, "expression_codes": self.keywords.codes}
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(cls, space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> ExpressionGrid:
+        """From :meth:`to_arrays`."""
+        literals = to_arrow(arrays["literal_offsets"], arrays["literal_data"])
+        keywords = TermLists(arrays["expression_offsets"], arrays["expression_codes"], literals)
+        parts = expanded(keywords)
+        grid = KeywordGrid.from_arrays(space, arrays, meta)
+        return cls(grid, keywords, parts.owner, parts.none, KeywordTable.build(parts.none.vocabulary))
+
+
+Grid = KeywordGrid | ExpressionGrid
+
+
+def build_grid(space: Space, regions: Regions, keywords: TermLists, frequency: Frequency | None = None) -> Grid:
+    """The grid of n queries with regions and expressions; see :meth:`KeywordGrid.build`."""
+    keywords = keywords.compact()
+    kind = ExpressionGrid if has_marks(keywords) else KeywordGrid
+    return kind.build(space, regions, keywords, frequency)
+
+
+def grid_from_arrays(space: Space, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Grid:
+    """A grid from its arrays."""
+    kind = ExpressionGrid if "literal_data" in arrays else KeywordGrid
+    return kind.from_arrays(space, arrays, meta)

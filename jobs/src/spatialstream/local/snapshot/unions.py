@@ -1,0 +1,143 @@
+"""Snapshot searches for expressions: several conjunctions at once, and terms that must be absent.
+
+Each group of an expression is a search of its own, which prunes by all of its terms. What several of them find is there
+once, because an object is known by its segment and position. Terms that must be absent are looked for in what has been
+found.
+
+Cost: the sum of the searches, and O(terms) for each object found if there are terms that must be absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.arrays import Array, Codes, Flags, Floats, Ints, wide
+from spatialstream.local.snapshot.addresses import columns_at
+from spatialstream.local.snapshot.rows import ObjectRows, rows_at
+from spatialstream.local.snapshot.termlists import get_unit
+from spatialstream.local.wordtable import find_word, gather, pack, to_arrow
+from spatialstream.model.expressions import Expression
+from spatialstream.model.hashing import distinct
+from spatialstream.model.kernels import kernel
+
+__all__ = ["count_terms", "nearest_of_groups", "search_groups"]
+
+Found = tuple[Codes, Codes, int]
+"""Objects as rows of the table and positions, ascending by both; and how many objects were checked."""
+
+FoundNearest = tuple[Codes, Codes, Floats, int]
+"""The same by distance, with it."""
+
+_MORE = 4
+"""How many times as many neighbours are asked for, when too few of them are without a term that must be absent."""
+
+
+@kernel
+def _lacking(table: Array, rows: Codes, positions: Codes, word_offsets: Array, words: Array) -> Flags:
+    """Which objects have none of the words."""
+    lacking = np.ones(len(rows), np.bool_)
+    absent = np.empty(len(word_offsets) - 1, np.int64)
+    row = -1
+    for i in range(len(rows)):
+        s = columns_at(table, wide(rows[i]))
+        if rows[i] != row:
+            row = wide(rows[i])
+            for w in range(len(absent)):
+                absent[w] = find_word(s.slots, s.word_offsets, s.words, words, word_offsets[w], word_offsets[w + 1])
+        at, end = wide(s.unit_offsets[positions[i]]), wide(s.unit_offsets[positions[i] + 1])
+        code = 0
+        while at < end:
+            step, at = get_unit(s.units, at)
+            code += step
+            for w in range(len(absent)):
+                if absent[w] == code:
+                    lacking[i] = False
+    return lacking
+
+
+@kernel
+def _tally(table: Array, row: int, positions: Codes) -> tuple[Array, Array, Ints]:
+    """How many of the objects at positions of a row have each term: (offsets, bytes) of the terms, int64 counts."""
+    s = columns_at(table, row)
+    counts = np.zeros(len(s.word_offsets) - 1, np.int64)
+    for position in positions:
+        at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
+        code = 0
+        while at < end:
+            step, at = get_unit(s.units, at)
+            code += step
+            counts[code] += 1
+    present = np.flatnonzero(counts)
+    offsets, words = gather(s.word_offsets, s.words, present)
+    return offsets, words, counts[present]
+
+
+def _without(table: Array, rows: Codes, positions: Codes, none: Sequence[str]) -> Flags:
+    """Which objects have none of the terms."""
+    if not none:
+        return np.ones(len(rows), np.bool_)
+    lacking: Flags = _lacking(table, rows, positions, *pack(none))
+    return lacking
+
+
+def search_groups(table: Array, expression: Expression, search: Callable[[Sequence[str]], Found]) -> Found:
+    """The objects for which an expression holds.
+
+    Args:
+        table: of segments.
+        expression: what they must have.
+        search: finds the objects that have all of some terms.
+    """
+    found = [search(group) for group in expression.groups]
+    keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
+    rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+    kept = _without(table, rows, positions, expression.none)
+    return rows[kept], positions[kept], sum(checked for _, _, checked in found)
+
+
+def nearest_of_groups(
+    table: Array, k: int, expression: Expression, search: Callable[[Sequence[str], int], FoundNearest]
+) -> tuple[ObjectRows, int]:
+    """The k nearest objects for which an expression holds, and how many objects were checked.
+
+    Args:
+        table: of segments.
+        k: how many.
+        expression: what they must have.
+        search: finds the nearest objects, as many as are asked for, that have all of some terms.
+    """
+    parts, checked = [], 0
+    for group in expression.groups:
+        wanted = k
+        while True:
+            rows, positions, distances, more = search(group, wanted)
+            checked += more
+            kept = np.flatnonzero(_without(table, rows, positions, expression.none))
+            if len(kept) >= k or len(rows) < wanted:
+                break
+            wanted *= _MORE
+        parts.append((rows[kept], positions[kept], distances[kept]))
+    rows, positions, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
+    _, first = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
+    found = rows_at(table, rows[first], positions[first], distances[first])
+    ranks = pa.table([found.distance, -found.t, found.ids, found.x, found.y], ["distance", "rank", "id", "x", "y"])
+    order = pc.sort_indices(ranks, [(name, "ascending") for name in ranks.column_names]).to_numpy()[:k]
+    ids, distance = found.ids.take(pa.array(order)), distances[first][order]
+    return ObjectRows(ids, found.t[order], found.x[order], found.y[order], distance), checked
+
+
+def count_terms(table: Array, rows: Codes, positions: Codes) -> tuple[pa.StringArray, Ints]:
+    """How many of some objects have each term: (terms, counts), in no particular order."""
+    words, counts = [pa.array([], pa.string())], [np.empty(0, np.int64)]
+    for row in np.unique(rows).tolist():
+        offsets, data, found = _tally(table, row, positions[rows == row])
+        words.append(to_arrow(offsets, data))
+        counts.append(found)
+    terms = pa.concat_arrays(words)
+    codes, firsts = distinct(terms)
+    totals = np.bincount(codes, np.concatenate(counts), len(firsts)).astype(np.int64)
+    return terms.take(pa.array(firsts)), totals

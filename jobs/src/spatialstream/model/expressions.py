@@ -1,0 +1,173 @@
+"""Keyword expressions: which terms an object must have and which it must not have, as sets of literals.
+
+An expression is some terms that must all be there, or groups of terms of which one must be there as a whole (a
+disjunctive normal form); and terms that must be absent. It is kept as a set of *literals*, strings that say what a term
+is to the expression:
+
+=========== =====================================
+``term``    it must be there
+``i|term``  it is one of group i, from 0
+``!term``   it must be absent
+=========== =====================================
+
+No term has one of these marks in it, and an expression of terms alone is the set of these terms. So whatever keeps,
+sends, groups or compares sets of terms does so with expressions, and those without groups are what they always were.
+
+The form is canonical. A group that has all terms of another one adds nothing, and is left out; the groups that are left
+are in order, and a single one is no group but terms that must all be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.model.arrays import Codes, Ints, string_view
+from spatialstream.model.hashing import distinct
+from spatialstream.model.terms import TermLists
+
+__all__ = ["MOST_GROUPS", "Expanded", "Expression", "absorbed", "expanded", "has_marks", "is_marked", "searched"]
+
+MOST_GROUPS = 64
+"""Groups that an expression may have."""
+
+_PLAIN, _NONE = -1, -2
+"""In place of a group: the term must be there, or be absent."""
+
+
+def absorbed(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    """The groups in canonical form: sorted, and none of them contains another one."""
+    ordered = sorted({tuple(sorted(set(group))) for group in groups})
+    sets = [frozenset(group) for group in ordered]
+    return tuple(group for group, terms in zip(ordered, sets, strict=True) if not any(other < terms for other in sets))
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression in its parts.
+
+    Attributes:
+        keywords: terms that must all be there.
+        any: groups of which one must be there, in canonical form; if there are some, there are no keywords.
+        none: terms that must be absent.
+    """
+
+    keywords: tuple[str, ...] = ()
+    any: tuple[tuple[str, ...], ...] = ()
+    none: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of terms of which one must be there: at least one set, which may be empty."""
+        return self.any or (self.keywords,)
+
+    def holds(self, terms: Collection[str]) -> bool:
+        """Whether it holds for an object with these terms."""
+        there = frozenset(terms)
+        return there.isdisjoint(self.none) and any(there.issuperset(group) for group in self.groups)
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The set of its literals."""
+        of_groups = (f"{i}|{term}" for i, group in enumerate(self.any) for term in group)
+        return (*self.keywords, *of_groups, *(f"!{term}" for term in self.none))
+
+    def to_record(self) -> dict[str, list[Any]]:
+        """Its fields in a query's record; those that say nothing are left out."""
+        groups = [[*group] for group in self.any]
+        fields: dict[str, list[Any]] = {"keywords": [*self.keywords], "any": groups, "none": [*self.none]}
+        return {name: terms for name, terms in fields.items() if terms}
+
+    @classmethod
+    def of(cls, literals: Sequence[str]) -> Expression:
+        """From its literals."""
+        if not is_marked(literals):
+            return cls(tuple(literals))
+        keywords: list[str] = []
+        groups: dict[int, list[str]] = {}
+        none: list[str] = []
+        for literal in literals:
+            group, term = _parted(literal)
+            part = none if group == _NONE else keywords if group == _PLAIN else groups.setdefault(group, [])
+            part.append(term)
+        return cls(tuple(keywords), tuple(tuple(groups[i]) for i in sorted(groups)), tuple(none))
+
+
+def _parted(literal: str) -> tuple[int, str]:
+    """(group, term) of a literal."""
+    if literal.startswith("!"):
+        return _NONE, literal[1:]
+    group, mark, term = literal.partition("|")
+    return (int(group), term) if mark else (_PLAIN, literal)
+
+
+def is_marked(literals: Iterable[str]) -> bool:
+    """Whether there is more than terms that must all be there."""
+    return any("|" in literal or literal.startswith("!") for literal in literals)
+
+
+def has_marks(lists: TermLists) -> bool:
+    """As :func:`is_marked`, of any of the literals in the vocabulary. O(bytes), at some bytes a ns."""
+    _, data = string_view(lists.vocabulary)
+    return bool((data == ord("|")).any() or (data == ord("!")).any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expanded:
+    """n expressions as conjunctions, at least one for each, and what must be absent.
+
+    Attributes:
+        owner: int32[m], the expression of each conjunction, ascending.
+        groups: the m conjunctions.
+        none: the terms that must be absent, of each of the n expressions.
+    """
+
+    owner: Codes
+    groups: TermLists
+    none: TermLists
+
+
+def expanded(lists: TermLists) -> Expanded:
+    """The conjunctions of n expressions."""
+    n = len(lists)
+    group, term, vocabulary = _vocabulary(lists)
+    query = np.repeat(np.arange(n), np.diff(lists.offsets))
+    codes = lists.codes[int(lists.offsets[0]) : int(lists.offsets[-1])]
+    wanted, absent = group[codes] != _NONE, group[codes] == _NONE
+    key = query * (MOST_GROUPS + 1) + group[codes] + 1
+    unconditional = np.setdiff1d(np.arange(n), query[wanted]) * (MOST_GROUPS + 1)
+    rows = np.union1d(key[wanted], unconditional)
+    owner = rows // (MOST_GROUPS + 1)
+    groups = _lists(np.searchsorted(rows, key[wanted]), term[codes[wanted]], len(rows), vocabulary)
+    return Expanded(owner.astype(np.int32), groups, _lists(query[absent], term[codes[absent]], n, vocabulary))
+
+
+def searched(lists: TermLists) -> TermLists:
+    """The terms that expressions look for, each once: those that must be there, alone or with others."""
+    group, term, vocabulary = _vocabulary(lists)
+    query = np.repeat(np.arange(len(lists)), np.diff(lists.offsets))
+    codes = lists.codes[int(lists.offsets[0]) : int(lists.offsets[-1])]
+    wanted = group[codes] != _NONE
+    size = max(1, len(vocabulary))
+    pairs = np.unique(query[wanted] * size + term[codes[wanted]])
+    return _lists(pairs // size, pairs % size, len(lists), vocabulary)
+
+
+def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
+    """Of each literal in the vocabulary its group and term, int64[v] each; and the terms."""
+    parts = [_parted(literal) for literal in lists.vocabulary.to_pylist()]
+    terms = pa.array([term for _, term in parts], pa.string())
+    codes, firsts = distinct(terms)
+    return np.array([group for group, _ in parts], np.int64), codes.astype(np.int64), terms.take(pa.array(firsts))
+
+
+def _lists(owner: Ints, term: Ints, n: int, vocabulary: pa.StringArray) -> TermLists:
+    """The terms of n owners."""
+    order = np.argsort(owner, kind="stable")
+    offsets = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=n), out=offsets[1:])
+    return TermLists(offsets, term[order].astype(np.int32), vocabulary).compact()

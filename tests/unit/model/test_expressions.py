@@ -1,0 +1,115 @@
+"""Keyword expressions: their canonical form, as literals, and as columns."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spatialstream.model.errors import RecordError
+from spatialstream.model.expressions import Expression, absorbed, expanded, has_marks, searched
+from spatialstream.model.queries import QueryBatch, parse_query
+from spatialstream.model.space import WGS84
+from spatialstream.model.terms import TermLists
+from spatialstream.records.decode import decode_queries
+from spatialstream.records.encode import query_lines
+from tests.streams import TERMS, expressions
+
+TYPES = {
+    "SRQ": {"region": {"box": [0, 0, 1, 1]}, "duration": 1},
+    "SKQ": {"at": [0, 0], "k": 1, "duration": 1},
+    "STQ": {"region": {"box": [0, 0, 1, 1]}, "k": 1, "duration": 1},
+    "CRQ": {"region": {"box": [0, 0, 1, 1]}},
+    "CKQ": {"at": [0, 0], "k": 1},
+    "CTQ": {"region": {"box": [0, 0, 1, 1]}, "k": 1, "window": 1, "step": 1},
+}
+EXPRESSIONS = expressions().map(lambda parts: Expression(*parts))
+
+
+def asked(kind="CRQ", **text):
+    return {"id": "q", "type": kind, "t": 0} | TYPES[kind] | text
+
+
+def parsed(**text):
+    return parse_query(asked(**text), WGS84).predicate.expression
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_takes_expressions(kind):
+    text = {"any": [["flood", "river"], ["fire"]], "none": ["drill"]}
+    query = parse_query(asked(kind, **text), WGS84)
+    assert query.predicate.expression == Expression((), (("fire",), ("flood", "river")), ("drill",))
+    assert parse_query(query.to_record(), WGS84) == query
+    assert QueryBatch.of([query])[0] == query
+    line = json.dumps(asked(kind, **text)).encode()
+    decoded = decode_queries(line).batch
+    assert decoded[0] == query
+    assert decode_queries(bytes(query_lines(decoded))).batch[0] == query
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [["a", "b"], ["c"]],
+        [["c"], ["B a"]],
+        [["c"], ["a", "b"], ["b", "a", "x"], ["c", "c"]],
+        [["c", "x"], ["c"], ["a", "b"]],
+    ],
+)
+def test_spellings_of_one_expression_are_one(groups):
+    assert parsed(any=groups) == Expression((), (("a", "b"), ("c",)))
+
+
+def test_a_single_group_is_all_keywords():
+    assert parsed(any=[["b", "a"], ["a", "b", "c"]]) == Expression(("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ({"any": []}, "any: has 0 groups; give 1 to 64, or leave it out"),
+        ({"any": [["a"]] * 65}, "any: has 65 groups; give 1 to 64, or leave it out"),
+        ({"any": [["a"], []]}, "any: has an empty group, for which every text would do; leave the group out"),
+        ({"any": ["a"]}, r"any: \['a'\] is not a list of groups, each a list of strings"),
+        ({"any": [["a"]], "keywords": ["b"]}, "any: stands in place of keywords; give one of the two"),
+        ({"any": [[5]]}, r"any: \[5\] is not a list of strings"),
+        ({"none": "a"}, "none: 'a' is not a list of strings"),
+        ({"any": [["a"], ["!"]]}, "any: '!' has no term: no word character is left after term extraction"),
+    ],
+)
+def test_what_is_no_expression_is_told(text, reason):
+    with pytest.raises(RecordError, match=f"^{reason}$"):
+        parsed(**text)
+
+
+def test_what_says_nothing_is_no_condition():
+    assert parsed(any=[["a"]] * 64, keywords=[]) == Expression(("a",))
+    assert parsed(none=[], any=None, keywords=None) == Expression()
+
+
+@given(st.lists(st.lists(st.sampled_from(TERMS), min_size=1), min_size=1, max_size=6))
+def test_absorbed_groups_hold_for_the_same_texts(groups):
+    kept = absorbed(groups)
+    assert not any(set(one) < set(other) for one, other in itertools.permutations(kept, 2))
+    for size in range(len(TERMS) + 1):
+        for terms in itertools.combinations(TERMS, size):
+            assert any(set(g) <= set(terms) for g in groups) == any(set(g) <= set(terms) for g in kept)
+
+
+@given(st.lists(EXPRESSIONS, max_size=8))
+def test_columns_of_literals_are_the_expressions(drawn):
+    lists = TermLists.of([each.literals for each in drawn])
+    assert [Expression.of(lists[i]) for i in range(len(drawn))] == drawn
+    assert has_marks(lists) == any(each.any or each.none for each in drawn)
+    for columns in (lists, TermLists.concat([lists, lists]).take(np.arange(len(drawn)))):
+        parts = expanded(columns)
+        found = [[] for _ in drawn]
+        for row, owner in enumerate(parts.owner.tolist()):
+            found[owner].append(set(parts.groups[row]))
+        assert [sorted(map(sorted, groups)) for groups in found] == [sorted(map(sorted, each.groups)) for each in drawn]
+        assert [set(parts.none[i]) for i in range(len(drawn))] == [set(each.none) for each in drawn]
+        assert [set(searched(columns)[i]) for i in range(len(drawn))] == [
+            {term for group in each.groups for term in group} for each in drawn
+        ]
