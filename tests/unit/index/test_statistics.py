@@ -187,22 +187,6 @@ def test_similarity_where_j_knows_nothing():
     assert statistics.similarity((2.0, 2.0, 4.0, 4.0)) == 0.0  # no query comes here
 
 
-def test_stored_counts_are_those_of_named_kinds():
-    asked = QueryBatch.of([query("SRQ", Box(0.1, 0.1, 0.2, 0.2)), query("CTQ", Box(0.1, 0.1, 0.2, 0.2))])
-    statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
-
-    arrays, meta = statistics.to_arrays()
-    others = ("CTQ", "gone", "SRQ")
-    arrays["queries"] = np.array([1.0, 5.0, 1.0])
-    for name in ("reached", "lengths", "durations", "duration_sums"):
-        arrays[name] = np.stack([arrays[name][CODE["CTQ"]], arrays[name][0] + 1, arrays[name][CODE["SRQ"]]])
-    restored = Statistics.from_arrays(arrays, meta | {"kinds": list(others)})
-
-    assert restored.queries.tolist() == statistics.queries.tolist()
-    for name in ("reached", "lengths", "durations", "duration_sums"):
-        assert np.array_equal(getattr(restored, name), getattr(statistics, name))
-
-
 # ---------------------------------------------------------------------------------------------------- kNN queries
 
 
