@@ -208,7 +208,7 @@ def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, p
     plane.patch(rebalance=QUICK | {"mode": "auto", "rebuildAfter": 2_000})
 
     def rebuilt() -> bool:
-        last = plane.status["rebalance"].get("last", {})
+        last = plane.status["rebalance"].get("last") or {}
         return last.get("strategy") == "rebuild" and last.get("outcome") == "balanced"
 
     for _ in range(8):
