@@ -218,7 +218,7 @@ def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, p
             break
     assert rebuilt(), platform.state()
     objects = 'rate(spatialstream_slot_objects_total{pod="plane-worker"}[20s])'
-    with plane.sending(plane.story.draw(3000, corner), RATE):
+    with plane.sending(plane.story.draw(1800, corner), RATE):
         pass
     (found,) = platform.prometheus(f"max({objects}) / min({objects})")
     assert float(found["value"][1]) < 2.0
