@@ -15,8 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from spatialstream.balance.loads import LeafCounts
+from spatialstream.balance.rebuild import rebuild
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -28,6 +32,7 @@ from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.stages import state
 from spatialstream.stages.ingest import CLOCK, mark
+from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import REGISTRY
@@ -36,6 +41,7 @@ from spatialstream.stages.state import forget
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.work import WorkSettings, slot_owner
 from spatialstream.store.memory import MemoryStore
+from spatialstream.store.reports import read_sample
 from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
 from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
@@ -107,6 +113,8 @@ class Simulation:
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
         self.crashes = 0
+        self.rebuilt = 0
+        self.learner = Learner(self.storage, self.store, space)
         archive = None if settings.retention is None else Folder(folder / "archive")
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)
@@ -250,6 +258,15 @@ class Simulation:
     def version(self, number: int) -> RoutingVersion:
         """Some version: another tree, other leaves on other slots."""
         objects, queries = self.sample
+        learned = self.random.random() < 0.5 and self.learner.learn()
+        sample = read_sample(self.store) if learned else None
+        if sample is not None and len(sample.objects):  # as the rebalancer does it
+            known, active = sample.statistics(2), self.store.load(self.store.state().active.number)
+            columns = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
+            wanted = BalanceSettings(2.0, leaves=self.random.choice([1, 16, 40]))
+            made = rebuild(active, LeafCounts(*columns, 1_000.0), sample, known, wanted)
+            self.rebuilt += 1
+            return RoutingVersion(number, made.tree, made.mapping, active.slots)
         leaves = self.random.choice([1, 4, 7, 16, 40])
         version = build(self.work_settings.space, objects, queries, leaves, self.settings.slots, number=number)
         slots = [self.random.randrange(self.settings.slots) for _ in version.mapping]

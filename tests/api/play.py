@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from spatialstream.balance.loads import LeafCounts
-from spatialstream.index.statistics import Statistics
+from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.store.reports import STATISTICS, LoadReport, save_load
+from spatialstream.store.reports import LoadReport, save_load, save_sample
 from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.api.client import Api, RefusalError, eventually
 from tests.api.resources import merged, stream, streams
@@ -282,8 +282,7 @@ def report_skew(store: ZooKeeperStore, version: RoutingVersion) -> None:
     counts = LeafCounts(objects, objects, np.full(len(objects), 5.0), 600_000.0)
     save_load(store, LoadReport(version.number, counts, np.zeros(len(objects)), int(time.time() * 1000)))
     sample = ObjectBatch.of([obj(f"o{i}", i % 8 * 0.5, i % 7 * 0.5, "abcd"[i % 4 :]) for i in range(64)])
-    learned = Statistics.of(PLANE, sample, QueryBatch.of([query("CRQ", None, "cd")]), 600_000.0)
-    store.save_statistics(STATISTICS, *learned.to_arrays())
+    save_sample(store, Sample.of(PLANE, sample, QueryBatch.of([query("CRQ", None, "cd")]), 600_000.0))
 
 
 def _now(offset: float = 0.0) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spatialstream.index import version
 from spatialstream.index.construction import SPLITS, build_tree
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE
 from spatialstream.model.kinds import CODE
@@ -78,8 +79,10 @@ def run() -> list[dict[str, Any]]:
         start = time.process_time()
         history[name] = Statistics.of(SPACE, objects, queries, 2e5)
         report(f"J from {len(queries):,} {name}", len(queries) / (time.process_time() - start), "queries/s", 100_000)
-    recent = Statistics.of(SPACE, objects, srq.take(np.arange(10_000)), 2e5)
-    report("J updated by 10,000 SRQ", 1e3 * seconds(lambda: history["SRQ"].updated(recent, 0.9)), "ms")
+    few = objects.take(np.arange(2_000)), srq.take(np.arange(2_000))
+    known, recent = Sample.of(SPACE, objects, srq, 2e5), Sample.of(SPACE, *few, 2e3)
+    report("sample updated by 2,000 SRQ", 1e3 * seconds(lambda: known.updated(recent, few[1].take(np.arange(0)))), "ms")
+    report("J from a sample", 1e3 * seconds(known.statistics), "ms")
 
     for name, asked, splits, leaves in (
         ("quadtree, 64 leaves", "SRQ", {"spatial"}, 64),

@@ -1,5 +1,5 @@
-"""All six kinds of query over Kafka, while PM, FM and FG are forced and the tree changes shape: every row is the
-oracle's."""
+"""All six kinds of query over Kafka, while PM, FM, FG and a rebuild are forced and the tree changes shape: every row is
+the oracle's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from spatialstream.balance.proposal import propose
+from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
-from spatialstream.store.reports import read_load, read_statistics
+from spatialstream.store.reports import read_load, read_sample
 from tests.cluster.stream import LiveStream, Servers, differences
 from tests.streams import random_stream
 
@@ -27,11 +28,12 @@ def rebalance(stream: LiveStream, strategy: str) -> bool:
         load = read_load(store)
     except StateError:
         return False
-    known = read_statistics(store)
-    if known is None or load.version != state.active.number:
+    sample = read_sample(store)
+    if sample is None or len(sample.objects) < ENOUGH or load.version != state.active.number:
         return False
     version = store.load(load.version)
-    proposal = propose(version, load.counts, known, BalanceSettings(), strategy, number=state.last + 1)
+    number, known = state.last + 1, sample.statistics()
+    proposal = propose(version, load.counts, known, BalanceSettings(), strategy, number=number, sample=sample)
     if proposal is None:
         return False
     try:
@@ -46,7 +48,7 @@ def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
     drawn = random_stream(5, 9_000, 40, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    strategies = ["FG", "PM", "FG", "FM"]
+    strategies = ["FG", "PM", "rebuild", "FM"]
     with LiveStream(servers, "exact", tmp_path, WGS84) as stream:
         sending = stream.send(objects, queries, rate=100.0)
         for strategy in strategies:

@@ -28,6 +28,9 @@ RATE = 150.0
 QUICK: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scaleDownStabilisation": "5s"}
 STRICT, LENIENT = QUICK | {"targetDelay": "10ms"}, QUICK | {"targetDelay": "1m", "targetUtilisation": 95}
 
+QUICK = {"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"}
+"""Times of rebalancing that a test can wait for."""
+
 
 @pytest.fixture(scope="module")
 def quakes(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Stream:
@@ -88,7 +91,7 @@ def test_a_stream_is_applied_and_runs(quakes: Stream) -> None:
     quakes.kube.apply(
         quakes.manifest(
             index={"leaves": 16, "imbalance": 2.0},
-            rebalance={"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"},
+            rebalance=QUICK | {"rebuildAfter": 0},
         )
     )
     quakes.wait_ready()
@@ -196,6 +199,31 @@ def test_two_streams_side_by_side(quakes: Stream, plane: Stream) -> None:
         plane.send(plane.story.draw(800, PLANE, each=3), RATE)
     quakes.assert_exact()
     plane.assert_exact()
+
+
+def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, platform: Platform) -> None:
+    """Nine objects in ten come to a hundredth of the plane; the tree that it began with knows nothing of that."""
+    west, south, east, north = PLANE
+    corner = west, south, west + (east - west) / 10, south + (north - south) / 10
+    plane.patch(rebalance=QUICK | {"mode": "auto", "rebuildAfter": 2_000})
+
+    def rebuilt() -> bool:
+        last = plane.status["rebalance"].get("last") or {}
+        return last.get("strategy") == "rebuild" and last.get("outcome") == "balanced"
+
+    for _ in range(8):
+        with plane.sending(plane.story.draw(1500, corner), RATE):
+            pass
+        if rebuilt():
+            break
+    assert rebuilt(), platform.state()
+    objects = 'rate(spatialstream_slot_objects_total{pod="plane-worker"}[20s])'
+    with plane.sending(plane.story.draw(1800, corner), RATE):
+        pass
+    (found,) = platform.prometheus(f"max({objects}) / min({objects})")
+    assert float(found["value"][1]) < 2.0
+    plane.assert_exact()
+    plane.patch(rebalance={"mode": "off"})
 
 
 def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platform: Platform) -> None:

@@ -368,6 +368,7 @@ class Rebalance:
         stabilisation: how long there has to be imbalance first.
         cooldown: between one change and the next.
         timeout: a version that is not taken over in this time is withdrawn.
+        rebuild: objects that have to be seen before the tree that the stream began with is built anew; 0: never.
     """
 
     mode: str
@@ -375,6 +376,7 @@ class Rebalance:
     stabilisation: int
     cooldown: int
     timeout: int
+    rebuild: int
 
     @classmethod
     def parse(cls, fields: Fields) -> Rebalance:
@@ -385,6 +387,7 @@ class Rebalance:
             stabilisation=fields.duration("stabilisation", "2m"),
             cooldown=fields.duration("cooldown", "10m"),
             timeout=fields.duration("timeout", "5m"),
+            rebuild=fields.whole("rebuildAfter", 10_000),
         )
 
 

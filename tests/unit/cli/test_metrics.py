@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics, serve
-from spatialstream.index.statistics import Statistics
+from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
@@ -27,7 +27,7 @@ from spatialstream.stages.ingest import Intake
 from spatialstream.stages.turns import Epoch
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import STATISTICS
+from spatialstream.store.reports import save_sample
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
 from spatialstream.stream.parts import ROUTER_PARTS, WORKER_PARTS
@@ -268,7 +268,7 @@ def test_a_round_in_figures(worker: WorkerMetrics, tmp_path: Path) -> None:
     store = MemoryStore()
     version = build(WGS84, *sample(), 16, SLOTS)
     save_version(Folder(tmp_path), version)
-    store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample(), 1_000).to_arrays())
+    save_sample(store, Sample.of(WGS84, *sample(), 1_000))
     reporter = Hourly(Folder(tmp_path), store, worker)
     for number in range(2):
         observe(worker, reporter, number, version, loads_of(version))

@@ -19,13 +19,13 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.cli import live, main
 from spatialstream.cli.status import slot_lines, slots_of, store_text, stream_text, table_text
-from spatialstream.index.statistics import Statistics
+from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import STATISTICS, LoadReport, save_load
+from spatialstream.store.reports import LoadReport, save_load, save_sample
 from tests.unit.cli.kubectl import Kubectl, driver, items, stream
 
 NOW = 1_795_262_400.0  # 2026-11-21, 12:00 UTC
@@ -222,13 +222,13 @@ def test_watching_goes_on_when_the_cluster_does_not_answer(kubectl: Kubectl) -> 
 # ------------------------------------------------------------------------------------------------------- routing store
 
 
-def some_version() -> tuple[RoutingVersion, Statistics]:
+def some_version() -> tuple[RoutingVersion, Sample]:
     rng = np.random.default_rng(5)
     objects = ObjectBatch.of(
         [SpatialObject(f"o{i}", i, *map(float, rng.uniform(-80, 80, 2)), ("a",)) for i in range(200)]
     )
     queries = QueryBatch.of([])
-    return build(WGS84, objects, queries, 16, 3), Statistics.of(WGS84, objects, queries, 1_000.0, 3)
+    return build(WGS84, objects, queries, 16, 3), Sample.of(WGS84, objects, queries, 1_000.0)
 
 
 @pytest.fixture
@@ -250,8 +250,7 @@ def counted(store: MemoryStore) -> np.ndarray:
     version, known = some_version()
     objects = np.arange(len(version.index.leaves), dtype=np.float64)
     save_load(store, LoadReport(version.number, LeafCounts(objects, objects, 2 * objects, 1_000.0), objects, 5))
-    arrays, meta = known.to_arrays()
-    store.save_statistics(STATISTICS, arrays, meta)
+    save_sample(store, known)
     return objects
 
 

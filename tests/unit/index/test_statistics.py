@@ -1,6 +1,5 @@
 """J, against a plain count of the same queries and objects."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -76,35 +75,6 @@ def test_counts_are_those_of_counting(data, space):
         assert statistics.objects[cell] == within.sum()
 
 
-@given(st.data(), spaces)
-def test_two_periods_add_up_to_one(data, space):
-    (sample, first), (later, second) = (data.draw(samples(space, "SRQ STQ CRQ CTQ")) for _ in range(2))
-
-    both = QueryBatch.concat([first, second])
-    whole = Statistics.of(space, ObjectBatch.concat([sample, later]), both, 300.0, LEVELS)
-    merged = Statistics.of(space, sample, first, 100.0, LEVELS).updated(
-        Statistics.of(space, later, second, 200.0, LEVELS)
-    )
-
-    for name in ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects", "span"):
-        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
-    for name in ("offsets", "term", "count"):
-        np.testing.assert_array_equal(getattr(merged.srq, name), getattr(whole.srq, name))
-
-
-def test_old_counts_fade():
-    west, east = Box(0.1, 0.1, 0.2, 0.2), Box(3.1, 0.1, 3.2, 0.2)
-    old = Statistics.of(PLANE, ObjectBatch.of([obj("o", 0.1, 0.1)]), QueryBatch.of([query("SRQ", west, "a")]), 100.0, 1)
-    new = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of([query("SRQ", east, "b"), query("SRQ", east, "a")]), 100.0, 1)
-
-    statistics = old.updated(new, keep=0.5)
-
-    assert statistics.cell(1).reach[SRQ] == pytest.approx(0.5 / 2.5)
-    assert statistics.cell(2).reach[SRQ] == pytest.approx(2.0 / 2.5)
-    assert sorted(statistics.keyword_distribution(0, SRQ)) == pytest.approx([1.0 / 2.5, 1.5 / 2.5])
-    assert (statistics.objects[0], statistics.span) == (0.5, 150.0)
-
-
 def test_what_the_cost_model_is_told():
     asked = [
         query("SRQ", Box(0, 0, 1, 1), "ab"),
@@ -137,7 +107,6 @@ def test_nothing_is_known_of_nothing():
 
     assert cell.arrival.tolist() == cell.reach.tolist() == cell.lifetime.tolist() == [0.0] * 6
     assert cell.lengths.sum() == 0.0
-    assert statistics.updated(statistics).span == 0.0
 
 
 @given(st.data(), spaces)
@@ -151,23 +120,6 @@ def test_rates_of_a_sample_add_up_to_the_rate_of_its_cells(data, space):
     finest = slice(-(4**LEVELS), None)
     seen = here.objects[finest] > 0
     assert rates.sum() == pytest.approx(statistics.objects[finest][seen].sum() / 1000.0)
-
-
-@given(st.data(), spaces)
-def test_the_arrays_are_the_whole_statistics(data, space):
-    sample, asked = data.draw(samples(space))
-    statistics = Statistics.of(space, sample, asked, 300.0, LEVELS)
-
-    arrays, meta = statistics.to_arrays()
-    again = Statistics.from_arrays(arrays, json.loads(json.dumps(meta)))
-
-    assert (again.space, again.levels, again.span) == (space, LEVELS, 300.0)
-    for name in ("queries", "reached", "lengths", "durations", "duration_sums", "terms", "objects"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(statistics, name), strict=True)
-    for kind in (SRQ, SKQ):
-        for cell in range(len(again.objects)):
-            expected = statistics.keyword_distribution(cell, kind)
-            assert again.keyword_distribution(cell, kind).tolist() == expected.tolist()
 
 
 # ------------------------------------------------------------------------------------------------ cells that cover
@@ -233,22 +185,6 @@ def test_similarity_where_j_knows_nothing():
     assert statistics.similarity((0.0, 0.0, 2.0, 2.0)) == 1.0  # the finest level
     assert statistics.similarity((0.0, 0.0, 0.5, 0.5)) == 1.0  # below it
     assert statistics.similarity((2.0, 2.0, 4.0, 4.0)) == 0.0  # no query comes here
-
-
-def test_stored_counts_are_those_of_named_kinds():
-    asked = QueryBatch.of([query("SRQ", Box(0.1, 0.1, 0.2, 0.2)), query("CTQ", Box(0.1, 0.1, 0.2, 0.2))])
-    statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
-
-    arrays, meta = statistics.to_arrays()
-    others = ("CTQ", "gone", "SRQ")
-    arrays["queries"] = np.array([1.0, 5.0, 1.0])
-    for name in ("reached", "lengths", "durations", "duration_sums"):
-        arrays[name] = np.stack([arrays[name][CODE["CTQ"]], arrays[name][0] + 1, arrays[name][CODE["SRQ"]]])
-    restored = Statistics.from_arrays(arrays, meta | {"kinds": list(others)})
-
-    assert restored.queries.tolist() == statistics.queries.tolist()
-    for name in ("reached", "lengths", "durations", "duration_sums"):
-        assert np.array_equal(getattr(restored, name), getattr(statistics, name))
 
 
 # ---------------------------------------------------------------------------------------------------- kNN queries

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spatialstream.balance.loads import LeafCounts, slot_loads
-from spatialstream.index.statistics import Statistics
+from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.model.space import WGS84
@@ -18,7 +18,7 @@ from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.stages.versions import save_version
 from spatialstream.store.memory import MemoryStore
-from spatialstream.store.reports import STATISTICS, LoadReport, read_load, save_load
+from spatialstream.store.reports import LoadReport, read_load, save_load, save_sample
 from spatialstream.stream.driver import WorkerTurns
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import WorkerJob
@@ -93,7 +93,7 @@ def test_loads_are_estimated_once_the_router_has_learned(tmp_path: Path, version
         reporter.observe(*round_of(number, version, loads_of(version)))
         assert reporter.reported(60.0)
         assert len(seen.slots) == number
-        store.save_statistics(STATISTICS, *Statistics.of(WGS84, *sample(), 1_000).to_arrays())
+        save_sample(store, Sample.of(WGS84, *sample(), 1_000))
     assert [view.upto for view in seen.views] == [0, 1_000]
     assert (seen.slots[0] > 0.0).all()
 

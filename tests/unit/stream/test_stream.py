@@ -132,6 +132,7 @@ def test_the_simulation_does_what_it_is_for() -> None:
     stream = in_order(random_stream(25, 300, 40, WGS84))
     simulation = simulated(stream, 25, chaos=0.01, rebalances=0.5, disturbances=0.02)
     assert len(simulation.store.state().bindings) >= 4
+    assert simulation.rebuilt >= 2
     assert simulation.crashes >= 10
     assert simulation.again >= 10
     sent = [message for log in simulation.results for message in log.read(*log.bounds)]

@@ -39,6 +39,12 @@ def _headline(proposal: Proposal) -> list[str]:
             f"{splits[0]} split by space, {splits[1]} by text, {_counted(proposal.merges, 'node', 'nodes')} merged: "
             f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
         )
+    if proposal.strategy == "rebuild":
+        nodes = _counted(proposal.spatial, "node", "nodes"), _counted(proposal.textual, "node", "nodes")
+        lines.append(
+            f"the tree is built anew, {nodes[0]} split by space and {nodes[1]} by text: "
+            f"{len(proposal.loads_before):,} -> {len(proposal.loads_after):,} leaves"
+        )
     if proposal.note:
         lines.append(proposal.note)
     moved = _counted(len(np.unique(proposal.moves.leaf)), "leaf changes", "leaves change")
@@ -71,7 +77,7 @@ def _move_table(proposal: Proposal) -> list[str]:
     if not len(moves):
         return []
     order = np.lexsort((moves.leaf, -moves.queries))[:_MOST_ROWS].tolist()
-    adjusted = proposal.strategy == "FG"
+    adjusted = proposal.changes_tree
     head = ["leaf", *(["was"] if adjusted else []), "from", "to", "queries"]
     rows = []
     for i in order:

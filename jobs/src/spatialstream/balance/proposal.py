@@ -1,8 +1,9 @@
 """A proposal: the routing version that would restore load balance, and what adopting it does (SSTD, section 5.1).
 
-PM is tried first, then FM, then FG, each only if the one before would not restore balance. If none would, the one that
-comes closest is proposed, and says so. A strategy can also be asked for by name. A proposal is bound to the version
-that it was computed from; its id depends on that version's number, the strategy and what the new version looks like.
+PM is tried first, then FM, then FG, then a rebuild, each only if the one before would not restore balance. If none
+would, the one that comes closest is proposed, and says so. A strategy can also be asked for by name. A proposal is
+bound to the version that it was computed from; its id depends on that version's number, the strategy and what the new
+version looks like.
 
 Cost: that of the strategies that are tried: about 0.1 s for each on 1,000 leaves and 16 slots.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,19 +23,21 @@ from spatialstream.balance.fg import adjust
 from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.pm import partial_mapping
+from spatialstream.balance.rebuild import ENOUGH, rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.adjustment import Origins
 from spatialstream.index.base import GlobalIndex
-from spatialstream.index.qttree import QTTree
+from spatialstream.index.qttree import SPATIAL, TEXTUAL, QTTree
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import SettingError
 
-__all__ = ["STRATEGIES", "BalanceSettings", "Moves", "Proposal", "propose"]
+__all__ = ["STRATEGIES", "BalanceSettings", "Moves", "Proposal", "propose", "usable"]
 
-STRATEGIES = ("PM", "FM", "FG")
-"""The paper's three, in the order in which they are tried."""
+STRATEGIES = ("PM", "FM", "FG", "rebuild")
+"""The paper's three and a tree built anew, in the order in which they are tried."""
 
 _WORTHWHILE = 0.99
 """A version that does not restore balance is proposed only if it lowers Lmax/Lmin (or Lmax) at least to this share."""
@@ -68,7 +72,7 @@ class Proposal:
 
     Attributes:
         id: names the proposal; the same decision has the same id.
-        strategy: PM, FM or FG.
+        strategy: PM, FM, FG or rebuild.
         threshold: λ.
         previous: the version that it was computed from.
         version: the proposed version.
@@ -76,7 +80,7 @@ class Proposal:
         loads_after: float64[leaves of ``version``], what is expected of each.
         origins: from which leaves those of ``version`` come.
         moves: what moves.
-        spatial, textual: leaves that were split by space and by text.
+        spatial, textual: leaves that were split by space and by text, or of a tree built anew its nodes.
         merges: nodes whose four leaves were merged into one.
         note: what there is to say about how the strategy ended; "" if nothing.
     """
@@ -126,6 +130,11 @@ class Proposal:
         return self.imbalance_after <= self.threshold
 
     @property
+    def changes_tree(self) -> bool:
+        """Whether the new version has another tree."""
+        return self.strategy in ("FG", "rebuild")
+
+    @property
     def queries_moved(self) -> float:
         """Continuous queries that move, added up over leaves as in the paper; one that is in several counts in each."""
         return float(self.moves.queries.sum())
@@ -168,6 +177,7 @@ def propose(
     settings: BalanceSettings,
     strategy: str = "auto",
     number: int | None = None,
+    sample: Sample | None = None,
 ) -> Proposal | None:
     """The version that should follow, if one should.
 
@@ -178,18 +188,20 @@ def propose(
         settings: λ, ε and the largest number of leaves.
         strategy: "auto", or one of :data:`STRATEGIES`, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
+        sample: what J was made from; without it, or with too small a one, no tree is built anew.
 
     Returns:
         The proposal. None if ``strategy`` is "auto" and there is no load imbalance, or nothing that lowers it.
 
     Raises:
-        SettingError: the strategy is unknown, or FG is asked for and the index is no QT-tree.
+        SettingError: the strategy is unknown, FG is asked for and the index is no QT-tree, or a rebuild, and there is
+            no large enough sample.
         StateError: the counts are not those of the version's leaves.
     """
     if strategy not in ("auto", *STRATEGIES):
         raise SettingError("strategy", f"{strategy!r} is not one of auto, {', '.join(STRATEGIES)}")
     number = version.number + 1 if number is None else number
-    work = _Attempts(version, counts, statistics, settings, number)
+    work = _Attempts(version, counts, statistics, settings, number, sample)
     if strategy != "auto":
         return work.attempt(strategy)
     return work.best()
@@ -205,9 +217,10 @@ class _Attempts:
         statistics: Statistics,
         settings: BalanceSettings,
         number: int,
+        sample: Sample | None,
     ) -> None:
         self.version, self.counts, self.statistics = version, counts, statistics
-        self.settings, self.number = settings, number
+        self.settings, self.number, self.sample = settings, number, sample
         self.loads = leaf_loads(version, counts, statistics)
 
     def best(self) -> Proposal | None:
@@ -216,7 +229,7 @@ class _Attempts:
         if imbalance(before) <= self.settings.imbalance:
             return None
         tried = []
-        for strategy in STRATEGIES if isinstance(self.version.index, QTTree) else STRATEGIES[:2]:
+        for strategy in usable(STRATEGIES, self.version, self.sample):
             proposal = self.attempt(strategy)
             if proposal.balanced:
                 return proposal
@@ -231,6 +244,8 @@ class _Attempts:
         """What a strategy makes of the version."""
         if strategy == "FG":
             return self._adjusted()
+        if strategy == "rebuild":
+            return self._rebuilt()
         old, slots = self.version.mapping, self.version.slots
         same = Origins.same(len(old))
         if strategy == "PM":
@@ -251,6 +266,18 @@ class _Attempts:
         note = f"adjusting the tree ended because {found.ended}"
         loads = found.tree.leaves.load
         return self._proposal("FG", found.tree, found.mapping, loads, found.origins, changes, note)
+
+    def _rebuilt(self) -> Proposal:
+        sample = self.sample
+        if sample is None or len(sample.objects) < ENOUGH:
+            found = 0 if sample is None else len(sample.objects)
+            problem = f"a tree is built anew from a sample of {ENOUGH:,} objects, and {found:,} have come"
+            raise SettingError("strategy", f"{problem}; try again later")
+        made = rebuild(self.version, self.counts, sample, self.statistics, self.settings)
+        kinds = np.bincount(made.tree.nodes.kind, minlength=3)
+        note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
+        changes = int(kinds[SPATIAL]), int(kinds[TEXTUAL]), 0
+        return self._proposal("rebuild", made.tree, made.mapping, made.tree.leaves.load, made.origins, changes, note)
 
     def _proposal(
         self,
@@ -280,6 +307,13 @@ class _Attempts:
             *changes,
             note,
         )
+
+
+def usable(strategies: Sequence[str], version: RoutingVersion, sample: Sample | None) -> list[str]:
+    """Those of the strategies that a version allows, and what has been sampled."""
+    adjusts = isinstance(version.index, QTTree)
+    builds = sample is not None and len(sample.objects) >= ENOUGH
+    return [each for each in strategies if {"FG": adjusts, "rebuild": builds}.get(each, True)]
 
 
 def _badness(slots: Floats) -> tuple[float, float]:

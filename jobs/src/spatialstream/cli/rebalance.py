@@ -42,7 +42,12 @@ def add_parser(commands: Any) -> None:
     live.add_store(parser)
     kubernetes.add_cluster(parser)
     add = parser.add_argument
-    add("--strategy", choices=("auto", "PM", "FM", "FG"), default="auto", help="default: the first that is enough")
+    add(
+        "--strategy",
+        choices=("auto", "PM", "FM", "FG", "rebuild"),
+        default="auto",
+        help="default: the first that is enough",
+    )
     live.add_balance(parser, "the stream's own")
     add("--dry-run", action="store_true", help="propose and explain only")
     add("--no-wait", action="store_true", help="publish only; the jobs do the rest")
@@ -91,10 +96,10 @@ def _rebalance(options: argparse.Namespace) -> int:
 def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> Proposal | None:
     """A proposal from what the jobs have written down, or None if there is nothing to do."""
     from spatialstream.balance.proposal import propose
-    from spatialstream.store.reports import read_balance, read_load, read_statistics
+    from spatialstream.store.reports import read_balance, read_load, read_sample
 
-    load, known = read_load(store), read_statistics(store)
-    if known is None:
+    load, sample = read_load(store), read_sample(store)
+    if sample is None:
         raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
     if load.version != state.active.number:
         raise SettingError(
@@ -104,7 +109,8 @@ def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespa
         )
     version = store.load(state.active.number)
     settings = live.balance(options, read_balance(store))
-    return propose(version, load.counts, known, settings, options.strategy, number=state.last + 1)
+    known = sample.statistics()
+    return propose(version, load.counts, known, settings, options.strategy, number=state.last + 1, sample=sample)
 
 
 def _show(proposal: Proposal, options: argparse.Namespace) -> None:

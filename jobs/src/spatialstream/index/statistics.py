@@ -3,23 +3,21 @@
 J is a complete quadtree of fixed depth over the space, all levels kept. Cell 0 is the space, and the children of cell c
 are 4c + 1 + j with j = (east half) + 2 (north half). A :class:`Statistics` holds counts only: how many queries of each
 type reach each cell, how often their keywords do, how many objects each cell got in how much time. Probabilities and
-rates are quotients of counts, taken when they are asked for, so that statistics of two periods are added by adding
-counts, and old ones fade by being multiplied.
+rates are quotients of counts, taken when they are asked for. A query counts for as many as it stands for: J of a live
+stream is made from a :class:`~spatialstream.index.sample.Sample` of it whenever somebody wants it, and kept nowhere.
 
 Cost: O(cells that the query's border crosses + depth) for each query, O(1) for each object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from spatialstream.index.cost import CellStatistics, workloads
-from spatialstream.model.arrays import Array, Codes, Floats, Ints, Words
+from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.expressions import has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
@@ -30,7 +28,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 
-__all__ = ["LEVELS", "KeywordCounts", "Statistics"]
+__all__ = ["LEVELS", "SKQ", "SRQ", "KeywordCounts", "Statistics"]
 
 LEVELS = 5
 """Default depth: 4^5 = 1024 cells on the finest level."""
@@ -49,11 +47,6 @@ _ENDLESS = 30 * 86_400_000
 _SLACK = 1e-6
 """Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
 
-_BY_KIND = ("queries", "reached", "lengths", "durations", "duration_sums")
-_COUNTS = (*_BY_KIND, "objects")
-_COLUMNS = (*_COUNTS, "terms")
-_WORDS = ("offsets", "term", "count")
-
 
 def cell_count(levels: int) -> int:
     """Cells of all levels from 0 to ``levels``."""
@@ -63,17 +56,6 @@ def cell_count(levels: int) -> int:
 def _scatter(offsets: Ints) -> Ints:
     """The owner of each entry of a CSR structure."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
-def _by_code(table: Array, kinds: Sequence[str]) -> Array:
-    """Rows of named kinds as rows of codes: 0 for a kind that is not named, and none for a name that is no kind's."""
-    if kinds == [*TYPES]:
-        return table
-    rows = np.zeros((len(TYPES), *table.shape[1:]))
-    for name, row in zip(kinds, table, strict=True):
-        if name in TYPES:
-            rows[CODE[QueryType(name)]] = row
-    return rows
 
 
 # ---------------------------------------------------------------------------------------- which cells a query reaches
@@ -126,14 +108,17 @@ def _pair_keys(
     codes: Codes,
     ranks: Codes,
     terms: int,
+    weight: Floats,
     keys: Ints,
+    weights: Floats,
 ) -> None:
-    """``keys``: row * terms + rank for each row that a query visits and each of its keywords."""
+    """``keys``: row * terms + rank for each row that a query visits and each of its keywords; ``weights``: its own."""
     k = 0
     for q in queries:
         for v in range(visit_offsets[q], visit_offsets[q + 1]):
             for i in range(term_offsets[q], term_offsets[q + 1]):
                 keys[k] = rows[v] * terms + ranks[codes[i]]
+                weights[k] = weight[q]
                 k += 1
 
 
@@ -170,7 +155,13 @@ def _add_up(counts: Floats, levels: int) -> None:
 
 
 def _nearest_boxes(
-    space: Space, objects: ObjectBatch, counts: Floats, span: float, levels: int, queries: QueryBatch
+    space: Space,
+    objects: ObjectBatch,
+    weight: Floats,
+    counts: Floats,
+    span: float,
+    levels: int,
+    queries: QueryBatch,
 ) -> Floats:
     """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
 
@@ -180,12 +171,13 @@ def _nearest_boxes(
     k / selectivity objects. The density around ρ is that of the smallest cell of J that covers ρ and holds m objects;
     the radius follows from m = density π r². If there are not m objects at all, every cell is reached.
     """
-    n = len(objects)
-    frequency = np.bincount(objects.terms.codes, minlength=len(objects.terms.vocabulary))
+    each = np.repeat(weight, np.diff(objects.terms.offsets))
+    frequency = np.bincount(objects.terms.codes, each, len(objects.terms.vocabulary))
     codes, _ = distinct(pa.concat_arrays([objects.terms.vocabulary, queries.keywords.vocabulary]))
     known = codes[len(frequency) :]  # the terms of objects are distinct, so each is its own code
     known = np.where(known < len(frequency), known, -1)
-    share = np.append(np.maximum(frequency, 0.5), 0.5)[known] / max(n, 1)
+    rarest = 0.5 * (float(weight.max(initial=0.0)) or 1.0)
+    share = np.append(np.maximum(frequency, rarest), rarest)[known] / (float(weight.sum()) or 1.0)
     logs = np.append(0.0, np.cumsum(np.log(share)[queries.keywords.codes]))
     selectivity = np.exp(logs[queries.keywords.offsets[1:]] - logs[queries.keywords.offsets[:-1]])
     lasts = np.where(queries.window >= 0, np.minimum(queries.window, queries.duration), queries.duration)
@@ -234,23 +226,15 @@ class KeywordCounts:
     count: Floats
 
     @classmethod
-    def of(cls, keys: Ints, weights: Floats | None, rows: int, terms: int) -> KeywordCounts:
-        """From keys row * terms + term, each of weight 1 unless ``weights`` are given; equal keys are added up."""
-        if weights is None:
-            keys = np.sort(keys)
-            weights = np.ones(len(keys))
-        else:
-            order = np.argsort(keys, kind="stable")
-            keys, weights = keys[order], weights[order]
+    def of(cls, keys: Ints, weights: Floats, rows: int, terms: int) -> KeywordCounts:
+        """From keys row * terms + term and their weights; equal keys are added up."""
+        order = np.argsort(keys, kind="stable")
+        keys, weights = keys[order], weights[order]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
         distinct = keys[starts]
         count = np.add.reduceat(weights, starts) if len(keys) else np.empty(0)
         offsets = np.searchsorted(distinct, np.arange(rows + 1) * max(terms, 1))
         return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count)
-
-    def keys(self, ranks: Ints, terms: int) -> Ints:
-        """Keys of the entries in a dictionary of ``terms`` terms, where term i has rank ``ranks[i]``."""
-        return _scatter(self.offsets) * terms + ranks[self.term]
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:
         """Keywords of the queries that reach the cell: (term int32[m], count float64[m]); counts of a term add up."""
@@ -269,7 +253,7 @@ class KeywordCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The counts of J; all of them float64, because old ones may have faded.
+    """The counts of J; all of them float64, because a query may stand for several.
 
     Attributes:
         space: what cell 0 is.
@@ -300,7 +284,13 @@ class Statistics:
 
     @classmethod
     def of(
-        cls, space: Space, objects: ObjectBatch, queries: QueryBatch, span: float, levels: int = LEVELS
+        cls,
+        space: Space,
+        objects: ObjectBatch,
+        queries: QueryBatch,
+        span: float,
+        levels: int = LEVELS,
+        weights: tuple[Floats, Floats] | None = None,
     ) -> Statistics:
         """Statistics of a period of history, or of a sample of it.
 
@@ -311,11 +301,14 @@ class Statistics:
             queries: the queries that came; cancellations are passed over.
             span: its length in ms.
             levels: the finest level of J.
+            weights: how many objects, and how many queries, each of them stands for; by default itself alone.
         """
+        weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         if not len(queries) or (queries.code == CANCEL).any():
-            queries = queries.take(np.flatnonzero(queries.code != CANCEL))
+            chosen = np.flatnonzero(queries.code != CANCEL)
+            queries, asked = queries.take(chosen), asked[chosen]
         cells = cell_count(levels)
-        counts = np.bincount(_finest_cells(space, objects.x, objects.y, levels), minlength=cells).astype(np.float64)
+        counts = np.bincount(_finest_cells(space, objects.x, objects.y, levels), weight, cells).astype(np.float64)
         _add_up(counts, levels)
 
         if has_marks(queries.keywords):
@@ -323,7 +316,7 @@ class Statistics:
         parts = region_parts(space, queries.regions)
         nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
         if len(nearest):
-            parts[nearest] = _nearest_boxes(space, objects, counts, span, levels, queries.take(nearest))
+            parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, levels, queries.take(nearest))
         first, second = (_finest_ranges(space, parts[:, part], levels) for part in (0, 1))
         visits = np.zeros(len(queries) + 1, np.int64)
         _visit(levels, first, second, visits, np.empty(0, np.int64))
@@ -333,7 +326,8 @@ class Statistics:
             _visit(levels, first, second, visits, rows)
 
         code = queries.code.astype(np.int64)
-        hit = np.bincount(code[_scatter(visits)] * 2 * cells + rows, minlength=len(TYPES) * 2 * cells)
+        visitor = _scatter(visits)
+        hit = np.bincount(code[visitor] * 2 * cells + rows, asked[visitor], len(TYPES) * 2 * cells)
         partly, wholly = np.moveaxis(hit.reshape(len(TYPES), cells, 2).astype(np.float64), 2, 0)
         for level in range(1, levels + 1):
             above, start, end = cell_count(level - 2) if level > 1 else 0, cell_count(level - 1), cell_count(level)
@@ -348,65 +342,28 @@ class Statistics:
         def keyword_counts(kind: int) -> KeywordCounts:
             chosen = np.flatnonzero(code == kind)
             size = int((np.diff(visits)[chosen] * np.diff(queries.keywords.offsets)[chosen]).sum())
-            keys = np.empty(size, np.int64)
-            words = queries.keywords
-            _pair_keys(chosen, visits, rows, words.offsets, words.codes, ranks.astype(np.int32), len(terms), keys)
-            return KeywordCounts.of(keys, None, 2 * cells, len(terms))
+            keys, each = np.empty(size, np.int64), np.empty(size)
+            words, places = queries.keywords, ranks.astype(np.int32)
+            _pair_keys(chosen, visits, rows, words.offsets, words.codes, places, len(terms), asked, keys, each)
+            return KeywordCounts.of(keys, each, 2 * cells, len(terms))
 
-        def table(column: Ints, width: int, weights: Any = None) -> Floats:
-            flat = np.bincount(code * width + column, weights, minlength=len(TYPES) * width)
+        def table(column: Ints, width: int, of_each: Floats) -> Floats:
+            flat = np.bincount(code * width + column, of_each, len(TYPES) * width)
             return flat.reshape(len(TYPES), width).astype(np.float64)
 
         return cls(
             space,
             levels,
-            np.bincount(code, minlength=len(TYPES)).astype(np.float64),
+            np.bincount(code, asked, len(TYPES)).astype(np.float64),
             partly + wholly,
-            table(lengths, _LONGEST + 1),
-            table(buckets, _BUCKETS),
-            table(buckets, _BUCKETS, duration),
+            table(lengths, _LONGEST + 1, asked),
+            table(buckets, _BUCKETS, asked),
+            table(buckets, _BUCKETS, asked * duration),
             terms,
             keyword_counts(SRQ),
             keyword_counts(SKQ),
             counts,
             float(span),
-        )
-
-    def updated(self, recent: Statistics, keep: float = 1.0) -> Statistics:
-        """These statistics and those of a later period, over the same space and levels.
-
-        Args:
-            recent: the later period's.
-            keep: what is left of these counts, e.g. exp(-elapsed / memory) for exponential decay; 1 forgets nothing.
-        """
-        terms = np.union1d(self.terms, recent.terms)
-        ranks = [np.searchsorted(terms, each.terms) for each in (self, recent)]
-
-        def keyword_counts(old: KeywordCounts, new: KeywordCounts) -> KeywordCounts:
-            keys = [each.keys(rank, len(terms)) for each, rank in zip((old, new), ranks, strict=True)]
-            weights = np.concatenate([keep * old.count, new.count])
-            return KeywordCounts.of(np.concatenate(keys), weights, len(old.offsets) - 1, len(terms))
-
-        srq, skq = keyword_counts(self.srq, recent.srq), keyword_counts(self.skq, recent.skq)
-        sums = {name: keep * getattr(self, name) + getattr(recent, name) for name in (*_COUNTS, "span")}
-        return replace(self, terms=terms, srq=srq, skq=skq, **sums)
-
-    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """All counts as flat arrays, and a JSON-able meta."""
-        arrays: dict[str, Array] = {name: getattr(self, name) for name in _COLUMNS}
-        for kind in ("srq", "skq"):
-            arrays |= {f"{kind}.{name}": getattr(getattr(self, kind), name) for name in _WORDS}
-        kinds = [kind.value for kind in TYPES]
-        return arrays, {"space": str(self.space), "levels": self.levels, "span": self.span, "kinds": kinds}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
-        """The statistics that :meth:`to_arrays` gave; uses the arrays as they are."""
-        srq, skq = (KeywordCounts(*(arrays[f"{kind}.{name}"] for name in _WORDS)) for kind in ("srq", "skq"))
-        columns = {name: arrays[name] for name in _COLUMNS}
-        columns |= {name: _by_code(arrays[name], meta["kinds"]) for name in _BY_KIND}
-        return cls(
-            Space.parse(meta["space"]), int(meta["levels"]), srq=srq, skq=skq, span=float(meta["span"]), **columns
         )
 
     # -------------------------------------------------------------------------------------------- probabilities, rates

@@ -84,6 +84,8 @@ def _subtitle(proposal: Proposal) -> str:
     ]
     if proposal.strategy == "FG":
         said.append(f"{proposal.spatial} split by space, {proposal.textual} by text, {proposal.merges} merged")
+    if proposal.strategy == "rebuild":
+        said.append(f"a new tree, {proposal.spatial} nodes split by space and {proposal.textual} by text")
     return " · ".join(said)
 
 

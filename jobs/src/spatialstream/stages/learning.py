@@ -1,21 +1,23 @@
-"""J from the live stream: the statistics of objects and queries, kept up to date (SSTD, sections 4.1.1 and 5.3).
+"""The sample of the live stream that J is made from, kept up to date (SSTD, sections 4.1.1 and 5.3).
 
-With each epoch, router partition 0 leaves a sample of its objects and queries. Now and then the router's driver makes
-statistics of the samples that have come since the last time, and adds them to J, of which what is old has faded by
-exp(-time / memory). J is kept in the routing store, where the rebalancer reads it.
+With each epoch, router partition 0 leaves some of its objects and queries. Now and then the router's driver adds what
+has come since the last time to the sample (:mod:`spatialstream.index.sample`), which is kept in the routing store,
+where the rebalancer reads it: J, and the objects from which a tree is built anew, are made from it there.
 
-Cost: bounded samples an epoch; some 100 ms each time J is renewed.
+Cost: bounded samples an epoch; some 100 ms each time the sample is renewed.
 """
 
 from __future__ import annotations
 
-import math
+import contextlib
 from dataclasses import replace
 
 import numpy as np
 
-from spatialstream.index.statistics import KeywordCounts, Statistics
+from spatialstream.index.sample import MEMORY, Sample
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import Unavailable
+from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -23,17 +25,15 @@ from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, put_records
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import STATISTICS, read_statistics
+from spatialstream.store.reports import read_sample, save_sample
 
-__all__ = ["MEMORY", "SAMPLES", "Learner", "drop_samples", "write_sample"]
+__all__ = ["SAMPLES", "Learner", "drop_samples", "write_sample"]
 
 SAMPLES = "samples/"
 """What the names of samples begin with."""
 
-MEMORY = 6 * 3_600_000
-"""Default time in ms of the stream in which what J knows fades to 1/e."""
-
 _PER_EPOCH = 2_000
+_ENDS_PER_EPOCH = 20_000
 _MOST_FILES = 200
 
 
@@ -41,6 +41,9 @@ def write_sample(
     storage: Storage, epoch: int, span: int, objects: ObjectBatch | None, queries: QueryBatch | None, share: int
 ) -> None:
     """Leave a sample of an epoch.
+
+    Of queries those are drawn whose ids have the smallest hashes, and cancellations likewise: so the ends of the
+    queries that are in the sample are in it too.
 
     Args:
         storage: where samples go.
@@ -50,18 +53,28 @@ def write_sample(
         queries: all of the epoch.
         share: number of router partitions.
     """
-    for kind, batch, factor in (("objects", objects, share), ("queries", queries, 1)):
-        if batch is None or not len(batch):
-            continue
-        stride = max(1, -(-len(batch) // _PER_EPOCH))
-        chosen = batch.take(np.arange(0, len(batch), stride))
-        if isinstance(chosen, ObjectBatch):
-            record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
-        else:
-            record = replace(chosen, keywords=chosen.keywords.compact()).to_arrow()
-        weight = factor * len(batch) / len(chosen)
-        record = record.replace_schema_metadata({"weight": repr(weight), "span": str(max(0, span))})
-        put_records(storage, f"{SAMPLES}{epoch:09d}-{kind}.arrow", record)
+    told = {"span": str(max(0, span))}
+    if objects is not None and len(objects):
+        chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
+        record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
+        told["weight"] = repr(share * len(objects) / len(chosen))
+        put_records(storage, f"{SAMPLES}{epoch:09d}-objects.arrow", record.replace_schema_metadata(told))
+    if queries is not None and len(queries):
+        is_end = queries.code == CANCEL
+        asked = _smallest(queries, np.flatnonzero(~is_end), _PER_EPOCH)
+        rows = np.sort(np.append(asked, _smallest(queries, np.flatnonzero(is_end), _ENDS_PER_EPOCH)))
+        some = queries.take(rows)
+        told["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
+        record = replace(some, keywords=some.keywords.compact()).to_arrow()
+        put_records(storage, f"{SAMPLES}{epoch:09d}-queries.arrow", record.replace_schema_metadata(told))
+
+
+def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:
+    """Of these rows, at most so many, with the smallest hashes of their ids."""
+    if len(rows) <= most:
+        return rows
+    hashes = hash_strings(queries.ids)[rows]
+    return rows[np.argpartition(hashes, most)[:most]]
 
 
 def drop_samples(storage: Storage) -> None:
@@ -70,39 +83,34 @@ def drop_samples(storage: Storage) -> None:
 
 
 class Learner:
-    """Keeps J.
+    """Keeps the sample.
 
     Args:
-        storage: where the samples are.
+        storage: where the samples of epochs are.
         store: the routing store.
         space: the stream's space.
         memory: ms of the stream in which what is known fades to 1/e.
     """
 
-    def __init__(self, storage: Storage, store: RoutingStore, space: Space, memory: int = MEMORY) -> None:
+    def __init__(self, storage: Storage, store: RoutingStore, space: Space, memory: float = MEMORY) -> None:
         self._storage = storage
         self._store = store
         self._space = space
         self._memory = memory
-        self._known: Statistics | None = None
+        self._known: Sample | None = None
         self._restored = False
 
     def learn(self) -> bool:
-        """Add the samples that have come; whether J has changed and is in the store."""
+        """Add the samples that have come; whether there were any."""
         names = self._storage.list(SAMPLES)
         if not names or (not self._restored and not self._restore()):
             return False
-        recent = self._recent(names[-_MOST_FILES:])
-        if recent is not None:
-            keep = math.exp(-recent.span / self._memory)
-            self._known = recent if self._known is None else self._known.updated(recent, keep)
-        try:
-            if self._known is not None:
-                self._store.save_statistics(STATISTICS, *self._known.to_arrays())
-        except Unavailable:
-            pass  # the next time will do
+        recent, ends = self._recent(names[-_MOST_FILES:])
+        self._known = recent if self._known is None else self._known.updated(recent, ends)
+        with contextlib.suppress(Unavailable):  # the next time will do
+            save_sample(self._store, self._known)
         self._storage.delete(names)
-        return recent is not None
+        return True
 
     def drop(self) -> None:
         """Go on without the samples that have come: nothing can be learnt from them."""
@@ -110,54 +118,28 @@ class Learner:
 
     def _restore(self) -> bool:
         try:
-            kept = read_statistics(self._store)
+            self._known = read_sample(self._store)
         except Unavailable:
             return False
-        if kept is not None:
-            self._known = kept
         self._restored = True
         return True
 
-    def _recent(self, names: list[str]) -> Statistics | None:
-        """Statistics of samples; each record counts for those that it stands for."""
-        objects: list[ObjectBatch] = []
-        queries: list[QueryBatch] = []
-        weights = {"objects": [0.0, 0], "queries": [0.0, 0]}
+    def _recent(self, names: list[str]) -> tuple[Sample, QueryBatch]:
+        """What has come, each record for those that it stands for, and the cancellations among it."""
+        objects, queries = [ObjectBatch.of([])], [QueryBatch.of([])]
+        weights = [np.empty(0)], [np.empty(0)]
         span = 0
         for name in names:
             (record,) = get_records(self._storage, name)
-            kind = name.removesuffix(".arrow").split("-")[1]
-            weights[kind][0] += float(record.schema.metadata[b"weight"]) * record.num_rows
-            weights[kind][1] += record.num_rows
-            if kind == "objects":
+            is_objects = name.removesuffix(".arrow").endswith("objects")
+            each = np.full(record.num_rows, float(record.schema.metadata[b"weight"]))
+            weights[0 if is_objects else 1].append(each)
+            if is_objects:
                 span += int(record.schema.metadata[b"span"])
                 objects.append(ObjectBatch.from_arrow(record))
             else:
-                batch = QueryBatch.from_arrow(record)
-                queries.append(batch.take(np.flatnonzero(batch.code != CANCEL)))
-        if not objects and not queries:
-            return None
-        statistics = Statistics.of(
-            self._space, ObjectBatch.concat(objects), QueryBatch.concat(queries or [QueryBatch.of([])]), max(1, span)
-        )
-        stands_for = {kind: total / max(1, rows) for kind, (total, rows) in weights.items()}
-        return _weighted(statistics, stands_for["objects"] or 1.0, stands_for["queries"] or 1.0)
-
-
-def _weighted(statistics: Statistics, objects: float, queries: float) -> Statistics:
-    """Counts as if each object and query had come so many times."""
-
-    def keywords(counts: KeywordCounts) -> KeywordCounts:
-        return replace(counts, count=queries * counts.count)
-
-    return replace(
-        statistics,
-        queries=queries * statistics.queries,
-        reached=queries * statistics.reached,
-        lengths=queries * statistics.lengths,
-        durations=queries * statistics.durations,
-        duration_sums=queries * statistics.duration_sums,
-        srq=keywords(statistics.srq),
-        skq=keywords(statistics.skq),
-        objects=objects * statistics.objects,
-    )
+                queries.append(QueryBatch.from_arrow(record))
+        asked = QueryBatch.concat(queries)
+        counted = np.concatenate(weights[0]), np.concatenate(weights[1])
+        recent = Sample.of(self._space, ObjectBatch.concat(objects), asked, max(1, span), counted, self._memory)
+        return recent, asked.take(np.flatnonzero(asked.code == CANCEL))

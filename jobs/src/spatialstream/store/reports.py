@@ -1,8 +1,9 @@
-"""What is told through the routing store besides versions: load statistics, J, λ, and how many executors are wanted.
+"""What is told through the routing store besides versions: load statistics, a sample, λ, how many executors are wanted.
 
-The router writes J, the worker the load statistics, who scales a stream the number of executors, and who runs it when
-its load counts as imbalanced. The rebalancer and the operator read them. Each is small and replaced as a whole. Every
-function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot be reached.
+The router writes a sample of the stream, the worker the load statistics, who scales a stream the number of executors,
+and who runs it when its load counts as imbalanced. The rebalancer and the operator read them. Each is small and
+replaced as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot
+be reached.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Floats
 from spatialstream.model.errors import StateError
@@ -20,18 +22,22 @@ __all__ = [
     "BALANCE",
     "EXECUTORS",
     "LOAD",
-    "STATISTICS",
+    "SAMPLE",
+    "SEEN",
     "LoadReport",
     "ask_executors",
     "asked_executors",
     "read_balance",
     "read_load",
+    "read_sample",
+    "read_seen",
     "read_statistics",
     "save_balance",
     "save_load",
+    "save_sample",
 ]
 
-LOAD, STATISTICS, BALANCE = "load", "J", "balance"
+LOAD, SAMPLE, SEEN, BALANCE = "load", "sample", "seen", "balance"
 """The names under which they are kept."""
 EXECUTORS = {"router": "router-executors", "worker": "executors"}
 """The same, by job."""
@@ -80,10 +86,28 @@ def read_load(store: RoutingStore) -> LoadReport:
     return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]), arrays.get("seconds"))
 
 
+def save_sample(store: RoutingStore, sample: Sample) -> None:
+    """Keep a sample of the stream in place of the one before, and how many objects have been seen."""
+    store.save_statistics(SAMPLE, *sample.to_arrays())
+    store.save_statistics(SEEN, {}, {"objects": sample.seen})
+
+
+def read_sample(store: RoutingStore) -> Sample | None:
+    """The sample of the stream; None before the router has learned anything."""
+    known = store.load_statistics(SAMPLE)
+    return None if known is None else Sample.from_arrays(*known)
+
+
 def read_statistics(store: RoutingStore) -> Statistics | None:
     """J; None before the router has learned anything."""
-    known = store.load_statistics(STATISTICS)
-    return None if known is None else Statistics.from_arrays(*known)
+    sample = read_sample(store)
+    return None if sample is None else sample.statistics()
+
+
+def read_seen(store: RoutingStore) -> float:
+    """How many objects the sample has been drawn from."""
+    known = store.load_statistics(SEEN)
+    return 0.0 if known is None else float(known[1]["objects"])
 
 
 def ask_executors(store: RoutingStore, job: str, count: int) -> None:

@@ -59,7 +59,7 @@ _PROBLEMS: Mapping[str, str] = {
     "AdoptionTimedOut": "Load is out of balance, and the jobs did not adopt the new routing version in time.",
     "NothingBetter": "Load is out of balance, and no strategy makes it better.",
     "ProposalUnavailable": "Load is out of balance, and what a proposal is made from cannot be had at the moment.",
-    "StrategiesExhausted": "Load is out of balance, and PM, FM and FG have not brought balance back.",
+    "StrategiesExhausted": "Load is out of balance, and no strategy has brought balance back.",
 }
 
 

@@ -1,6 +1,6 @@
 """Which of the strategies that may be used a proposal is made with.
 
-While all three may be used this is the library's own choice (SSTD, section 5.1: each only if the one before would not
+While all of them may be used this is the library's own choice (SSTD, section 5.1: each only if the one before would not
 restore balance). After a strategy has failed in practice only those behind it are left, and the same rule holds for
 them.
 """
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spatialstream.balance.loads import LeafCounts
-from spatialstream.balance.proposal import STRATEGIES, BalanceSettings, Proposal, propose
-from spatialstream.index.qttree import QTTree
+from spatialstream.balance.proposal import STRATEGIES, BalanceSettings, Proposal, propose, usable
+from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 
@@ -29,6 +29,7 @@ def choose(
     settings: BalanceSettings,
     strategies: Sequence[str] = STRATEGIES,
     number: int | None = None,
+    sample: Sample | None = None,
 ) -> Proposal | None:
     """The proposal of the first strategy that would restore balance, or else of the one that comes closest.
 
@@ -39,6 +40,7 @@ def choose(
         settings: λ, ε and the largest number of leaves.
         strategies: those that may be used, from the cheapest.
         number: number of the new version; by default the next one.
+        sample: what J was made from.
 
     Returns:
         The proposal. None if there is no imbalance, or nothing that lowers it.
@@ -48,12 +50,10 @@ def choose(
         StateError: the counts are not those of the version's leaves.
     """
     if tuple(strategies) == STRATEGIES:
-        return propose(version, counts, statistics, settings, number=number)
+        return propose(version, counts, statistics, settings, number=number, sample=sample)
     tried = []
-    for strategy in strategies:
-        if strategy == "FG" and not isinstance(version.index, QTTree):
-            continue
-        proposal = propose(version, counts, statistics, settings, strategy, number)
+    for strategy in usable(strategies, version, sample):
+        proposal = propose(version, counts, statistics, settings, strategy, number, sample)
         if proposal is None or proposal.imbalance_before <= settings.imbalance:
             return None
         if proposal.balanced:

@@ -8,9 +8,12 @@
                 └──────────────────────── Cooldown <───────────────────────── Withdrawing <────┘              │
                                               ^───────────────────────────────────────────────────────────────┘
 
-PM is tried before FM and FM before FG (SSTD, section 5.1): by what the cost model expects, in the proposal; and by what
-is measured once a version is active, here. If balance does not come back under the new version, the next strategy
-follows at once. After the last one the machine rests, longer each time, because nothing has helped.
+PM is tried before FM, FM before FG (SSTD, section 5.1), and FG before a rebuild: by what the cost model expects, in the
+proposal; and by what is measured once a version is active, here. If balance does not come back under the new version,
+the next strategy follows at once. After the last one the machine rests, longer each time, because nothing has helped.
+
+A stream that began without history has a tree that knows nothing of it. Once enough has been seen, its first tree is
+built anew whether or not load is in balance, in the same steps and within the same limits.
 
 Whoever carries out the commands keeps three rules.
 
@@ -200,6 +203,16 @@ def _unbroken(since: int | None, last: int | None, now: int, settings: Rebalance
     return now if since is None or last is None or now - last > settings.fresh else since
 
 
+def _is_first(seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> bool:
+    """Whether the stream has the tree that it began with, and enough has been seen to build it a better one."""
+    return routing.active.number == 0 and 0 < settings.rebuild <= seen.known
+
+
+def _is_wanted(state: State, now: int, settings: RebalanceSettings) -> bool:
+    """Whether there is still a reason for what is under way."""
+    return state.first or _has_lasted(state, now, settings)
+
+
 def _has_lasted(state: State, now: int, settings: RebalanceSettings) -> bool:
     """Whether load has been out of balance for long enough."""
     return state.over is not None and now - state.over >= settings.stabilisation
@@ -221,6 +234,8 @@ def _watching(state: State, seen: Observation, routing: RoutingState, settings: 
     if state.until is not None and now < state.until:
         return Step(state.at(Phase.COOLDOWN, now))
     state = replace(state, rested=None, until=None)
+    if _is_first(seen, routing, settings) and _usable(seen, settings):
+        return _ask(replace(state, first=True, problem=""), routing.active.number, now)
     if state.over is None:
         return Step(state.at(Phase.WATCHING, now))
     if not _has_lasted(state, now, settings) or not _usable(seen, settings):
@@ -229,11 +244,13 @@ def _watching(state: State, seen: Observation, routing: RoutingState, settings: 
 
 
 def _ask(state: State, base: int, now: int) -> Step:
-    return Step(state.at(Phase.PROPOSING, now), (Propose(state.left, base),))
+    asked = Propose(("rebuild",), base, first=True) if state.first else Propose(state.left, base)
+    return Step(state.at(Phase.PROPOSING, now), (asked,))
 
 
 def _proposing(state: State, seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> Step:
-    if not _has_lasted(state, seen.now, settings):
+    wanted = _is_first(seen, routing, settings) if state.first else _has_lasted(state, seen.now, settings)
+    if not wanted:
         return _watching(_over(state), seen, routing, settings)
     if not _usable(seen, settings):
         return Step(state)
@@ -248,13 +265,13 @@ def _awaiting(state: State, seen: Observation, routing: RoutingState, settings: 
         )
         return _after(note, _watching(_over(state), seen, routing, settings))
     found = grade(seen.load, routing, seen.now, settings)
-    if state.over is None and (found is Grade.IDLE or (found is Grade.USABLE and state.balanced)):
+    if not state.first and state.over is None and (found is Grade.IDLE or (found is Grade.USABLE and state.balanced)):
         note = Note("ProposalDropped", f"proposal {proposal.id} is not needed any more: load is in balance")
         return _after(note, _watching(_over(state), seen, routing, settings))
     if not _usable(seen, settings):
         return Step(state)
     if settings.mode == "auto" or seen.kept != proposal.id or _is_outdated(state, proposal, seen):
-        return _ask(state, proposal.base, seen.now) if _has_lasted(state, seen.now, settings) else Step(state)
+        return _ask(state, proposal.base, seen.now) if _is_wanted(state, seen.now, settings) else Step(state)
     if seen.approval == proposal.id:
         used = replace(state, ignored=seen.approval)  # the annotation stays, and says nothing about the next proposal
         return Step(used.at(Phase.PUBLISHING, seen.now), (Publish(proposal.id),))
@@ -289,7 +306,7 @@ def _publishing(state: State, seen: Observation, routing: RoutingState, settings
         return _watching(_over(state), seen, routing, settings)
     if settings.mode == "approve" and seen.approval != proposal.id:
         return Step(state.at(Phase.AWAITING_APPROVAL, now))
-    if settings.mode == "auto" and not _has_lasted(state, now, settings):
+    if settings.mode == "auto" and not _is_wanted(state, now, settings):
         return _watching(_over(state), seen, routing, settings)
     if not _usable(seen, settings):
         return Step(state)
@@ -378,7 +395,8 @@ _HANDLERS: Mapping[Phase, Callable[[State, Observation, RoutingState, RebalanceS
 
 def _proposed(state: State, given: Proposed, settings: RebalanceSettings) -> Step:
     proposal, now = given.proposal, given.now
-    if state.seen is None or now - state.seen > settings.fresh or settings.mode == "off":
+    watched = state.first or (state.seen is not None and now - state.seen <= settings.fresh)
+    if not watched or settings.mode == "off":
         return Step(state)
     if proposal is None:
         if given.ratio is not None and given.ratio <= settings.threshold:
@@ -491,9 +509,10 @@ def _unbalanced(state: State, seen: Observation, routing: RoutingState, settings
     state = replace(state, balanced=False, watched=None)
     if state.external or state.proposal is None:
         return _watching(_over(state), seen, routing, settings)
-    tried = STRATEGIES[: STRATEGIES.index(state.proposal.strategy) + 1]
+    last = STRATEGIES.index(state.proposal.strategy)
+    tried = STRATEGIES[last : last + 1] if state.first else STRATEGIES[: last + 1]
     text = f"load is still out of balance under version {state.version} ({state.proposal.strategy})"
-    state = replace(state, tried=tried)
+    state = replace(state, tried=tried, first=False)
     if state.left:
         state, finishes = _ended(state, now, "unbalanced", text)
         note = Note("StillImbalanced", f"{text}; next: {state.left[0]}", warning=True)
@@ -530,7 +549,7 @@ def _cooled(state: State, now: int, settings: RebalanceSettings) -> State:
 
 def _over(state: State) -> State:
     """Without what belongs to an attempt."""
-    return replace(state, proposal=None, external=False, running=None, breaks=0, watched=None, tried=())
+    return replace(state, proposal=None, external=False, running=None, breaks=0, watched=None, first=False, tried=())
 
 
 def _strategy(state: State) -> str:

@@ -65,6 +65,8 @@ class RebalanceSettings:
         timeout: how long a pending version may take while both jobs run.
         arrivals: objects a second below which balance does not matter. Loads are counted over the latest ten minutes,
             so 1 is 600 objects: with fewer, a ratio over some slots is mostly chance.
+        rebuild: objects that have to be seen before a stream that began without history gets a tree of its own; 0:
+            it gets none but by imbalance.
     """
 
     mode: Mode = "auto"
@@ -74,6 +76,7 @@ class RebalanceSettings:
     cooldown: int = 600_000
     timeout: int = 300_000
     arrivals: float = 1.0
+    rebuild: int = 10_000
 
     @property
     def fresh(self) -> int:
@@ -135,6 +138,7 @@ class Observation:
         jobs: whether router and worker both run.
         approval: value of the annotation ``spatialstream.dev/approve``; "" if there is none.
         kept: id of the proposal that the operator has at hand to publish; None after its restart.
+        known: how many objects the stream's sample has been drawn from, while its first version is active; else 0.
     """
 
     now: int
@@ -143,6 +147,7 @@ class Observation:
     jobs: bool = True
     approval: str = ""
     kept: str | None = None
+    known: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ class ProposalView:
     Attributes:
         id: names it; an approval has to say it.
         base: number of the version that it was computed from.
-        strategy: PM, FM or FG.
+        strategy: PM, FM, FG or rebuild.
         before, after: Lmax/Lmin now and expected; may be infinite.
         leaves: how many leaves change slot.
         queries: about how many continuous queries move.
@@ -295,10 +300,12 @@ class Propose:
     Attributes:
         strategies: those that may be used, from the cheapest.
         base: number of the version that it has to be computed from.
+        first: whether the stream's first tree is to be built anew, though load be in balance.
     """
 
     strategies: tuple[str, ...]
     base: int
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ class State:
         external: whether the pending version is somebody else's.
         running: since when both jobs have run without a break while a version is pending.
         breaks: how often they stopped in that time.
+        first: whether the attempt is the first rebuild of a stream that began without history.
         tried: strategies that have not restored balance, since it was lost.
         setbacks: rebalances in a row that did not help.
         rested: when the cooldown began.
@@ -126,6 +127,7 @@ class State:
     external: bool = False
     running: int | None = None
     breaks: int = 0
+    first: bool = False
     tried: tuple[str, ...] = ()
     setbacks: int = 0
     rested: int | None = None
@@ -161,6 +163,7 @@ class State:
             "proposal": None if self.proposal is None else self.proposal.to_status(),
             "external": self.external,
             "interruptions": self.breaks,
+            "first": self.first,
             "tried": list(self.tried),
             "setbacks": self.setbacks,
             "ignoredApproval": self.ignored,
@@ -185,6 +188,7 @@ class State:
             external=records.flag(record, "external") or False,
             running=records.moment(record, "runningSince"),
             breaks=records.whole(record, "interruptions") or 0,
+            first=records.flag(record, "first") or False,
             tried=tuple(each for each in records.texts(record, "tried") if each in STRATEGIES),
             setbacks=records.whole(record, "setbacks") or 0,
             rested=records.moment(record, "cooldownSince"),
@@ -193,7 +197,11 @@ class State:
             last=Ending.from_status(records.part(record, "last")),
             problem=records.text(record, "problem"),
         )
-        return state if state._sound() else replace(state, phase=Phase.OFF, proposal=None, external=False, tried=())
+        return (
+            state
+            if state._sound()
+            else replace(state, phase=Phase.OFF, proposal=None, external=False, first=False, tried=())
+        )
 
     def _sound(self) -> bool:
         """Whether the phase has what it needs."""

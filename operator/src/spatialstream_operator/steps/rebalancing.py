@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 
 from spatialstream.balance.loads import imbalance, leaf_loads, slot_loads
+from spatialstream.balance.proposal import propose
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
-from spatialstream.store.reports import read_load, read_statistics
+from spatialstream.store.reports import read_load, read_sample, read_seen
 from spatialstream_operator.decisions.choosing import choose
 from spatialstream_operator.decisions.rebalancing import Step, advance
 from spatialstream_operator.decisions.rebalancing_inputs import (
@@ -43,7 +44,7 @@ _LONGEST_CHAIN = 8
 async def rebalance(look: Look) -> None:
     """Go on with what is under way, or begin."""
     state = State.from_status(look.part("rebalance"))
-    step = advance(state, observe(look), settings(look))
+    step = advance(state, observe(look, await _known(look)), settings(look))
     for _ in range(_LONGEST_CHAIN):
         await look.remember(rebalance=step.state.to_status())
         outcome = await _carry_out(look, step)
@@ -57,10 +58,28 @@ def settings(look: Look) -> RebalanceSettings:
     """What the spec says about rebalancing."""
     wanted, threshold = look.spec.rebalance, look.spec.index.balance.imbalance
     mode: Mode = "auto" if wanted.mode == "auto" else "approve" if wanted.mode == "approve" else "off"
-    return RebalanceSettings(mode, threshold, wanted.interval, wanted.stabilisation, wanted.cooldown, wanted.timeout)
+    return RebalanceSettings(
+        mode,
+        threshold,
+        wanted.interval,
+        wanted.stabilisation,
+        wanted.cooldown,
+        wanted.timeout,
+        rebuild=wanted.rebuild,
+    )
 
 
-def observe(look: Look) -> Observation:
+async def _known(look: Look) -> float:
+    """How many objects of a stream have been seen that has the tree that it began with; else 0."""
+    if look.store is None or look.routing is None or look.routing.active.number != 0:
+        return 0.0
+    try:
+        return await asyncio.to_thread(read_seen, look.store)
+    except (StateError, Unavailable):
+        return 0.0
+
+
+def observe(look: Look, known: float = 0.0) -> Observation:
     """What the machine is told in this look."""
     kept = look.memory.proposal
     return Observation(
@@ -70,6 +89,7 @@ def observe(look: Look) -> Observation:
         all(job.is_ready for job in look.jobs.values()),
         look.annotations.get(APPROVE_ANNOTATION, ""),
         None if kept is None else kept.id,
+        known,
     )
 
 
@@ -110,13 +130,16 @@ def _propose(look: Look, store: RoutingStore, command: Propose) -> Input:
     now, state = look.environment.now, store.state()
     if state.active.number != command.base:
         return Refused(now(), "conflict", f"version {state.active.number} is active, and not {command.base}")
-    load, statistics = read_load(store), read_statistics(store)
+    load, sample = read_load(store), read_sample(store)
     if load.version != command.base:
         return Refused(now(), "unavailable", f"there are no load statistics of version {command.base} yet")
-    if statistics is None:
+    if sample is None:
         return Refused(now(), "unavailable", "the router has not learned any statistics yet")
-    version, balance = store.load(command.base), look.spec.index.balance
-    proposal = choose(version, load.counts, statistics, balance, command.strategies, state.last + 1)
+    version, balance, statistics = store.load(command.base), look.spec.index.balance, sample.statistics()
+    if command.first:
+        proposal = propose(version, load.counts, statistics, balance, "rebuild", state.last + 1, sample)
+    else:
+        proposal = choose(version, load.counts, statistics, balance, command.strategies, state.last + 1, sample)
     look.memory.proposal = proposal
     ratio = imbalance(slot_loads(leaf_loads(version, load.counts, statistics), version.mapping, version.slots))
     view = None if proposal is None else ProposalView.of(proposal.to_record(), proposal.explain())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spatialstream_operator.decisions.rebalancing_inputs import RebalanceSettings
+from spatialstream_operator.decisions.rebalancing_inputs import STRATEGIES, RebalanceSettings
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from tests.unit.operator.decisions.trace import COLUMNS, synthesise
 from tests.unit.operator.decisions.world import MINUTE, START, Plan, World, first_layout, ratio_of, strategy_of
@@ -22,6 +22,11 @@ WARM, HOT = 22.0, 60.0
 
 def lasting(places, heat=WARM, start=0):
     return lambda at: (places, heat if at >= start else 0.0)
+
+
+def growing(at):
+    """Some 100 objects a second are seen: 10,000 in less than two minutes."""
+    return at / 10
 
 
 def slow_rounds(settings: RebalanceSettings) -> int:
@@ -56,6 +61,46 @@ def test_lasting_skew_is_put_right_by_the_first_strategy_that_is_enough(places, 
     world.check()
 
 
+def test_the_tree_of_a_stream_without_history_is_built_anew_once_although_load_is_in_balance():
+    world = World(Plan(known=growing)).run(60)
+
+    assert [each[1] for each in world.publications] == ["rebuild"]
+    assert 100_000 <= world.publications[0][0] - START <= 130_000
+    assert [each.result for _, each in world.finished] == ["balanced"]
+    assert world.state.phase is Phase.WATCHING
+    world.check()
+
+
+def test_without_a_sample_or_if_nobody_wants_it_no_tree_is_built():
+    assert World(Plan()).run(30).publications == []
+    assert World(Plan(known=growing), settings=RebalanceSettings(rebuild=0)).run(30).publications == []
+    assert World(Plan(known=growing, modes=((0, "off"),))).run(30).publications == []
+
+
+def test_a_first_tree_waits_for_approval_too():
+    world = World(Plan(known=growing, modes=((0, "approve"),), approve=5 * MINUTE)).run(60)
+
+    assert [(each[1], each[3]) for each in world.publications] == [("rebuild", "approve")]
+    assert world.publications[0][0] - START >= 6 * MINUTE
+    world.check()
+
+
+def test_a_first_tree_that_does_not_balance_is_followed_by_the_others():
+    world = World(Plan(hot=lasting(SCATTERED), known=growing, useless=frozenset({"rebuild"}))).run(60)
+
+    assert [each[1] for each in world.publications] == ["rebuild", "PM"]
+    assert [each.result for _, each in world.finished] == ["unbalanced", "balanced"]
+    world.check()
+
+
+def test_a_rebuild_comes_after_fg():
+    world = World(Plan(hot=lasting(SCATTERED), useless=frozenset({"PM", "FM", "FG"}))).run(60)
+
+    assert [each[1] for each in world.publications] == ["PM", "FM", "FG", "rebuild"]
+    assert [each.result for _, each in world.finished][-1] == "balanced"
+    world.check()
+
+
 def test_a_strategy_that_does_not_help_is_followed_by_the_next_at_once():
     world = World(Plan(hot=lasting(SCATTERED), useless=frozenset({"PM"}))).run(30)
 
@@ -66,14 +111,14 @@ def test_a_strategy_that_does_not_help_is_followed_by_the_next_at_once():
 
 
 def test_when_nothing_helps_it_rests_longer_and_longer_and_says_so():
-    world = World(Plan(hot=lasting(SCATTERED), useless=frozenset({"PM", "FM", "FG"}))).run(8 * 60)
+    world = World(Plan(hot=lasting(SCATTERED), useless=frozenset(STRATEGIES))).run(8 * 60)
 
     rounds = [at for at, note in world.notes if note.reason == "StrategiesExhausted"]
     pauses = [other - one for one, other in itertools.pairwise(rounds)]
     assert pauses[0] >= world.settings.cooldown
     assert all(other > one for one, other in itertools.pairwise(pauses[:4]))
-    assert max(pauses) < 8 * world.settings.cooldown + 3 * slow_rounds(world.settings)
-    assert len(world.publications) <= 3 * len(rounds) + 3
+    assert max(pauses) < 8 * world.settings.cooldown + len(STRATEGIES) * slow_rounds(world.settings)
+    assert len(world.publications) <= len(STRATEGIES) * (len(rounds) + 1)
     assert world.state.balanced is False
     world.check()
 
@@ -224,7 +269,7 @@ def plans(draw):
     modes = tuple((at, draw(st.sampled_from(["auto", "auto", "approve", "off"]))) for at in times)
     return Plan(
         hot=lambda at: heats[at // period % len(heats)],
-        useless=frozenset(draw(st.sets(st.sampled_from(["PM", "FM", "FG"])))),
+        useless=frozenset(draw(st.sets(st.sampled_from(STRATEGIES)))),
         scrape=draw(st.sampled_from([15_000, 30_000])),
         gaps=draw(spans),
         down=draw(spans),
@@ -235,6 +280,7 @@ def plans(draw):
         modes=modes,
         approve=draw(st.sampled_from([None, 0, 3 * MINUTE])),
         external=tuple(sorted(draw(st.lists(st.integers(0, 110 * MINUTE), max_size=2)))),
+        known=draw(st.sampled_from([None, growing])),
     )
 
 
@@ -243,7 +289,7 @@ def test_whatever_happens_the_rules_hold(plan, seed):
     world = World(plan, seed).run(120)
 
     world.check()
-    assert len(world.publications) <= 3 * (120 * MINUTE / world.settings.cooldown + 1)
+    assert len(world.publications) <= 4 * (120 * MINUTE / world.settings.cooldown + 1)
     pending = world.routing.pending
     if pending is not None and not world.within(plan.unreachable):
         assert world.state.phase in (Phase.ADOPTING, Phase.WITHDRAWING, Phase.PUBLISHING, Phase.OFF)

@@ -1,8 +1,8 @@
 """A simulated stream for the rebalancing machine: hot spots, scrapes with gaps, jobs that stop, a store that fails.
 
-Load lies on 48 places in a row. A leaf is a run of places, and a version says which slot has which leaf. PM, FM and FG
-are modelled by sharing leaves out greedily, FG after it has cut the hottest leaves up. The routing state is the real
-one. What the operator remembers goes through JSON before each look when it was restarted.
+Load lies on 48 places in a row. A leaf is a run of places, and a version says which slot has which leaf. Strategies are
+modelled by sharing leaves out greedily, FG after it has cut the hottest leaves up, and a rebuild into pairs. The
+routing state is the real one. What the operator remembers goes through JSON before each look when it was restarted.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ def strategy_of(layout: Layout, weights: list[float], strategy: str) -> Layout:
         slots |= share_out([leaf for leaf in layout.leaves if slots[leaf] in ends], weights, ends)
         return Layout(layout.leaves, tuple(slots[leaf] for leaf in layout.leaves), strategy)
     leaves = layout.leaves
+    if strategy == "rebuild":
+        leaves = tuple((place, place + 1) for place in range(0, PLACES, 2))
     if strategy == "FG":
         bound = sum(weights) / SLOTS / 4
         parts = ([(p,) for p in leaf] if sum(weights[p] for p in leaf) > bound else [leaf] for leaf in leaves)
@@ -111,6 +113,7 @@ class Plan:
         modes: (from, mode), ascending.
         approve: ms after which a person approves what is shown; None: never.
         external: when somebody else publishes a version.
+        known: objects that the sample stands for at a time; None: nothing is ever known.
     """
 
     hot: object = None
@@ -126,6 +129,7 @@ class Plan:
     modes: tuple = ((0, "auto"),)
     approve: int | None = None
     external: tuple = ()
+    known: object = None
 
 
 @dataclass
@@ -232,6 +236,7 @@ class World:
             not self.within(self.plan.down),
             self.approval,
             None if self.kept is None else self.kept.id,
+            self.plan.known(self.elapsed) if self.plan.known and self.routing.active.number == 0 else 0.0,
         )
 
     def tick(self) -> None:
@@ -310,7 +315,7 @@ class World:
             return Refused(self.now, "conflict", "another version is active")
         layout, weights = self.layouts[command.base], self.weights()
         before = ratio_of(self.true_loads())
-        if before <= self.settings.threshold:
+        if before <= self.settings.threshold and not command.first:
             return Proposed(self.now, None, before)
         best = None
         for strategy in command.strategies:
@@ -322,7 +327,7 @@ class World:
                 break
         assert best is not None
         after, new = best
-        if after > 0.99 * before:
+        if after > 0.99 * before and not command.first:
             return Proposed(self.now, None, before)
         name = hashlib.blake2b(repr((command.base, new)).encode(), digest_size=6).hexdigest()
         loads = self.true_loads()

@@ -1,0 +1,177 @@
+"""Rebuild: Algorithm 1 on a sample of the live stream, and a mapping that moves few queries (SSTD, 4.1.2 and 5.3).
+
+FG changes the tree where it has to, from the leaves that are there. A tree that was made before anything was known of
+the stream, or for another one, is better made anew: QTtreeConstruction takes the sampled objects, and J of the sampled
+queries, among which those that stand do not fade. The new tree has as many leaves as the old one; more, up to the
+stream's limit, if so many cannot be evened out.
+
+Counts of the old leaves are carried over by what both trees make of the same sampled objects: each old leaf's objects
+and arrivals go to new leaves in the proportions of its sampled ones. Its continuous queries likewise, by which sampled
+queries concern both leaves.
+
+Leaves are allotted as by FM: Karmarkar and Karp's subsets, given to slots so that the fewest queries move. Then leaves
+go back, one by one, to the slot that has most of their queries already, those first that save most, for as long as no
+slot's load is further from the mean than by :data:`SLACK`.
+
+Cost: that of Algorithm 1, and O(sampled queries x leaves) for the queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spatialstream.balance.fm import full_mapping
+from spatialstream.balance.loads import LeafCounts, imbalance, slot_loads
+from spatialstream.balance.settings import BalanceSettings
+from spatialstream.index.adjustment import Origins
+from spatialstream.index.base import GlobalIndex
+from spatialstream.index.construction import build_tree
+from spatialstream.index.coverage import leaf_coverage
+from spatialstream.index.qttree import QTTree
+from spatialstream.index.sample import Sample
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Codes, Flags, Floats
+from spatialstream.model.queries import QueryBatch
+
+__all__ = ["ENOUGH", "SLACK", "Rebuilt", "rebuild", "settle"]
+
+ENOUGH = 1_000
+"""Sampled objects from which a tree is built, at least."""
+
+SLACK = 0.1
+"""How far from the mean a slot's load may be, as a part of it, for a leaf to stay where its queries are."""
+
+_EVEN = 1.25
+"""Lmax/Lmin that the new leaves should allow, however large λ is."""
+
+_STANDING = 2_000
+"""Sampled queries by which it is estimated which of them new leaves have in common with old ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rebuilt:
+    """The outcome.
+
+    Attributes:
+        tree: the new tree, its leaves with the counts and loads that are expected of them.
+        mapping: int32[n], the slot of each of its leaves.
+        origins: from which old leaves they come.
+    """
+
+    tree: QTTree
+    mapping: Codes
+    origins: Origins
+
+
+def rebuild(
+    version: RoutingVersion, counts: LeafCounts, sample: Sample, statistics: Statistics, settings: BalanceSettings
+) -> Rebuilt:
+    """A tree for the stream as it is.
+
+    Args:
+        version: the active version.
+        counts: what was counted in its leaves.
+        sample: of the stream, with :data:`ENOUGH` objects.
+        statistics: J of the sample.
+        settings: λ and the largest number of leaves.
+    """
+    slots, leaves = version.slots, len(version.index.leaves)
+    while True:
+        tree = build_tree(sample.objects, leaves, statistics)
+        origins = _origins(version.index, tree, sample)
+        objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
+        cells = statistics.cells_of(tree.leaves.box)
+        loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells))
+        mapping = full_mapping(loads, slots, origins, version.mapping, counts.standing)
+        even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
+        if even or 4 * leaves > settings.leaves or len(tree.leaves) < leaves:
+            break
+        leaves *= 4
+    settled = settle(mapping, loads, _kept(origins, version, counts.standing))
+    return Rebuilt(tree.weighed(objects, loads), settled, origins)
+
+
+def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
+    """Let leaves stay where most of their continuous queries are, as far as balance allows.
+
+    Args:
+        mapping: int32[n], the slot of each leaf, evened out.
+        loads: float64[n], their loads.
+        kept: float64[n, slots], the continuous queries of each leaf that each slot has already.
+
+    Returns:
+        The slot of each leaf, int32[n]. No slot's load is further from the mean than it may be, or than one was before.
+    """
+    slots = kept.shape[1]
+    result = mapping.copy()
+    totals = slot_loads(loads, result, slots)
+    low = min(float(totals.min()), (1.0 - SLACK) * float(totals.mean()))
+    high = max(float(totals.max()), (1.0 + SLACK) * float(totals.mean()))
+    each = np.arange(len(loads))
+    home = kept.argmax(axis=1)
+    saved = kept[each, home] - kept[each, mapping]
+    order = np.lexsort((each, -saved / np.maximum(loads, 1e-300)))
+    waiting, before = order[saved[order] > 0.0].tolist(), -1
+    while len(waiting) != before:  # what one leaf leaves behind may be room for another
+        before, left = len(waiting), []
+        for leaf in waiting:
+            source, target, load = result[leaf], home[leaf], loads[leaf]
+            if totals[source] - load >= low and totals[target] + load <= high:
+                totals[source] -= load
+                totals[target] += load
+                result[leaf] = target
+            else:
+                left.append(leaf)
+        waiting = left
+    return result
+
+
+def _kept(origins: Origins, version: RoutingVersion, standing: Floats) -> Floats:
+    """Continuous queries of each new leaf that each slot has already, float64[n, slots]; at most what the leaf has."""
+    kept = np.zeros((origins.leaves, version.slots))
+    np.add.at(kept, (origins.leaf, version.mapping[origins.source]), origins.queries * standing[origins.source])
+    return kept
+
+
+def _origins(old: GlobalIndex, new: QTTree, sample: Sample) -> Origins:
+    """From which old leaves new ones come: where sampled objects tell, and where boxes meet if there are none."""
+    shape = len(new.leaves), len(old.leaves)
+    weight = sample.counts()[0]
+    shared = np.zeros(shape)
+    np.add.at(shared, (new.route_objects(sample.objects), old.route_objects(sample.objects)), weight)
+    unseen = ~shared.any(axis=0)
+    shared[:, unseen] = _overlap(new.leaves.box, old.leaves.box[unseen])
+    shared /= shared.sum(axis=0)
+    leaf, source = np.nonzero(shared)
+    queries = _common(old, new, sample)[leaf, source]
+    return Origins(leaf.astype(np.int32), source.astype(np.int32), shared[leaf, source], queries, shape[0])
+
+
+def _overlap(one: Floats, other: Floats) -> Floats:
+    """By how much boxes float64[n, 4] and float64[m, 4] overlap, as areas float64[n, m]."""
+    low = np.maximum(one[:, np.newaxis, :2], other[np.newaxis, :, :2])
+    high = np.minimum(one[:, np.newaxis, 2:], other[np.newaxis, :, 2:])
+    result: Floats = np.maximum(high - low, 0.0).prod(axis=2)
+    return result
+
+
+def _common(old: GlobalIndex, new: QTTree, sample: Sample) -> Floats:
+    """Which part of each old leaf's continuous queries concerns each new leaf, float64[new, old]; 1 where none does."""
+    queries = sample.standing()
+    queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _STANDING))))
+    one, other = (_concerned(index, queries) for index in (new, old))
+    both: npt.NDArray[np.float32] = one.T.astype(np.float32) @ other.astype(np.float32)
+    total = other.sum(axis=0)
+    return np.where(total > 0, both / np.maximum(total, 1), 1.0)
+
+
+def _concerned(index: GlobalIndex, queries: QueryBatch) -> Flags:
+    """Whether each query concerns each leaf, bool[queries, leaves]."""
+    result = np.zeros((len(queries), len(index.leaves)), np.bool_)
+    row, leaf = index.route_queries(queries)
+    result[row, leaf] = True
+    return result

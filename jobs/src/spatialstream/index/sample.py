@@ -1,0 +1,247 @@
+"""A bounded sample of a live stream, of which what is old fades: what J and Algorithm 1 are made from (SSTD, 4.1).
+
+Records are drawn by priority sampling (N. Duffield, C. Lund, M. Thorup: Priority sampling for estimation of arbitrary
+subset sums, JACM 54(6), 2007): a record of weight w gets the priority w / u with u uniform in (0, 1], those with the
+highest priorities are kept, and one of them stands for max(w, τ), where τ is the highest priority that was not kept.
+Sums over any part of the stream are then estimated without bias.
+
+A record's weight fades by exp(-age / memory). Fading divides all weights by the same factor, so the order of priorities
+stays: logarithms of priorities are written as of time 0 (forward decay; G. Cormode, V. Shkapenyuk, D. Srivastava,
+B. Xu, ICDE 2009), and only what is asked for is computed for now. A continuous query fades only once it has ended:
+what stands has to be known however long ago it came.
+
+u is a hash of the record's id, so a cancellation finds the query that it ends wherever that was drawn.
+
+Cost: O(records that come + records kept) for each update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.index.statistics import LEVELS, Statistics
+from spatialstream.model.arrays import Array, Floats, Ints, Words
+from spatialstream.model.hashing import hash_strings
+from spatialstream.model.kinds import CANCEL, STANDING, Route, having
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import Space
+
+__all__ = ["MEMORY", "OBJECTS", "QUERIES", "Sample"]
+
+MEMORY = 6 * 3_600_000
+"""Default time in ms of the stream in which what is known fades to 1/e."""
+
+OBJECTS, QUERIES = 16_384, 16_384
+"""Records of each kind that are kept, at most."""
+
+_REGIONAL = having(lambda kind: kind.standing and kind.route is Route.REGION)
+
+_Records = TypeVar("_Records", ObjectBatch, QueryBatch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Objects and queries, each of which stands for several.
+
+    Attributes:
+        space: the stream's space.
+        objects: n objects; those of a stream whose records are in memory are all of it.
+        queries: m queries, no cancellations. One that was cancelled has the duration that it had in the end.
+        weights: float64[n] and float64[m], how many records each stood for when it came.
+        least: the logarithms of the highest priorities of objects and of queries that were not kept, as of time 0.
+        now: the time in ms that all of this is of.
+        span: the time in ms in which they came; what is older counts less, as the records do.
+        seen: how many objects have come in all.
+        memory: time in ms in which a record's weight fades to 1/e.
+    """
+
+    space: Space
+    objects: ObjectBatch
+    queries: QueryBatch
+    weights: tuple[Floats, Floats]
+    least: tuple[float, float]
+    now: int
+    span: float
+    seen: float
+    memory: float
+
+    @classmethod
+    def of(
+        cls,
+        space: Space,
+        objects: ObjectBatch,
+        queries: QueryBatch,
+        span: float,
+        weights: tuple[Floats, Floats] | None = None,
+        memory: float = MEMORY,
+    ) -> Sample:
+        """A sample of what came in a period.
+
+        Args:
+            space: the stream's space.
+            objects: the objects.
+            queries: the queries; each ends with its cancellation, if there is one.
+            span: the period's length in ms.
+            weights: how many each object and each query stands for; by default itself alone.
+            memory: time in ms in which a record's weight fades to 1/e.
+        """
+        weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
+        ends = queries.take(np.flatnonzero(queries.code == CANCEL))
+        rows = np.flatnonzero(queries.code != CANCEL)
+        queries, asked = _ended(queries.take(rows), ends), asked[rows]
+        now = max(int(objects.t.max(initial=0)), int(queries.t.max(initial=0)))
+        whole = cls(
+            space,
+            objects,
+            queries,
+            (weight, asked),
+            (-math.inf, -math.inf),
+            now,
+            float(span),
+            float(weight.sum()),
+            memory,
+        )
+        return whole._bounded()
+
+    def updated(self, recent: Sample, ends: QueryBatch) -> Sample:
+        """This sample and that of a later period.
+
+        Args:
+            recent: the later period's.
+            ends: the cancellations that came in it.
+        """
+        now = max(self.now, recent.now)
+        parts = (
+            ObjectBatch.concat([self.objects, recent.objects]),
+            QueryBatch.concat([_ended(self.queries, ends), recent.queries]),
+        )
+        weights = [np.concatenate(pair) for pair in zip(self.weights, recent.weights, strict=True)]
+        least = [max(pair) for pair in zip(self.least, recent.least, strict=True)]
+        keep = math.exp(-(now - self.now) / self.memory)
+        both = replace(
+            self,
+            objects=parts[0],
+            queries=parts[1],
+            weights=(weights[0], weights[1]),
+            least=(least[0], least[1]),
+            now=now,
+            span=keep * self.span + recent.span,
+            seen=self.seen + recent.seen,
+        )
+        return both._bounded()
+
+    def _bounded(self) -> Sample:
+        objects, weight, least = _highest(self.objects, self._logs(0), self.weights[0], self.least[0], OBJECTS)
+        queries, asked, lowest = _highest(self.queries, self._logs(1), self.weights[1], self.least[1], QUERIES)
+        objects = replace(objects, terms=objects.terms.compact())
+        queries = replace(queries, keywords=queries.keywords.compact())
+        return replace(self, objects=objects, queries=queries, weights=(weight, asked), least=(least, lowest))
+
+    def _logs(self, which: int) -> Floats:
+        """Logarithms of the weights of objects (0) or queries (1), as of time 0."""
+        t = self.objects.t if which == 0 else self._fresh_at()
+        result: Floats = np.log(self.weights[which]) + t / self.memory
+        return result
+
+    def _fresh_at(self) -> Ints:
+        """When each query began to fade: a snapshot query when it came, a continuous one when it ended."""
+        queries = self.queries
+        lasts = np.where(STANDING[queries.code], queries.duration, 0)
+        return np.where(lasts < self.now - queries.t, queries.t + lasts, np.maximum(self.now, queries.t))
+
+    def counts(self) -> tuple[Floats, Floats]:
+        """How many objects, and how many queries, each record stands for now."""
+        both = (np.exp(np.maximum(self._logs(i), self.least[i]) - self.now / self.memory) for i in (0, 1))
+        objects, queries = both
+        return objects, queries
+
+    def standing(self) -> QueryBatch:
+        """The continuous queries that concern some part of the space and have not ended."""
+        queries = self.queries
+        stands = _REGIONAL[queries.code] & (queries.duration > self.now - queries.t)
+        return queries.take(np.flatnonzero(stands))
+
+    def statistics(self, levels: int = LEVELS) -> Statistics:
+        """J of the sample.
+
+        A query that has stood for longer than the memory counts as if it came once in a memory, and lived as long.
+        """
+        stand = STANDING[self.queries.code]
+        lasts = np.where(stand, np.minimum(self.queries.duration, int(self.memory)), self.queries.duration)
+        queries = replace(self.queries, duration=lasts)
+        return Statistics.of(self.space, self.objects, queries, self.span, levels, self.counts())
+
+    # ------------------------------------------------------------------------------------------------------- as bytes
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """All of it as flat arrays and a JSON-able meta."""
+        arrays: dict[str, Array] = {"weight": self.weights[0], "asked": self.weights[1]}
+        for name, batch in (("objects", self.objects), ("queries", self.queries)):
+            sink = pa.BufferOutputStream()
+            record = batch.to_arrow()
+            with pa.ipc.new_stream(sink, record.schema) as writer:
+                writer.write(record)
+            arrays[name] = np.frombuffer(sink.getvalue(), np.uint8)
+        meta = {
+            "space": str(self.space),
+            "least": [None if math.isinf(each) else each for each in self.least],
+            **{name: getattr(self, name) for name in ("now", "span", "seen", "memory")},
+        }
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> Self:
+        """The sample that :meth:`to_arrays` gave."""
+        objects, queries = (
+            pa.ipc.open_stream(pa.py_buffer(arrays[name])).read_next_batch() for name in ("objects", "queries")
+        )
+        one, other = (-math.inf if each is None else float(each) for each in meta["least"])
+        return cls(
+            Space.parse(meta["space"]),
+            ObjectBatch.from_arrow(objects),
+            QueryBatch.from_arrow(queries),
+            (arrays["weight"], arrays["asked"]),
+            (one, other),
+            int(meta["now"]),
+            float(meta["span"]),
+            float(meta["seen"]),
+            float(meta["memory"]),
+        )
+
+
+def _uniform(hashes: Words) -> Floats:
+    """U of each hash, in (0, 1]."""
+    result: Floats = ((hashes >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+    return result
+
+
+def _highest(batch: _Records, logs: Floats, weights: Floats, least: float, most: int) -> tuple[_Records, Floats, float]:
+    """The records with the highest priorities, their weights, and the highest priority that is not kept."""
+    if len(batch) <= most:
+        return batch, weights, least
+    priority = logs - np.log(_uniform(hash_strings(batch.ids)))
+    order = np.argsort(-priority, kind="stable")
+    kept = np.sort(order[:most])
+    return batch.take(kept), weights[kept], max(least, float(priority[order[most]]))
+
+
+def _ended(queries: QueryBatch, ends: QueryBatch) -> QueryBatch:
+    """Queries as they are after cancellations: each ends with its own, if there is one."""
+    if not len(ends) or not len(queries):
+        return queries
+    at = dict(zip(ends.ids.to_pylist(), ends.t.tolist(), strict=True))
+    found = pc.is_in(queries.ids, value_set=pa.array(list(at), pa.string())).to_numpy(zero_copy_only=False)
+    duration = queries.duration.copy()
+    for row in np.flatnonzero(found).tolist():
+        lasted = at[queries.ids[row].as_py()] - int(queries.t[row])
+        if 0 <= lasted < duration[row]:
+            duration[row] = lasted
+    return replace(queries, duration=duration)
