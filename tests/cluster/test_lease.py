@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -175,3 +177,27 @@ def test_the_lease_belongs_to_the_user_of_the_stream(lone_server: ZooKeeperServe
         lease.release()
         with pytest.raises(SettingError, match="the credentials do not give access"):
             intruder.lease("router").acquire(SOON)
+
+
+def test_who_is_known_to_be_dead_is_not_waited_for(server: ZooKeeperServer, stores: list[ZooKeeperStore]) -> None:
+    """Killed on this machine: the session lasts some seconds more, the lease does not."""
+    script = (
+        "import sys; from spatialstream.store.zookeeper import ZooKeeperStore\n"
+        "lease = ZooKeeperStore(sys.argv[1], 'dead', session=60.0).lease('router')\n"
+        "lease.acquire(20.0); print(lease.number, flush=True); input()"
+    )
+    command = [sys.executable, "-c", script, server.hosts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        stores.append(ZooKeeperStore(server.hosts, "dead", session=SESSION))
+        with stores[0].lease("router") as other, pytest.raises(SettingError, match="another router of dead is running"):
+            other.acquire(2.0)
+        process.kill()
+        process.wait()
+        stores.append(ZooKeeperStore(server.hosts, "dead", session=SESSION))
+        with stores[1].lease("router") as successor:
+            began = time.monotonic()
+            successor.acquire(20.0)
+            assert time.monotonic() - began < 5.0
+            assert (successor.held, successor.number) == (True, 2)

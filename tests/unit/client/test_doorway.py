@@ -174,6 +174,22 @@ def test_who_is_silent_is_not_waited_for_longer_than_said(ends: Endpoints, silen
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
+def test_a_driver_that_is_back_is_asked_though_the_store_is_away(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        ends.store.load_statistics = _away
+        ends.desk._directory = lambda: time.sleep(3.0)
+        with pytest.raises(Unavailable, match="does not answer"):
+            stream.ask(SRQ, timeout=0.0)
+        ends.desk._directory = ends.directory
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def _away(name: str) -> Any:
+    raise Unavailable("the store is away")
+
+
 def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpoints) -> None:
     with Stream(ends.store) as stream:
         with pytest.raises(Unavailable, match="the stream has only begun"):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
+    from spatialstream.seats.door import Door
     from spatialstream.stages.rows import RowLimits
+    from spatialstream.store.base import RoutingStore
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "opening"]
 
 
 def add_parser(commands: Any) -> None:
@@ -69,10 +72,11 @@ def _run(options: argparse.Namespace) -> int:
             limits=limits,
         )
         with live.seats(options, world) as (session, engine):
-            _open_door(options, Door.of(engine.door, settings.space, settings.rule), store)
             metrics.questions(engine.asked)
+            given = begun.job(session, engine, metrics)
+            given["follow"] = opening(Door.of(engine.door, settings.space, settings.rule), store, given["follow"])
             job = WorkerJob(
-                **begun.job(session, engine, metrics),
+                **given,
                 most_epochs=options.epochs_per_round,
                 publish=lambda turn: engine.publish(Directory.record(turn)),
                 foreign=metrics.foreign,
@@ -82,12 +86,20 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open_door(options: argparse.Namespace, door: Any, store: Any) -> None:
-    """Let the stream be asked between its rounds; no start fails for it."""
-    try:
-        door.save(store)
-    except Unavailable as error:
-        live.say(options, f"nobody can ask the stream between its rounds until it is started again: {error}")
+def opening(door: Door, store: RoutingStore, then: Callable[[], object]) -> Callable[[], object]:
+    """What leaves the door in the routing store, as soon as that is there, and does something else with each call.
+
+    Errors are those of the store: without it nobody can begin to ask, and a stream goes on all the same.
+    """
+    left = [door]
+
+    def follow() -> None:
+        while left:
+            left[-1].save(store)
+            left.pop()
+        then()
+
+    return follow
 
 
 def _limits(longest: int) -> RowLimits:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Self
@@ -121,8 +122,15 @@ class Doorway:
         """The door, as it was found last."""
         if self._door is None:
             self._door = Door.read(self._store)
-            self._versions = {}  # those of a stream that was removed and begun anew have the same numbers
         return self._door
+
+    def _look_for_another(self) -> None:
+        """The next driver has another door; where the store cannot be reached the known one may yet be right."""
+        with suppress(Unavailable):
+            found = Door.read(self._store)
+            if found != self._door:
+                # versions of a stream that was removed and begun anew have the same numbers
+                self._door, self._versions = found, {}
 
     def newest(self, seconds: float) -> Directory | None:
         """The newest round that is done; None if none is.
@@ -140,7 +148,7 @@ class Doorway:
             known = act(self._client(door, door.address), "directory", b"", options(door.secret, seconds), door.address)
         except SeatLost as error:
             self._forget(door.address)
-            self._door = None  # the next driver has another
+            self._look_for_another()
             raise Unavailable(f"the stream's worker cannot be asked: {error}") from None
         if known is None:
             return None

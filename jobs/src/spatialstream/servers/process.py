@@ -21,6 +21,7 @@ from typing import ClassVar, Self
 
 from spatialstream.model.errors import ServerError
 from spatialstream.servers.ports import free_port
+from spatialstream.store.holder import began
 
 __all__ = ["Server", "recorded", "stop_recorded"]
 
@@ -186,8 +187,8 @@ def recorded(folder: Path) -> int | None:
     note = _note(folder)
     if not note.is_file():
         return None
-    pid, began = (int(each) for each in note.read_text().split())
-    return pid if _began(pid) == began else None  # a process id is given anew some day
+    pid, since = (int(each) for each in note.read_text().split())
+    return pid if began(pid) == since else None  # a process id is given anew some day
 
 
 def _send(send: Callable[[int, int], None], pid: int, how: signal.Signals) -> None:
@@ -201,13 +202,4 @@ def _note(folder: Path) -> Path:
 
 
 def _record(folder: Path, pid: int) -> None:
-    _note(folder).write_text(f"{pid} {_began(pid)}\n")
-
-
-def _began(pid: int) -> int:
-    """When a process began, in clock ticks since the system did; -1 if there is none, or it has ended unawaited."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return -1
-    return -1 if state == "Z" else int(fields[18])
+    _note(folder).write_text(f"{pid} {began(pid)}\n")

@@ -18,7 +18,7 @@ What a lease cannot do
 In ZooKeeper::
 
     /spatialstream/<stream>/leases/<job>          its version is the fencing number of the last holder; empty
-    /spatialstream/<stream>/leases/<job>/holder   ephemeral; who it is: text
+    /spatialstream/<stream>/leases/<job>/holder   ephemeral; who it is, see :mod:`~spatialstream.store.holder`
 
 One transaction creates the holder and sets the node above it, so both happen or neither, and the number grows with each
 holder. It is a version, and not the transaction's own number (``czxid``), because it stays small enough to be read in
@@ -30,7 +30,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -38,11 +37,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
 from spatialstream.store.codec import damage
 from spatialstream.store.connection import Connection, Wait
+from spatialstream.store.holder import in_words, is_dead, this_process
 
 __all__ = ["FolderLease", "Lease", "ZooKeeperLease"]
 
@@ -247,10 +248,13 @@ class ZooKeeperLease(Lease):
             session = 0 if client.client_id is None else client.client_id[0]
             owner = None
             with contextlib.suppress(NoNodeError):
-                who, stat = wait(client.get_async(self._holder, self._notice))
-                owner = stat.ephemeralOwner
+                given, stat = wait(client.get_async(self._holder, self._notice))
+                owner, who = stat.ephemeralOwner, given.decode(errors="replace")
             if owner not in (None, session):
-                return 0, session, who.decode(errors="replace")
+                if self.number or not is_dead(who):
+                    return 0, session, in_words(who)
+                self._evict(wait, stat.czxid)
+                continue
             above = wait(client.exists_async(self._path))
             if owner is not None and above is not None:
                 return above.version, session, ""  # it is set with a new holder alone
@@ -265,11 +269,26 @@ class ZooKeeperLease(Lease):
                 transaction.check(self._path, self.number)
             else:
                 transaction.set_data(self._path, b"", above.version)
-            transaction.create(self._holder, _this_process().encode(), ephemeral=True)
-            for each in wait(transaction.commit_async()):
-                if isinstance(each, NoAuthError):
-                    raise each
+            transaction.create(self._holder, this_process().encode(), ephemeral=True)
+            _commit(wait, transaction)
+
+    def _evict(self, wait: Wait, czxid: int) -> None:
+        """Remove the holder of that transaction, which is dead, unless there is another one by now.
+
+        Its session would end by itself, but only when the servers have not heard of it for some seconds.
+        """
+        above = wait(self._client.exists_async(self._path))
+        with contextlib.suppress(NoNodeError):
+            _, stat = wait(self._client.get_async(self._holder))
+            if above is not None and stat.czxid == czxid:
+                transaction = self._client.transaction()
+                transaction.check(self._path, above.version)
+                transaction.delete(self._holder)
+                _commit(wait, transaction)
 
 
-def _this_process() -> str:
-    return f"{socket.gethostname()} (process {os.getpid()})"
+def _commit(wait: Wait, transaction: TransactionRequest) -> None:
+    """Commit, or do nothing where a condition does not hold."""
+    for each in wait(transaction.commit_async()):
+        if isinstance(each, NoAuthError):
+            raise each

@@ -43,8 +43,8 @@ _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
-_FULL_SECONDS = 5.0
-"""Seconds, at most, from one look at a full disk to the next."""
+_FULL_SECONDS = (1.0, 5.0)
+"""Seconds from one look at a full disk to the next: the first, and the longest."""
 _PUT_OFF_SECONDS = 60.0
 """After which a checkpoint is tried again for which there was no room."""
 _TELL_SECONDS = 10.0
@@ -209,7 +209,7 @@ class _Job(ABC):
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 rest = _rest_after(failures)
                 if full:
-                    rest = min(rest, _FULL_SECONDS)
+                    rest = min(max(rest, _FULL_SECONDS[0]), _FULL_SECONDS[1])
                     self._write_less()
                 self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
                 self._rest(rest)

@@ -1,0 +1,49 @@
+"""Who holds a lease: words for a person, and by what a process of the same machine can tell that the holder is dead.
+
+A process id by itself means little: it is given again, and another container or another boot of the machine has others.
+So there go with it when the process began, the namespace of its id and the boot.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+__all__ = ["began", "in_words", "is_dead", "this_process"]
+
+
+def this_process() -> str:
+    """This process: a line for a person, and one for :func:`is_dead`."""
+    pid = os.getpid()
+    return f"{socket.gethostname()} (process {pid})\n{_world()} {pid} {began(pid)}"
+
+
+def in_words(holder: str) -> str:
+    """What :func:`this_process` gave, as far as it is for a person."""
+    return holder.partition("\n")[0]
+
+
+def is_dead(holder: str) -> bool:
+    """Whether the process of :func:`this_process` has certainly ended; False where that cannot be told from here."""
+    world, _, process = holder.partition("\n")[2].partition(" ")
+    pid, _, since = process.partition(" ")
+    return bool(world) and world == _world() and pid.isdigit() and str(began(int(pid))) != since
+
+
+def began(pid: int) -> int:
+    """When a process began, in clock ticks since the system did; -1 if there is none, or it has ended unawaited."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+    return -1 if state == "Z" else int(fields[18])
+
+
+def _world() -> str:
+    """In which a process id means something; "" where that is not known."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
