@@ -13,7 +13,7 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.client import Stream
+    from spatialstream.client import Connection, Results, Stream
 
 __all__ = ["add_parser"]
 
@@ -48,6 +48,7 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
+    from spatialstream.gateway.feed import Feed
     from spatialstream.gateway.metrics import GatewayMetrics
     from spatialstream.gateway.server import check_address, listen, server_of
     from spatialstream.gateway.streams import ServedStream
@@ -61,7 +62,11 @@ def _gateway(options: argparse.Namespace) -> int:
     access = Access(options.tokens, lambda text: logs.event("tokens", told=text))
     check_address(options.host, local=access.local)
     metrics = GatewayMetrics()
-    streams = [ServedStream(name, partial(_opened, options, name)) for name in names]
+    broker = live.connection(options)
+    streams = [
+        ServedStream(name, partial(_opened, options, name), Feed(name, partial(_results, broker, name)))
+        for name in names
+    ]
     gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin)
     server = server_of(gateway, options.certificate, options.key)
     with listen(options.host, options.port) as sock:
@@ -79,3 +84,9 @@ def _opened(options: argparse.Namespace, name: str) -> Stream:
     with ExitStack() as opened:
         store = opened.enter_context(live.store(argparse.Namespace(**{**vars(options), "stream": name})))
         return Stream(store, opened.pop_all())
+
+
+def _results(broker: Connection, name: str, start: int) -> Results:
+    from spatialstream.client import Results
+
+    return Results(broker, name, start=start)

@@ -13,8 +13,9 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,9 +27,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.problems import Problem, of_error
@@ -49,17 +53,21 @@ JSON = "application/json"
 _READY_SECONDS = 1.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
+_DEFAULT_POLL = 30_000
+_MOST_QUERIES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may take.
+    """What requests may take.
 
     Attributes:
         body: bytes of its body.
+        heartbeat: seconds after which who follows results hears something.
     """
 
     body: int = 8 << 20
+    heartbeat: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ class Gateway:
         self.endpoints = [
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
+            Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
         ]
         cross_origin = Middleware(
             CORSMiddleware,
@@ -132,6 +141,8 @@ class Gateway:
     def end(self) -> None:
         """Tell those who are connected to come again elsewhere; nothing new is begun."""
         self.ending.set()
+        for each in self.streams.values():
+            each.feed.end("the gateway ends")
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -210,6 +221,28 @@ class Gateway:
         else:
             content = f"[{', '.join(lines)}]" if isinstance(asked, list) else lines[0]
         return Response(content, media_type=form)
+
+    async def results(self, request: Request, stream: ServedStream) -> Response:
+        """The rows of queries as they come: events, or a poll."""
+        check_parameters(request, "query", "position", "wait")
+        form = wanted_form(request, (JSON_LINES, EVENTS))
+        queries = request.query_params.getlist("query")
+        if not 1 <= len(queries) <= _MOST_QUERIES:
+            told = f"{len(queries)} queries; name 1 to {_MOST_QUERIES}, each as query=ID"
+            raise Problem("invalid", told, [{"parameter": "query", "detail": told}])
+        opened = stream.feed.listen(queries, _place(request))
+        sent = partial(self.metrics.rows, stream.name)
+        if form == JSON_LINES:
+            return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
+        async with AsyncExitStack() as held:
+            held.enter_context(self.metrics.listening(stream.name))
+            return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+
+
+def _place(request: Request) -> Cursor | str | None:
+    """Where a request for results begins: after the last that it has had, as a browser says, or where it asks for."""
+    word = request.headers.get("last-event-id") or request.query_params.get("position", "newest")
+    return {"newest": None, OLDEST: OLDEST}[word] if word in ("newest", OLDEST) else Cursor.parse(word)
 
 
 def _check_geojson(asked: Any) -> None:

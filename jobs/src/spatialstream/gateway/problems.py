@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
 
@@ -22,6 +22,7 @@ KINDS = {
     "method": (405, "This method is not for this path"),
     "not-acceptable": (406, "The answer has no such form"),
     "slow": (408, "The request took too long to come"),
+    "gone": (410, "It is not kept any more"),
     "too-large": (413, "The body is too large"),
     "media-type": (415, "The body is not of a form that is read here"),
     "internal": (500, "The gateway has failed"),
@@ -84,6 +85,8 @@ def of_error(error: SpatialStreamError) -> Problem:
     The setting of a SettingError is a place within the body, as the gateway has called it (``"#/3"``), or the name of
     a parameter.
     """
+    if isinstance(error, Gone):
+        return Problem("gone", str(error))
     if isinstance(error, Unavailable):
         return Problem("try-again", str(error), retry=1)
     if isinstance(error, RecordError):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from spatialstream.client.stream import Stream
+from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.errors import Unavailable
 
@@ -28,10 +29,11 @@ class ServedStream:
     Args:
         name: its name.
         opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
+        feed: its results.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Stream]) -> None:
-        self.name, self._opener = name, opener
+    def __init__(self, name: str, opener: Callable[[], Stream], feed: Feed) -> None:
+        self.name, self.feed, self._opener = name, feed, opener
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
