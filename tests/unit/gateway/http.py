@@ -22,9 +22,11 @@ def nowhere(*given: Any) -> NoReturn:
     raise Unavailable("nobody")
 
 
-def served(name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere) -> ServedStream:
+def served(
+    name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere, inlet: Any = None
+) -> ServedStream:
     """A stream of which only what is given can be reached."""
-    return ServedStream(name, opener, Feed(name, results))
+    return ServedStream(name, opener, Feed(name, results), inlet)
 
 
 @dataclass

@@ -31,7 +31,7 @@ async def collect(listener: Listener, patience: float = 0.05) -> list[bytes]:
     """What comes until nothing does."""
     found: list[bytes] = []
     while rows := await listener.rows(patience):
-        found += [line for _, line in rows]
+        found += [each.line for _, each in rows]
     return found
 
 
@@ -69,7 +69,7 @@ def test_every_row_comes_once_whoever_comes_again_when_and_where(seed: int) -> N
                 for _ in range(chance.randint(0, 3)):
                     rows = await listener.rows(0.02)
                     some = rows[: chance.randint(0, len(rows))]  # the others are lost on their way
-                    had += [line for _, line in some]
+                    had += [each.line for _, each in some]
                     place = some[-1][0] if some else place if rows else listener.cursor
                     if len(some) < len(rows):
                         break
@@ -126,14 +126,14 @@ def test_who_is_slow_is_let_go_and_holds_nobody_back() -> None:
             had = []
             for number in range(100):
                 topic.messages += messages([lines[number]], 1, number)
-                had += [line for _, line in await quick.rows(5.0)]
+                had += [each.line for _, each in await quick.rows(5.0)]
             assert had == lines
             assert slow.over == "rows come faster than they are taken"
             rows = await slow.rows(0.0)
-            assert [line for _, line in rows] == lines[: len(rows)]
+            assert [each.line for _, each in rows] == lines[: len(rows)]
             assert 0 < len(rows) <= 20
         async with feed.listen(["x"], slow.cursor) as again:
-            assert [line for _, line in rows] + await collect(again) == lines
+            assert [each.line for _, each in rows] + await collect(again) == lines
         feed.end("over")
 
     run(test)

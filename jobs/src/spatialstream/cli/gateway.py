@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
+_MOST_BODY = 15 << 20
+
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -45,6 +47,7 @@ def add_parser(commands: Any) -> None:
 
 def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import serve as serve_metrics
+    from spatialstream.client import Inlet
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
@@ -56,6 +59,8 @@ def _gateway(options: argparse.Namespace) -> int:
     names = options.stream.split(",")
     if len(names) > 1 and options.topic:
         raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
+    if options.largest_body > _MOST_BODY:
+        raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
     if (options.certificate is None) != (options.key is None):
         raise SettingError("certificate", "give both --certificate and --key, or neither")
     logs.set_up(quiet=options.quiet)
@@ -63,10 +68,10 @@ def _gateway(options: argparse.Namespace) -> int:
     check_address(options.host, local=access.local)
     metrics = GatewayMetrics()
     broker = live.connection(options)
-    streams = [
-        ServedStream(name, partial(_opened, options, name), Feed(name, partial(_results, broker, name)))
-        for name in names
-    ]
+    streams = []
+    for name in names:
+        feed = Feed(name, partial(_results, broker, name))
+        streams.append(ServedStream(name, partial(_opened, options, name), feed, Inlet(broker, name)))
     gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin)
     server = server_of(gateway, options.certificate, options.key)
     with listen(options.host, options.port) as sock:

@@ -4,6 +4,7 @@
 - :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
 - :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
+- an :class:`Inlet` sends for others, and knows what becomes of it;
 - :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
 - with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
   :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spatialstream.client.asking import Asker, Awaited, check_queries
     from spatialstream.client.cursor import Cursor
+    from spatialstream.client.inlet import Inlet
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
@@ -40,6 +42,7 @@ __all__ = [
     "Cursor",
     "Deduplicator",
     "Folder",
+    "Inlet",
     "Latencies",
     "Results",
     "Sender",
@@ -56,6 +59,7 @@ __all__ = [
 _MODULES = {
     "client.asking": ("Asker", "Awaited", "check_queries"),
     "client.cursor": ("Cursor",),
+    "client.inlet": ("Inlet",),
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
     "client.stream": ("Stream", "connect"),

@@ -45,6 +45,7 @@ from spatialstream.gateway.requests import (
     wanted_form,
 )
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.gateway.writing import Outcome, Writer
 from spatialstream.model.errors import SpatialStreamError
 
 __all__ = ["Gateway", "Limits"]
@@ -55,6 +56,7 @@ _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
+_LONGEST_KEY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,12 @@ class Limits:
 
     Attributes:
         body: bytes of its body.
+        waiting: bytes of objects that are being sent, or wait for it.
         heartbeat: seconds after which who follows results hears something.
     """
 
     body: int = 8 << 20
+    waiting: int = 64 << 20
     heartbeat: float = 15.0
 
 
@@ -112,12 +116,16 @@ class Gateway:
     ) -> None:
         self.streams = {each.name: each for each in streams}
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
+            Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
+            Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
+            Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
         cross_origin = Middleware(
             CORSMiddleware,
@@ -149,8 +157,9 @@ class Gateway:
         try:
             yield
         finally:
-            for each in self.streams.values():
-                each.close()
+            for name, stream in self.streams.items():
+                self._writers[name].close()
+                stream.close()
 
     def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -237,6 +246,39 @@ class Gateway:
         async with AsyncExitStack() as held:
             held.enter_context(self.metrics.listening(stream.name))
             return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+
+    async def register(self, request: Request, stream: ServedStream) -> Response:
+        """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
+        check_parameters(request, "timeout")
+        check_media_type(request, JSON)
+        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
+            raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
+        given = parsed(await read_body(request, self.limits.body))
+        caller = request.scope["state"]["caller"]
+        outcome = await self._writers[stream.name].register(given, key, caller, timeout)
+        return _written(outcome, 200 if outcome.before else 201)
+
+    async def cancel(self, request: Request, stream: ServedStream) -> Response:
+        """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
+        check_parameters(request, "timeout")
+        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        return _written(await self._writers[stream.name].cancel(request.path_params["query"], timeout), 200)
+
+    async def objects(self, request: Request, stream: ServedStream) -> Response:
+        """Send objects; 200 says that the broker has all of them."""
+        check_parameters(request)
+        check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
+        count = await self._writers[stream.name].objects(await read_body(request, self.limits.body))
+        self.metrics.objects(stream.name, count)
+        return JSONResponse({"objects": count})
+
+
+def _written(outcome: Outcome, status: int) -> Response:
+    known = outcome.as_of is not None or outcome.before
+    record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
+    return JSONResponse(record, status if known else 202)
 
 
 def _place(request: Request) -> Cursor | str | None:

@@ -46,7 +46,7 @@ _PATIENCE = 30.0
 _QUERY = re.compile(rb'\{"query": "([^"\\]*)"')
 _IN_PARTS = b', "part": '  # quotes within strings are escaped, so this is nothing else
 
-Rows = list[tuple[Cursor, bytes]]
+Rows = list[tuple[Cursor, Row]]
 """Rows, each with the place after it."""
 
 
@@ -181,7 +181,7 @@ class Feed:
             if size > _PIECE:
                 return rows, False
             found = listener.had(kept.lines)
-            size += sum(len(line) for _, line in found)
+            size += sum(len(row.line) for _, row in found)
             rows += found
         for query in listener.queries:
             self._joined.setdefault(query, set()).add(listener)
@@ -312,7 +312,7 @@ class Listener:
         for line in lines:
             if line.query in self.queries and not self.cursor.has(line.row):
                 self.cursor = self.cursor.after(line.row)
-                rows.append((self.cursor, line.row.line))
+                rows.append((self.cursor, line.row))
         return rows
 
     def offer(self, line: _Line) -> None:
@@ -375,7 +375,7 @@ class _Past:
                     if not cursor.has(row):
                         cursor = cursor.after(row)
                         if _Line.of(row).query in queries and _IN_PARTS not in row.line:
-                            rows.append((cursor, row.line))
+                            rows.append((cursor, row))
                             size += len(row.line)
                 cursor = cursor.at(resume)
                 if size >= _PIECE or cursor.offset >= upto:

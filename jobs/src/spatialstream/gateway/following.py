@@ -41,7 +41,7 @@ async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent:
         rows = await listener.rows(wait)
         sent(len(rows))
         where = rows[-1][0] if rows else listener.cursor
-        body = b"".join(line + b"\n" for _, line in rows)
+        body = b"".join(row.line + b"\n" for _, row in rows)
     return Response(body, headers={"Next-Position": str(where), "Cache-Control": "no-store"}, media_type=JSON_LINES)
 
 
@@ -102,7 +102,7 @@ class Events(Response):
                 rows = []
             if rows:
                 self._sent(len(rows))
-                yield b"".join(b"id: %s\ndata: %s\n\n" % (str(place).encode(), line) for place, line in rows)
+                yield b"".join(b"id: %s\ndata: %s\n\n" % (str(place).encode(), row.line) for place, row in rows)
             elif listener.over is None:
                 yield b": nothing now\nid: %s\n\n" % str(listener.cursor).encode()
             if listener.over is not None:

@@ -27,6 +27,8 @@ class GatewayMetrics:
         self._listening = Gauge("spatialstream_gateway_listeners", text, labels, registry=self.registry)
         text = "Result rows sent to those who follow."
         self._rows = Counter("spatialstream_gateway_rows", text, labels, registry=self.registry)
+        text = "Objects that the broker has taken."
+        self._objects = Counter("spatialstream_gateway_objects", text, labels, registry=self.registry)
         self.running = Gauge("spatialstream_running", "Whether all streams can be asked.", registry=self.registry)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
@@ -43,3 +45,7 @@ class GatewayMetrics:
     def rows(self, stream: str, count: int) -> None:
         """Rows have been sent."""
         self._rows.labels(stream).inc(count)
+
+    def objects(self, stream: str, count: int) -> None:
+        """Objects have been sent."""
+        self._objects.labels(stream).inc(count)
