@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,8 @@ def _gateway(options: argparse.Namespace) -> int:
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         live.say(options, f"gateway of {options.stream} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-        server.run([sock])
+        with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
+            server.run([sock])
     return 0
 
 

@@ -35,6 +35,7 @@ from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
+from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
 from spatialstream.gateway.requests import (
     check_media_type,
@@ -121,6 +122,7 @@ class Gateway:
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
             Endpoint("GET", "/ready", None, self.ready),
+            Endpoint("GET", "/openapi.json", None, self.openapi),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
@@ -206,6 +208,10 @@ class Gateway:
         ready = all(streams.values()) and not self.ending.is_set()
         self.metrics.running.set(ready)
         return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
+
+    async def openapi(self, request: Request) -> Response:
+        """What is here, for programs."""
+        return JSONResponse(document([(each.method, each.path, each.right) for each in self.endpoints]))
 
     async def ask(self, request: Request, stream: ServedStream) -> Response:
         """Answer a snapshot query, or several as of one round."""
