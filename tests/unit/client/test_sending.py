@@ -106,7 +106,7 @@ def test_messages_have_so_many_lines_and_no_more_bytes_than_fit(lengths: list[in
     text = b"".join(b"x" * length + b"\n" for length in lengths)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sending, "_MESSAGE_BYTES", 1000)
-        messages = list(sending._messages(np.frombuffer(text, np.uint8), most))
+        messages = list(sending.messages_of(np.frombuffer(text, np.uint8), most))
     assert b"\n".join(messages) + b"\n" == text
     for message in messages:
         assert message.count(b"\n") < most

@@ -5,14 +5,28 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.server import listen, server_of
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
+
+
+def nowhere(*given: Any) -> NoReturn:
+    raise Unavailable("nobody")
+
+
+def served(
+    name: str, opener: Callable[[], Any] = nowhere, results: Callable[[int], Any] = nowhere, inlet: Any = None
+) -> ServedStream:
+    """A stream of which only what is given can be reached."""
+    return ServedStream(name, opener, Feed(name, results), inlet)
 
 
 @dataclass

@@ -13,13 +13,13 @@ from urllib.parse import quote
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.gateway import logs
 from spatialstream.gateway.access import Access, read_tokens
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.server import check_address
-from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import SettingError, Unavailable
-from tests.unit.gateway.http import Client, serving
+from tests.unit.gateway.http import Client, served, serving
 
 ASKER, WRITER, ELSEWHERE = "ask-0123456789abcdef", "write-0123456789abcdef", "else-0123456789abcdef"
 LINES: list[dict[str, Any]] = [
@@ -39,7 +39,7 @@ def test_a_token_allows_what_its_line_says(tmp_path: Path, caplog: pytest.LogCap
         raise Unavailable("nobody")
 
     access = Access(write(tmp_path / "tokens", LINES))
-    with serving(Gateway([ServedStream("s", opener)], access)) as nobody, caplog.at_level(logging.DEBUG):
+    with serving(Gateway([served("s", opener)], access)) as nobody, caplog.at_level(logging.DEBUG):
         statuses = [
             Client(nobody.port, token)("POST", f"/streams/{stream}/ask?t={quote(token)}", {}, host="elsewhere").status
             for stream in ("s", "unknown")
@@ -110,7 +110,10 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         read_tokens(tmp_path / "nowhere")
 
 
-def test_without_tokens_it_is_for_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_tokens_it_is_for_this_machine_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "set_up", lambda quiet: None)  # other tests listen to the log, too
     for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
         check_address(host, local=True)
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):

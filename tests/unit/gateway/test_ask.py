@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from spatialstream.client import SnapshotAsker
 from spatialstream.gateway.app import Gateway, Limits
-from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import WGS84, Space
 from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
-from tests.unit.gateway.http import Client, serving
+from tests.unit.gateway.http import Client, served, serving
 
 __all__ = ["stream"]
 ASK = "/streams/s/ask"
@@ -48,7 +47,7 @@ def live(stream: Stream) -> Iterator[Live]:
             raise Unavailable(away[0])
         return Opened(stream.newest, stream.call, PLANE)
 
-    with serving(Gateway([ServedStream("s", opener)], limits=Limits(body=2_000))) as client:
+    with serving(Gateway([served("s", opener)], limits=Limits(body=2_000))) as client:
         yield Live(stream, client, away)
 
 
@@ -151,7 +150,7 @@ def test_geojson_is_of_places_on_the_globe(stream: Stream) -> None:
     def opener(space: Space) -> Any:
         return lambda: Globe(stream.newest, stream.call, space)
 
-    streams = [ServedStream("s", opener(WGS84)), ServedStream("plane", opener(PLANE))]
+    streams = [served("s", opener(WGS84)), served("plane", opener(PLANE))]
     with serving(Gateway(streams)) as ask:
         answer = ask("POST", ASK, SKQ, accept="application/geo+json, application/json;q=0.5")
         assert answer.headers["content-type"] == "application/geo+json"
@@ -180,7 +179,7 @@ def test_a_defect_is_told_without_what_is_inside(
     def opener() -> Any:
         raise ZeroDivisionError("something inside")
 
-    with serving(Gateway([ServedStream("s", opener)])) as ask, caplog.at_level(logging.INFO):
+    with serving(Gateway([served("s", opener)])) as ask, caplog.at_level(logging.INFO):
         answer = ask("POST", ASK, SRQ)
     assert (answer.status, answer.json["detail"]) == (500, "the gateway's log says more")
     assert b"something inside" not in answer.body
@@ -216,7 +215,7 @@ def _server() -> Iterator[None]:
     def opener() -> Any:
         raise Unavailable("nobody")
 
-    with serving(Gateway([ServedStream("s", opener)])) as client:
+    with serving(Gateway([served("s", opener)])) as client:
         _SHARED.append(client)
         yield
 

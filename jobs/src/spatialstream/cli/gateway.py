@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,11 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.client import Stream
+    from spatialstream.client import Connection, Results, Stream
 
 __all__ = ["add_parser"]
+
+_MOST_BODY = 15 << 20
 
 
 def add_parser(commands: Any) -> None:
@@ -45,9 +47,11 @@ def add_parser(commands: Any) -> None:
 
 def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import serve as serve_metrics
+    from spatialstream.client import Inlet
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
+    from spatialstream.gateway.feed import Feed
     from spatialstream.gateway.metrics import GatewayMetrics
     from spatialstream.gateway.server import check_address, listen, server_of
     from spatialstream.gateway.streams import ServedStream
@@ -55,13 +59,19 @@ def _gateway(options: argparse.Namespace) -> int:
     names = options.stream.split(",")
     if len(names) > 1 and options.topic:
         raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
+    if options.largest_body > _MOST_BODY:
+        raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
     if (options.certificate is None) != (options.key is None):
         raise SettingError("certificate", "give both --certificate and --key, or neither")
     logs.set_up(quiet=options.quiet)
     access = Access(options.tokens, lambda text: logs.event("tokens", told=text))
     check_address(options.host, local=access.local)
     metrics = GatewayMetrics()
-    streams = [ServedStream(name, partial(_opened, options, name)) for name in names]
+    broker = live.connection(options)
+    streams = []
+    for name in names:
+        feed = Feed(name, partial(_results, broker, name))
+        streams.append(ServedStream(name, partial(_opened, options, name), feed, Inlet(broker, name)))
     gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin)
     server = server_of(gateway, options.certificate, options.key)
     with listen(options.host, options.port) as sock:
@@ -69,7 +79,8 @@ def _gateway(options: argparse.Namespace) -> int:
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         live.say(options, f"gateway of {options.stream} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-        server.run([sock])
+        with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
+            server.run([sock])
     return 0
 
 
@@ -79,3 +90,9 @@ def _opened(options: argparse.Namespace, name: str) -> Stream:
     with ExitStack() as opened:
         store = opened.enter_context(live.store(argparse.Namespace(**{**vars(options), "stream": name})))
         return Stream(store, opened.pop_all())
+
+
+def _results(broker: Connection, name: str, start: int) -> Results:
+    from spatialstream.client import Results
+
+    return Results(broker, name, start=start)

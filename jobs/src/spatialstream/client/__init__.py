@@ -3,7 +3,8 @@
 - :class:`Connection` says where the broker is;
 - :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
 - :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
-- :class:`Results` follows all results, from a position on;
+- :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
+- an :class:`Inlet` sends for others, and knows what becomes of it;
 - :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
 - with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
   :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.asking import Asker, Awaited, check_queries
+    from spatialstream.client.cursor import Cursor
+    from spatialstream.client.inlet import Inlet
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
@@ -36,8 +39,10 @@ __all__ = [
     "Assembler",
     "Awaited",
     "Connection",
+    "Cursor",
     "Deduplicator",
     "Folder",
+    "Inlet",
     "Latencies",
     "Results",
     "Sender",
@@ -53,6 +58,8 @@ __all__ = [
 
 _MODULES = {
     "client.asking": ("Asker", "Awaited", "check_queries"),
+    "client.cursor": ("Cursor",),
+    "client.inlet": ("Inlet",),
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),
     "client.stream": ("Stream", "connect"),

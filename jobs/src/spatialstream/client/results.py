@@ -21,11 +21,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from spatialstream.client.position import Position
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import Gone, SettingError, Unavailable
 from spatialstream.sources.delivery import Assembler, Deduplicator, Place
 from spatialstream.sources.kafka import Connection
 
-__all__ = ["Results", "answering", "bounds"]
+__all__ = ["Results", "Row", "answering", "bounds"]
 
 _FATAL = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _SAVE_SECONDS = 1.0
@@ -33,7 +33,7 @@ _TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """A row, and where the stream is after it.
 
     Attributes:
@@ -51,6 +51,11 @@ class _Row:
     partition: int
     next: int
     held: Mapping[tuple[int, str], int]
+
+    @property
+    def resume(self) -> int:
+        """Offset from which on all rows after it can be had whole."""
+        return min(self.next, self.held.get((self.partition, self.place.life), self.next))
 
 
 @contextmanager
@@ -92,11 +97,17 @@ class Results:
         stream: its name.
         newest: begin with what comes from now on, and not with the oldest that is kept.
         position: see above.
+        start: begin with the message of this offset; if it is negative, with the one so many before the end. Only a
+            topic of one partition has such places.
         report: is told what a person should know.
 
+    Attributes:
+        start: where it begins in partition 0.
+        end: the offset after the last message that there was then in partition 0.
+
     Raises:
-        Unavailable: the broker does not answer, or has no such topic.
-        SettingError: the position file is none, or of another topic, or cannot be written.
+        Unavailable: the broker does not answer, or has no such topic; Gone: it does not have ``start``.
+        SettingError: the position file is none, or of another topic, or cannot be written; or ``start`` is no place.
     """
 
     def __init__(
@@ -106,13 +117,14 @@ class Results:
         *,
         newest: bool = False,
         position: Path | None = None,
+        start: int | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._topic = connection.topics(stream).results
         self._report = report
         self._assemblers: dict[tuple[int, str], Assembler] = defaultdict(Assembler)
         self._begun: dict[tuple[int, str], int] = {}
-        self._last: _Row | None = None
+        self._last: Row | None = None
         with answering(connection), ExitStack() as opened:
             self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
             topic_id = None if position is None else self._id_of_topic(connection)
@@ -122,7 +134,7 @@ class Results:
             written = self._position.written.items()
             self._read = {partition: Deduplicator.from_record(each.to_record()) for partition, each in written}
             self._lives = {each.life for each in self._read.values() if each.life is not None}
-            self._assign(newest)
+            self._assign(newest, start)
             self._position.save()
             opened.pop_all()
 
@@ -141,8 +153,16 @@ class Results:
         except (KafkaException, TimeoutError, ValueError):
             return None
 
-    def _assign(self, newest: bool) -> None:
+    def _assign(self, newest: bool, given: int | None) -> None:
         partitions, next_ = bounds(self._consumer, self._topic), self._position.next
+        low, self.end = partitions[0]
+        if given is not None:
+            if len(partitions) > 1:
+                problem = "so no offset is a place in it; leave start out, or have the stream begin with --mergers 1"
+                raise SettingError("start", f"{self._topic} has {len(partitions)} partitions, {problem}")
+            next_[0] = max(low, self.end + given) if given < 0 else given
+            if not low <= next_[0] <= self.end:
+                raise Gone(f"{self._topic} has messages {low} to {self.end}, and not {given}: rows would be missing")
         for partition, (low, high) in partitions.items():
             start = next_.get(partition, high if newest else low)
             if start > high:
@@ -154,6 +174,7 @@ class Results:
                 self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
                 start = low
             next_[partition] = start
+        self.start = next_[0]
         self._consumer.assign([TopicPartition(self._topic, i, next_[i]) for i in partitions])
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -186,6 +207,22 @@ class Results:
                     return
             self._passed(message)
 
+    def messages_with_rows(
+        self, stop: Callable[[], bool], patience: float | None = None
+    ) -> Iterator[tuple[int, int, list[Row]]]:
+        """Of each message its offset, that from which on the rows after it can be had, and the rows whole with it.
+
+        For those who keep places of their own; see :meth:`messages`.
+        """
+        for message in self._messages(stop, patience):
+            rows, partition, offset = list(self._rows(message)), message.partition(), message.offset()
+            self._passed(message)
+            assert partition is not None
+            assert offset is not None
+            read = self._read.get(partition)
+            life = "" if read is None or read.life is None else read.life  # what one has begun that is over, nobody ends
+            yield offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
+
     def written(self) -> None:
         """What was given last has been written out: the position is after it."""
         row, self._last = self._last, None
@@ -211,7 +248,7 @@ class Results:
             heard = time.monotonic()
             yield message
 
-    def _rows(self, message: Message) -> Iterator[_Row]:
+    def _rows(self, message: Message) -> Iterator[Row]:
         """The whole rows that a message brings; all that came before it has been written, but for held parts."""
         partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
         assert partition is not None
@@ -233,10 +270,10 @@ class Results:
                 begun = dict(self._begun)
                 # parts of a row that is never whole: the position passes them with the row after them
                 left = given if whole.waiting else given[:-1]
-                yield from (_Row(each, place, 0, partition, offset, self._position.held) for each in left)
+                yield from (Row(each, place, 0, partition, offset, self._position.held) for each in left)
                 if not whole.waiting:
                     end = offset + 1 if number == count else offset
-                    yield _Row(given[-1], place, place.first + number, partition, end, begun)
+                    yield Row(given[-1], place, place.first + number, partition, end, begun)
 
     def _passed(self, message: Message) -> None:
         """All rows that are whole with this message have been written out."""

@@ -34,7 +34,7 @@ from spatialstream.records.encode import object_lines, query_lines
 from spatialstream.sources.kafka import LARGEST_MESSAGE, Connection
 from spatialstream.stages.ingest import CLOCK, mark
 
-__all__ = ["Sender", "with_own_ids"]
+__all__ = ["Sender", "messages_of", "with_own_ids"]
 
 _AFTER = 60_000
 """ms for which standing queries outlive the sending, so that a sender which has fallen behind does not outlive them."""
@@ -124,14 +124,14 @@ class Sender:
         self._send_objects(np.frombuffer(object_lines(objects, self._space), np.uint8), len(objects))
 
     def _send_objects(self, lines: Bytes, count: int) -> None:
-        for message in _messages(lines, self._objects_per_message):
+        for message in messages_of(lines, self._objects_per_message):
             self._produce(self._topics.objects, self._turn % self._partitions, message)
             self._turn += 1
         self.sent += count
 
     def send_queries(self, queries: QueryBatch) -> None:
         """Send queries, in their order; many to a message where there are many."""
-        for message in _messages(np.frombuffer(query_lines(queries), np.uint8), _QUERIES_PER_MESSAGE):
+        for message in messages_of(np.frombuffer(query_lines(queries), np.uint8), _QUERIES_PER_MESSAGE):
             self._produce(self._topics.queries, 0, message)
         self.queries_sent += len(queries)
 
@@ -246,7 +246,7 @@ class Sender:
         self.flush()
 
 
-def _messages(lines: Bytes, most: int) -> Iterator[bytes]:
+def messages_of(lines: Bytes, most: int) -> Iterator[bytes]:
     """Lines as messages of so many lines each, fewer where they are long, and one at least."""
     ends = np.flatnonzero(lines == ord("\n"))
     number, start = 0, 0

@@ -13,8 +13,9 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,11 +27,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
+from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
 from spatialstream.gateway.requests import (
     check_media_type,
@@ -41,6 +46,7 @@ from spatialstream.gateway.requests import (
     wanted_form,
 )
 from spatialstream.gateway.streams import ServedStream
+from spatialstream.gateway.writing import Outcome, Writer
 from spatialstream.model.errors import SpatialStreamError
 
 __all__ = ["Gateway", "Limits"]
@@ -49,17 +55,24 @@ JSON = "application/json"
 _READY_SECONDS = 1.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
+_DEFAULT_POLL = 30_000
+_MOST_QUERIES = 1_000
+_LONGEST_KEY = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may take.
+    """What requests may take.
 
     Attributes:
         body: bytes of its body.
+        waiting: bytes of objects that are being sent, or wait for it.
+        heartbeat: seconds after which who follows results hears something.
     """
 
     body: int = 8 << 20
+    waiting: int = 64 << 20
+    heartbeat: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +117,17 @@ class Gateway:
     ) -> None:
         self.streams = {each.name: each for each in streams}
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
             Endpoint("GET", "/ready", None, self.ready),
+            Endpoint("GET", "/openapi.json", None, self.openapi),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
+            Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
+            Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
+            Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
+            Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
         cross_origin = Middleware(
             CORSMiddleware,
@@ -132,14 +151,17 @@ class Gateway:
     def end(self) -> None:
         """Tell those who are connected to come again elsewhere; nothing new is begun."""
         self.ending.set()
+        for each in self.streams.values():
+            each.feed.end("the gateway ends")
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            for each in self.streams.values():
-                each.close()
+            for name, stream in self.streams.items():
+                self._writers[name].close()
+                stream.close()
 
     def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -187,6 +209,10 @@ class Gateway:
         self.metrics.running.set(ready)
         return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
 
+    async def openapi(self, request: Request) -> Response:
+        """What is here, for programs."""
+        return JSONResponse(document([(each.method, each.path, each.right) for each in self.endpoints]))
+
     async def ask(self, request: Request, stream: ServedStream) -> Response:
         """Answer a snapshot query, or several as of one round."""
         check_parameters(request, "at_least", "timeout")
@@ -210,6 +236,61 @@ class Gateway:
         else:
             content = f"[{', '.join(lines)}]" if isinstance(asked, list) else lines[0]
         return Response(content, media_type=form)
+
+    async def results(self, request: Request, stream: ServedStream) -> Response:
+        """The rows of queries as they come: events, or a poll."""
+        check_parameters(request, "query", "position", "wait")
+        form = wanted_form(request, (JSON_LINES, EVENTS))
+        queries = request.query_params.getlist("query")
+        if not 1 <= len(queries) <= _MOST_QUERIES:
+            told = f"{len(queries)} queries; name 1 to {_MOST_QUERIES}, each as query=ID"
+            raise Problem("invalid", told, [{"parameter": "query", "detail": told}])
+        opened = stream.feed.listen(queries, _place(request))
+        sent = partial(self.metrics.rows, stream.name)
+        if form == JSON_LINES:
+            return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
+        async with AsyncExitStack() as held:
+            held.enter_context(self.metrics.listening(stream.name))
+            return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+
+    async def register(self, request: Request, stream: ServedStream) -> Response:
+        """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
+        check_parameters(request, "timeout")
+        check_media_type(request, JSON)
+        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
+            raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
+        given = parsed(await read_body(request, self.limits.body))
+        caller = request.scope["state"]["caller"]
+        outcome = await self._writers[stream.name].register(given, key, caller, timeout)
+        return _written(outcome, 200 if outcome.before else 201)
+
+    async def cancel(self, request: Request, stream: ServedStream) -> Response:
+        """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
+        check_parameters(request, "timeout")
+        timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
+        return _written(await self._writers[stream.name].cancel(request.path_params["query"], timeout), 200)
+
+    async def objects(self, request: Request, stream: ServedStream) -> Response:
+        """Send objects; 200 says that the broker has all of them."""
+        check_parameters(request)
+        check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
+        count = await self._writers[stream.name].objects(await read_body(request, self.limits.body))
+        self.metrics.objects(stream.name, count)
+        return JSONResponse({"objects": count})
+
+
+def _written(outcome: Outcome, status: int) -> Response:
+    known = outcome.as_of is not None or outcome.before
+    record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
+    return JSONResponse(record, status if known else 202)
+
+
+def _place(request: Request) -> Cursor | str | None:
+    """Where a request for results begins: after the last that it has had, as a browser says, or where it asks for."""
+    word = request.headers.get("last-event-id") or request.query_params.get("position", "newest")
+    return {"newest": None, OLDEST: OLDEST}[word] if word in ("newest", OLDEST) else Cursor.parse(word)
 
 
 def _check_geojson(asked: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 __all__ = ["GatewayMetrics"]
@@ -20,9 +23,29 @@ class GatewayMetrics:
         text = "Time until a request's answer began."
         name = "spatialstream_gateway_request_seconds"
         self._seconds = Histogram(name, text, ["route"], buckets=_SECONDS, registry=self.registry)
+        text, labels = "Connections that follow results by events.", ["stream"]
+        self._listening = Gauge("spatialstream_gateway_listeners", text, labels, registry=self.registry)
+        text = "Result rows sent to those who follow."
+        self._rows = Counter("spatialstream_gateway_rows", text, labels, registry=self.registry)
+        text = "Objects that the broker has taken."
+        self._objects = Counter("spatialstream_gateway_objects", text, labels, registry=self.registry)
         self.running = Gauge("spatialstream_running", "Whether all streams can be asked.", registry=self.registry)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""
         self._requests.labels(route, status).inc()
         self._seconds.labels(route).observe(seconds)
+
+    @contextmanager
+    def listening(self, stream: str) -> Iterator[None]:
+        """Somebody follows results."""
+        with self._listening.labels(stream).track_inprogress():
+            yield
+
+    def rows(self, stream: str, count: int) -> None:
+        """Rows have been sent."""
+        self._rows.labels(stream).inc(count)
+
+    def objects(self, stream: str, count: int) -> None:
+        """Objects have been sent."""
+        self._objects.labels(stream).inc(count)

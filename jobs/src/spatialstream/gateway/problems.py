@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError, Unavailable
+from spatialstream.model.errors import Gone, RecordError, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["KINDS", "PROBLEM_TYPE", "Problem", "of_error", "of_record"]
 
@@ -22,8 +22,11 @@ KINDS = {
     "method": (405, "This method is not for this path"),
     "not-acceptable": (406, "The answer has no such form"),
     "slow": (408, "The request took too long to come"),
+    "conflict": (409, "It is there already"),
+    "gone": (410, "It is not kept any more"),
     "too-large": (413, "The body is too large"),
     "media-type": (415, "The body is not of a form that is read here"),
+    "too-many": (429, "More than there is room for"),
     "internal": (500, "The gateway has failed"),
     "try-again": (503, "Not now: try again"),
 }
@@ -84,6 +87,8 @@ def of_error(error: SpatialStreamError) -> Problem:
     The setting of a SettingError is a place within the body, as the gateway has called it (``"#/3"``), or the name of
     a parameter.
     """
+    if isinstance(error, Gone):
+        return Problem("gone", str(error))
     if isinstance(error, Unavailable):
         return Problem("try-again", str(error), retry=1)
     if isinstance(error, RecordError):
@@ -100,8 +105,8 @@ def of_record(place: str, reason: str) -> Problem:
 
     Args:
         place: of the record in the body, a JSON pointer as a fragment.
-        reason: ``field: what would be right``.
+        reason: ``field: what would be right``, or what is wrong with the whole of it.
     """
-    field, _, problem = reason.partition(": ")
-    pointer = place if field == "record" else "/".join((place, *field.split(".")))
+    field, colon, problem = reason.partition(": ")
+    pointer = "/".join((place, *field.split("."))) if colon and field != "record" else place
     return Problem("invalid", reason, [{"pointer": pointer, "detail": problem or reason}])

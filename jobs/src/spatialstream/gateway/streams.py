@@ -8,7 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from spatialstream.client.inlet import Inlet
 from spatialstream.client.stream import Stream
+from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.errors import Unavailable
 
@@ -28,10 +30,12 @@ class ServedStream:
     Args:
         name: its name.
         opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
+        feed: its results.
+        inlet: what is sent to it.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Stream]) -> None:
-        self.name, self._opener = name, opener
+    def __init__(self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet) -> None:
+        self.name, self.feed, self.inlet, self._opener = name, feed, inlet, opener
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
@@ -71,7 +75,7 @@ class ServedStream:
         """Whether it can be asked."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await self.call(Stream.as_of)
+                await self.call(lambda opened: opened.as_of())
                 return True
         except (TimeoutError, Unavailable, Problem):
             return False

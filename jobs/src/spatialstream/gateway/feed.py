@@ -1,0 +1,462 @@
+"""The results of a stream for all who follow them in this process: read once, handed out by the query's id.
+
+One consumer reads the newest messages, in a thread, and the last of them are kept. Whoever follows names queries and a
+:class:`~spatialstream.client.cursor.Cursor`, and has every row of theirs after it once. What lies further back is read
+from the broker, by one of a few consumers, each let go of when it has come up to what is kept; then rows come from
+there, and after that as they come. Nobody waits for anybody: what somebody is slow to take waits for them up to a
+limit, and beyond it they are let go, to come again with their cursor.
+
+All of it but reading happens in the event loop, so whoever joins misses nothing between two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+
+from spatialstream.client.cursor import Cursor
+from spatialstream.client.results import Results, Row
+from spatialstream.gateway import logs
+from spatialstream.gateway.problems import Problem
+from spatialstream.model.errors import SpatialStreamError, Unavailable
+
+__all__ = ["OLDEST", "Feed", "FeedLimits", "Listener", "Rows"]
+
+OLDEST = "oldest"
+"""The place before all rows that the broker keeps."""
+
+_ALL = 10**18
+_AHEAD = 8
+"""Messages that may wait for the event loop."""
+_PAST = 8
+"""Consumers of what lies further back, at most."""
+_PIECE = 256 << 10
+"""Bytes of rows that are given together, about."""
+_OF_ROW, _OF_MESSAGE = 500, 500
+"""Bytes that a row and a message take besides what they are."""
+_PATIENCE = 30.0
+
+_QUERY = re.compile(rb'\{"query": "([^"\\]*)"')
+_IN_PARTS = b', "part": '  # quotes within strings are escaped, so this is nothing else
+
+Rows = list[tuple[Cursor, Row]]
+"""Rows, each with the place after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLimits:
+    """How much may wait.
+
+    Attributes:
+        kept: bytes of the rows that are kept for those who come again.
+        waiting: bytes of rows that wait for one listener; a single row may be longer.
+        listeners: at the same time.
+        back: messages before the end with which reading begins: who was with a process that is gone finds theirs there.
+    """
+
+    kept: int = 32 << 20
+    waiting: int = 1 << 20
+    listeners: int = 2_000
+    back: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    query: str
+    row: Row
+
+    @classmethod
+    def of(cls, row: Row) -> _Line:
+        match = _QUERY.match(row.line)
+        return cls(match[1].decode() if match is not None else str(json.loads(row.line)["query"]), row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a message has given."""
+
+    offset: int
+    lines: list[_Line]
+    nbytes: int
+
+
+class Feed:
+    """See the module.
+
+    Args:
+        name: of the stream.
+        opener: gives a consumer of the results that begins at an offset, or so many messages before the end.
+        limits: how much may wait.
+
+    Attributes:
+        cursor: the place after all that has been read.
+        first: all rows that are whole with the message of this offset or a later one are kept.
+        limits: as given.
+    """
+
+    def __init__(self, name: str, opener: Callable[[int], Results], limits: FeedLimits | None = None) -> None:
+        self.limits, self._name, self._opener = limits or FeedLimits(), name, opener
+        self._threads = ThreadPoolExecutor(_PAST, f"past-{name}")
+        self._readers = asyncio.Semaphore(_PAST)
+        self._listeners: set[Listener] = set()
+        self._joined: dict[str, set[Listener]] = {}
+        self._kept: deque[_Kept] = deque()
+        self._nbytes = 0
+        self._reading: _Reading | None = None
+        self._over: str | None = None
+        self.cursor, self.first = Cursor(0), 0
+
+    @property
+    def listeners(self) -> int:
+        """How many there are."""
+        return len(self._listeners)
+
+    @asynccontextmanager
+    async def listen(self, queries: Iterable[str], place: Cursor | str | None = None) -> AsyncIterator[Listener]:
+        """Follow queries.
+
+        Args:
+            queries: their ids.
+            place: before the rows that are wanted; None: now.
+
+        Raises:
+            Gone: the broker does not have what is after the place any more, or never had.
+            Unavailable: the results cannot be read now.
+            Problem: there are too many who follow.
+        """
+        if len(self._listeners) >= self.limits.listeners:
+            raise Problem("try-again", f"{len(self._listeners)} connections follow results already", retry=5)
+        await self._started()
+        listener = Listener(self, frozenset(queries), self.cursor)
+        self._listeners.add(listener)
+        try:
+            if place is not None:
+                await listener.go(place)
+            yield listener
+        finally:
+            self._listeners.discard(listener)
+            self._leave(listener)
+            listener.close()
+
+    def end(self, why: str) -> None:
+        """Let everybody go, and read no more."""
+        self._over = why
+        self._stop(why)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------------------------------------------ for listeners
+
+    async def past(self, start: int) -> _Past:
+        """A consumer of what lies further back, from an offset on.
+
+        Raises:
+            Gone, Unavailable, Problem: as :meth:`listen`.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._readers.acquire()
+        except TimeoutError:
+            raise Problem("try-again", "many connections read what lies back; come again", retry=5) from None
+        past = _Past(self._threads, self._readers.release)
+        try:
+            await past.open(lambda: self._opener(start))
+        except BaseException:
+            past.close()
+            raise
+        return past
+
+    def join(self, listener: Listener) -> tuple[Rows, bool]:
+        """What is kept of a listener's rows; whether that is all, so that it has the next ones as they come."""
+        rows, size = Rows(), 0
+        for kept in self._kept:
+            if kept.offset < listener.cursor.offset:
+                continue
+            if size > _PIECE:
+                return rows, False
+            found = listener.had(kept.lines)
+            size += sum(len(row.line) for _, row in found)
+            rows += found
+        for query in listener.queries:
+            self._joined.setdefault(query, set()).add(listener)
+        return rows, True
+
+    def _leave(self, listener: Listener) -> None:
+        for query in listener.queries:
+            joined = self._joined.get(query, set())
+            joined.discard(listener)
+            if not joined:
+                self._joined.pop(query, None)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def _started(self) -> None:
+        """Wait until the newest rows are being read.
+
+        Raises:
+            Unavailable: they are not.
+        """
+        if self._over is not None:
+            raise Unavailable(self._over)
+        if self._reading is None:
+            self._reading = _Reading(self, self._opener, self._name)
+        reading = self._reading
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await reading.ready.wait()
+        if reading is not self._reading or not reading.ready.is_set():
+            raise Unavailable(reading.failed or f"the results of {self._name} do not come")
+
+    def begin(self, start: int) -> None:
+        """Reading begins at an offset."""
+        self._kept.clear()
+        self._nbytes, self.cursor, self.first = 0, Cursor(start), start
+
+    def publish(self, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
+        """A message has given these rows; None: parts of rows that had begun before the first message."""
+        self.cursor = cursor
+        if lines is None:
+            self._kept.clear()
+            self._nbytes, self.first = 0, offset + 1
+            return
+        nbytes = _OF_MESSAGE + sum(_OF_ROW + len(line.row.line) for line in lines)
+        self._kept.append(_Kept(offset, lines, nbytes))
+        self._nbytes += nbytes
+        while self._nbytes > self.limits.kept:
+            gone = self._kept.popleft()
+            self._nbytes -= gone.nbytes
+            self.first = gone.offset + 1
+        for line in lines:
+            for listener in list(self._joined.get(line.query, ())):
+                listener.offer(line)
+
+    def fail(self, reading: _Reading) -> None:
+        """Reading has ended for a reason of its own: whoever follows comes again, and then it is begun again."""
+        if self._reading is reading:
+            self._stop(reading.failed or "over")
+
+    def _stop(self, why: str) -> None:
+        if self._reading is not None:
+            self._reading.stop.set()
+            self._reading = None
+        for listener in list(self._listeners):
+            listener.end(why)
+
+
+class Listener:
+    """Somebody who follows some queries; made by :meth:`Feed.listen`.
+
+    Attributes:
+        queries: their ids.
+        cursor: the place after the last row that was given.
+        over: why it gets no more; None: it does.
+    """
+
+    def __init__(self, feed: Feed, queries: frozenset[str], cursor: Cursor) -> None:
+        self.queries, self.cursor = queries, cursor
+        self.over: str | None = None
+        self._feed, self._is_joined = feed, False
+        self._waiting: deque[_Line] = deque()
+        self._size = 0
+        self._wake = asyncio.Event()
+        self._past: _Past | None = None
+
+    async def go(self, place: Cursor | str) -> None:
+        """Begin at a place; errors as in :meth:`Feed.listen`."""
+        if isinstance(place, Cursor):
+            self.cursor = place
+            if self._feed.first <= place.offset <= self._feed.cursor.offset:
+                return
+        # the broker knows whether there is such a place; another process may have come further than this one
+        self._past = await self._feed.past(place.offset if isinstance(place, Cursor) else -_ALL)
+        if not isinstance(place, Cursor):
+            self.cursor = Cursor(self._past.start)
+
+    async def rows(self, patience: float) -> Rows:
+        """The rows after those given before, as soon as there are some; none after so many seconds, or if it is over.
+
+        Raises:
+            Unavailable: what lies back cannot be read.
+        """
+        while self._past is not None:
+            if self.cursor.offset >= self._feed.first:
+                self.close()
+                break
+            rows, self.cursor = await self._past.rows(self.cursor, self.queries, self._feed.first)
+            if rows or self.over is not None:
+                return rows
+        if not self._is_joined:
+            rows, self._is_joined = self._feed.join(self)
+            if rows:
+                return rows
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._wake.wait()
+        lines, self._waiting, self._size = self._waiting, deque(), 0
+        if self.over is None:
+            self._wake.clear()
+        rows = self.had(lines)
+        if self.over is None:
+            self.cursor = self.cursor.joined(self._feed.cursor)  # there is nothing more for it up to there
+        return rows
+
+    def had(self, lines: Iterable[_Line]) -> Rows:
+        """Those of some rows that it wants and has not had; it has them then."""
+        rows = Rows()
+        for line in lines:
+            if line.query in self.queries and not self.cursor.has(line.row):
+                self.cursor = self.cursor.after(line.row)
+                rows.append((self.cursor, line.row))
+        return rows
+
+    def offer(self, line: _Line) -> None:
+        """Let a row wait, if there is room."""
+        size = len(line.row.line)
+        if self._waiting and self._size + size > self._feed.limits.waiting:
+            self.end("rows come faster than they are taken")
+        if self.over is None:
+            self._waiting.append(line)
+            self._size += size
+            self._wake.set()
+
+    def end(self, why: str) -> None:
+        """It gets no more than what waits."""
+        self.over = self.over or why
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let go of what reads the past for it."""
+        if self._past is not None:
+            self._past.close()
+            self._past = None
+
+
+class _Past:
+    """A consumer of what lies back, used in threads by one listener."""
+
+    def __init__(self, threads: ThreadPoolExecutor, release: Callable[[], None]) -> None:
+        self._threads, self._release = threads, release
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._results: Results | None = None
+        self.start = 0
+
+    async def open(self, opener: Callable[[], Results]) -> None:
+        """Connect; errors are the opener's."""
+
+        def opened() -> None:
+            with self._lock:
+                if not self._stop.is_set():
+                    self._results = opener()
+                    self.start = self._results.start
+                    self._messages = self._results.messages_with_rows(self._stop.is_set, _PATIENCE)
+
+        await asyncio.get_running_loop().run_in_executor(self._threads, opened)
+
+    async def rows(self, cursor: Cursor, queries: frozenset[str], upto: int) -> tuple[Rows, Cursor]:
+        """Rows of queries after a cursor, some at a time, not far beyond an offset; and how far that is.
+
+        Raises:
+            Unavailable: the broker does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: self._rows(cursor, queries, upto))
+
+    def _rows(self, cursor: Cursor, queries: frozenset[str], upto: int) -> tuple[Rows, Cursor]:
+        rows, size = Rows(), 0
+        with self._lock:
+            for _, resume, whole in self._messages:
+                for row in whole:
+                    if not cursor.has(row):
+                        cursor = cursor.after(row)
+                        if _Line.of(row).query in queries and _IN_PARTS not in row.line:
+                            rows.append((cursor, row))
+                            size += len(row.line)
+                cursor = cursor.at(resume)
+                if size >= _PIECE or cursor.offset >= upto:
+                    return rows, cursor
+        if self._stop.is_set():
+            return rows, cursor
+        raise Unavailable("the broker does not give the rows that it has")
+
+    def close(self) -> None:
+        """Let go of it, as soon as nothing uses it."""
+        self._stop.set()
+        self._release()
+
+        def closed() -> None:
+            with self._lock:
+                if self._results is not None:
+                    self._results.close()
+
+        threading.Thread(target=closed, name="past-close", daemon=True).start()
+
+
+class _Reading:
+    """The thread that reads the newest messages, until it is stopped or fails.
+
+    Attributes:
+        ready: all messages that there were at the beginning have been read; or it has failed.
+        failed: why.
+        stop: that it is to end.
+    """
+
+    def __init__(self, feed: Feed, opener: Callable[[int], Results], name: str) -> None:
+        self.ready, self.stop = asyncio.Event(), threading.Event()
+        self.failed: str | None = None
+        self._feed, self._opener, self._loop = feed, opener, asyncio.get_running_loop()
+        self._room = threading.Semaphore(_AHEAD)
+        threading.Thread(target=self._run, name=f"results-{name}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with closing(self._opener(-self._feed.limits.back)) as results:
+                self._read(results)
+        except SpatialStreamError as error:
+            self.failed = str(error)
+        except Exception as error:  # noqa: BLE001 -- a defect; whoever follows has to know that no rows come
+            logs.LOGGER.exception("failed", extra={"fields": {"reading": self._feed}})
+            self.failed = repr(error)
+        self._tell(self._ended)
+
+    def _read(self, results: Results) -> None:
+        cursor, clean = Cursor(results.start), False
+        self._tell(lambda: self._feed.begin(results.start))
+        if results.start >= results.end:
+            self._tell(self.ready.set)
+        for offset, resume, rows in results.messages_with_rows(self.stop.is_set):
+            broken = not clean and any(_IN_PARTS in row.line for row in rows)
+            clean = clean or (bool(rows) and not broken)
+            lines = list[_Line]()
+            for row in rows:
+                if not cursor.has(row):
+                    cursor = cursor.after(row)
+                    lines.append(_Line.of(row))
+            cursor = cursor.at(resume)
+            while not self._room.acquire(timeout=1.0):
+                if self.stop.is_set():
+                    return
+            self._publish(offset, None if broken else lines, cursor)
+            if offset + 1 >= results.end:
+                self._tell(self.ready.set)
+
+    def _publish(self, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
+        def published() -> None:
+            self._room.release()
+            if not self.stop.is_set():
+                self._feed.publish(offset, lines, cursor)
+
+        self._tell(published)
+
+    def _ended(self) -> None:
+        self._feed.fail(self)
+        self.ready.set()
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(what)

@@ -1,0 +1,110 @@
+"""Results as they come, in two forms: Server-Sent Events, and JSON Lines a poll at a time.
+
+An event is a row, and its id the place after it; a browser that has lost the connection comes again with that id by
+itself (``Last-Event-ID``). Where nothing comes for a while, an id alone does, so that whoever comes again need not read
+what was not for them. A poll ends with the first rows, and says in ``Next-Position`` where the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from spatialstream.gateway import logs
+from spatialstream.gateway.feed import Listener
+from spatialstream.model.errors import Unavailable
+
+__all__ = ["EVENTS", "JSON_LINES", "Events", "poll"]
+
+EVENTS = "text/event-stream"
+JSON_LINES = "application/jsonl"
+
+_AGAIN = 500
+"""ms after which a client comes again that was let go."""
+_STALLED = 20.0
+"""Seconds within which a client has to take something of what waits in its connection."""
+
+
+async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent: Callable[[int], object]) -> Response:
+    """The rows that there are, or the first that come, as JSON Lines.
+
+    Args:
+        opened: somebody who follows.
+        wait: seconds for the first row.
+        sent: is told how many there are.
+    """
+    async with opened as listener:
+        rows = await listener.rows(wait)
+        sent(len(rows))
+        where = rows[-1][0] if rows else listener.cursor
+        body = b"".join(row.line + b"\n" for _, row in rows)
+    return Response(body, headers={"Next-Position": str(where), "Cache-Control": "no-store"}, media_type=JSON_LINES)
+
+
+class Events(Response):
+    """Rows as they come, until the client has gone, is too slow, or the gateway ends.
+
+    Args:
+        listener: who follows.
+        held: what is to be let go of at the end.
+        heartbeat: seconds after which something comes, whatever there is.
+        sent: is told how many rows have been sent.
+    """
+
+    def __init__(
+        self, listener: Listener, held: AsyncExitStack, heartbeat: float, sent: Callable[[int], object]
+    ) -> None:
+        super().__init__(media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._listener, self._held, self._heartbeat, self._sent = listener, held, heartbeat, sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI calls it."""
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        async with self._held:
+            tasks = [asyncio.create_task(each) for each in (gone(), self._send(send))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    each.result()
+            finally:
+                for each in tasks:
+                    each.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async for content in self._contents():
+                async with asyncio.timeout(_STALLED):
+                    await send({"type": "http.response.body", "body": content, "more_body": True})
+        except TimeoutError:
+            logs.event("stalled")
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _contents(self) -> AsyncIterator[bytes]:
+        listener = self._listener
+        yield b"retry: %d\nid: %s\n\n" % (_AGAIN, str(listener.cursor).encode())
+        while True:
+            try:
+                rows = await listener.rows(self._heartbeat)
+            except Unavailable as error:
+                listener.end(str(error))
+                rows = []
+            if rows:
+                self._sent(len(rows))
+                yield b"".join(b"id: %s\ndata: %s\n\n" % (str(place).encode(), row.line) for place, row in rows)
+            elif listener.over is None:
+                yield b": nothing now\nid: %s\n\n" % str(listener.cursor).encode()
+            if listener.over is not None:
+                yield b": %s; come again\n\n" % listener.over.replace("\n", " ").encode()
+                return

@@ -1,0 +1,227 @@
+"""The interface as an OpenAPI 3.1 document, made of the paths that there are and the schemas of records.
+
+A test holds it against the paths, and real answers against its schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from spatialstream.gateway.following import EVENTS, JSON_LINES
+from spatialstream.gateway.geojson import GEOJSON
+from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
+from spatialstream.model.kinds import KINDS as QUERY_KINDS
+from spatialstream.model.schema import OBJECT_JSON, QUERY_JSON, RESULT_JSON
+
+__all__ = ["document"]
+
+JSON = "application/json"
+
+
+def _object(required: Sequence[str] | None = None, **properties: Any) -> dict[str, Any]:
+    """A schema of objects; all properties are required if nothing else is said."""
+    return {"type": "object", "properties": properties, "required": list(required or properties)}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != "$schema"} | more
+
+
+def _query(*, standing: bool) -> dict[str, Any]:
+    """A query of those that stand, or of those that are asked; without a time it is of the stream's clock."""
+    types = [kind.type.value for kind in QUERY_KINDS if kind.standing == standing]
+    properties = QUERY_JSON["properties"] | {"type": {"enum": types}}
+    return _schema(QUERY_JSON, title="standing query" if standing else "snapshot query") | {
+        "properties": properties,
+        "required": ["type"],
+    }
+
+
+_TEXT = {"type": "string"}
+_AS_OF = _object(round={"type": "integer"}, clock={"type": "integer", "description": "ms since 1970-01-01 UTC"})
+_SCHEMAS = {
+    "SnapshotQuery": _query(standing=False),
+    "StandingQuery": _query(standing=True),
+    "Object": _schema(OBJECT_JSON),
+    "Row": _schema(RESULT_JSON)
+    | {
+        "properties": RESULT_JSON["properties"] | {"error": _TEXT, "complete_after": {"type": "integer"}},
+        "oneOf": [*RESULT_JSON["oneOf"], {"required": ["error"]}],
+    },
+    "Answer": {"allOf": [_ref("Row"), _object(as_of=_AS_OF)]},
+    "FeatureCollection": _object(
+        ["type", "features"],
+        type={"const": "FeatureCollection"},
+        features={
+            "type": "array",
+            "items": _object(
+                type={"const": "Feature"},
+                id=_TEXT,
+                geometry=_object(
+                    type={"const": "Point"},
+                    coordinates={"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+                ),
+                properties={"type": "object"},
+            ),
+        },
+        as_of=_AS_OF,
+    ),
+    "Written": _object(
+        query=_TEXT,
+        taken_in={"type": "boolean", "description": "whether the stream has come to it"},
+        as_of={"anyOf": [_AS_OF, {"type": "null"}]},
+        position={**_TEXT, "description": "a place in the results before its first row"},
+    ),
+    "Taken": _object(objects={"type": "integer", "minimum": 0}),
+    "Ready": _object(
+        ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
+    ),
+    "Problem": _object(
+        ["type", "title", "status", "detail"],
+        type=_TEXT,
+        title=_TEXT,
+        status={"type": "integer"},
+        detail=_TEXT,
+        errors={
+            "type": "array",
+            "items": _object(
+                ["detail"], detail=_TEXT, pointer=_TEXT, parameter=_TEXT, field=_TEXT, line={"type": "integer"}
+            ),
+        },
+    ),
+}
+
+
+def _parameter(where: str, name: str, told: str, *, required: bool = False, **schema: Any) -> dict[str, Any]:
+    given = {"name": name, "in": where, "description": told, "required": required}
+    return given | {"schema": {"type": "string"} | schema}
+
+
+_TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most")
+_POSITION = "where to begin: newest, oldest, or a word that was given here"
+_MANY = {"anyOf": [_ref("Answer"), {"type": "array", "items": _ref("Answer")}]}
+_ASKED = {"type": "array", "items": _ref("SnapshotQuery"), "minItems": 1, "maxItems": 1000}
+
+
+def _content(told: str, forms: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    content = {form: {"schema": schema} for form, schema in forms.items()}
+    shown = {name: {"description": text, "schema": _TEXT} for name, text in (headers or {}).items()}
+    return {"description": told, "content": content} | ({"headers": shown} if shown else {})
+
+
+def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
+    return {"description": told, "required": True, "content": {form: {"schema": schema}}}
+
+
+_WRITTEN = {JSON: _ref("Written")}
+
+_OPERATIONS: dict[str, dict[str, Any]] = {
+    "GET /ready": {
+        "summary": "Whether all streams can be asked",
+        "responses": {"200": _content("yes", {JSON: _ref("Ready")}), "503": _content("no", {JSON: _ref("Ready")})},
+    },
+    "GET /openapi.json": {
+        "summary": "This document",
+        "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
+    },
+    "POST /streams/{stream}/ask": {
+        "summary": "Ask snapshot queries, as of one round",
+        "parameters": [
+            _parameter("query", "at_least", "ms, ISO 8601 or now: wait until the stream's clock has come so far"),
+            _TIMEOUT,
+        ],
+        "requestBody": _body("a query, or several", JSON, {"anyOf": [_ref("SnapshotQuery"), _ASKED]}),
+        "responses": {"200": _content("the answers", {JSON: _MANY, GEOJSON: _ref("FeatureCollection")})},
+    },
+    "GET /streams/{stream}/results": {
+        "summary": "Follow the rows of queries, each once",
+        "parameters": [
+            _parameter("query", "query", "ids of queries", required=True)
+            | {"schema": {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1000}, "explode": True},
+            _parameter("query", "position", _POSITION),
+            _parameter("query", "wait", "of a poll: how long to wait for the first row; 30s by default, 60s at most"),
+            _parameter("header", "Last-Event-ID", "instead of position: the id of the last event"),
+        ],
+        "responses": {
+            "200": _content(
+                "rows, a line or an event each; a poll says in Next-Position where the next one begins",
+                {JSON_LINES: _TEXT, EVENTS: _TEXT},
+                {"Next-Position": "of a poll"},
+            )
+        },
+    },
+    "POST /streams/{stream}/queries": {
+        "summary": "Register a standing query",
+        "parameters": [
+            _TIMEOUT,
+            _parameter(
+                "header", "Idempotency-Key", "registered with it again, it is the same registration", maxLength=256
+            ),
+        ],
+        "requestBody": _body("the query", JSON, _ref("StandingQuery")),
+        "responses": {
+            "201": _content("it stands", _WRITTEN),
+            "200": _content("it stood before, under the same key", _WRITTEN),
+            "202": _content("the broker has it; the stream has not come to it yet", _WRITTEN),
+        },
+    },
+    "DELETE /streams/{stream}/queries/{query}": {
+        "summary": "Cancel a standing query",
+        "parameters": [_TIMEOUT],
+        "responses": {
+            "200": _content("it stands no more", _WRITTEN),
+            "202": _content("the broker has it; the stream has not come to it yet", _WRITTEN),
+        },
+    },
+    "POST /streams/{stream}/objects": {
+        "summary": "Send objects, all or none",
+        "requestBody": _body("JSON Lines, each of an object", JSON_LINES, _ref("Object")),
+        "responses": {"200": _content("the broker has all of them", {JSON: _ref("Taken")})},
+    },
+}
+
+
+def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        endpoints: method, path and right of each.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, right in endpoints:
+        plain = path.replace(":path}", "}")
+        known = _OPERATIONS[f"{method} {plain}"]
+        names = [part[1:-1] for part in plain.split("/") if part.startswith("{")]
+        within = [_parameter("path", name, f"the {name}'s name", required=True) for name in names]
+        operation = known | {
+            "operationId": f"{method.lower()}{plain.replace('/', '_').replace('{', '').replace('}', '')}"
+        }
+        operation |= {"parameters": within + known.get("parameters", [])}
+        if right is not None:
+            refused = {"description": "a problem, with Retry-After where it may succeed later", "content": _REFUSED}
+            operation |= {
+                "description": f"Needs the right `{right}`.",
+                "security": [{"token": []}, {}] if right != "write" else [{"token": []}],
+                "responses": known["responses"] | {"4XX": refused, "5XX": refused},
+            }
+        paths.setdefault(plain, {})[method.lower()] = operation
+    statuses = ", ".join(f"{status} ({kind})" for kind, (status, _) in KINDS.items())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "spatialstream gateway",
+            "version": version("spatialstream"),
+            "description": f"Live streams over HTTP. Problems are of RFC 9457; there are {statuses}.",
+        },
+        "paths": paths,
+        "components": {"schemas": _SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+_REFUSED = {PROBLEM_TYPE: {"schema": _ref("Problem")}}

@@ -1,0 +1,204 @@
+"""What is written to a stream: objects, registrations and cancellations.
+
+Nothing is told to be done before it is: objects when the broker has them, a query when the stream has taken it in,
+which a probe shows (:mod:`~spatialstream.client.inlet`). What there is no room for is refused before any of it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from spatialstream.client.asking import checked_query
+from spatialstream.client.inlet import probe_of
+from spatialstream.client.stream import Stream
+from spatialstream.gateway.problems import Problem, of_record
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.queries import Query
+from spatialstream.records.decode import decode_objects
+
+__all__ = ["Outcome", "Writer"]
+
+T = TypeVar("T")
+
+_THREADS = 4
+_MOST_REGISTERING = 256
+_LOOK_SECONDS = 0.5
+_ROUND_SECONDS = 0.01
+_BOM = b"\xef\xbb\xbf"
+_IN_USE = " is in use until "  # the reason of a registration whose id is another's, see the registry of queries
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a registration or a cancellation.
+
+    Attributes:
+        query: its id.
+        as_of: a round by which it was taken in, and the stream's clock then; None: that is still to come.
+        position: a place in the results before the first row that it can have.
+        before: it had been registered before, under the same key.
+    """
+
+    query: str
+    as_of: dict[str, int] | None
+    position: str
+    before: bool = False
+
+
+class Writer:
+    """Writes to one stream.
+
+    Args:
+        stream: the stream.
+        most: bytes of objects that may be under way.
+    """
+
+    def __init__(self, stream: ServedStream, most: int) -> None:
+        self._stream, self._inlet, self._most = stream, stream.inlet, most
+        # a broker that is away holds up whoever sends objects for minutes: queries have threads of their own
+        self._of_objects = ThreadPoolExecutor(_THREADS, f"objects-{stream.name}")
+        self._of_queries = ThreadPoolExecutor(_THREADS, f"queries-{stream.name}")
+        self._lock, self._bytes, self._registering = threading.Lock(), 0, 0
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for each in (self._of_objects, self._of_queries):
+            each.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------------------------------------------------- objects
+
+    async def objects(self, lines: bytes) -> int:
+        """Send objects, all or none; how many there are.
+
+        Raises:
+            Problem: one of them is unusable, and which; or there is no room.
+            Unavailable: the broker may not have all of them.
+        """
+        stream = await self._stream.call(lambda opened: opened)
+
+        def work() -> int:
+            content = lines.removeprefix(_BOM)
+            decoded = decode_objects(content, 1, stream.space, stream.rule)
+            if decoded.rejected.num_rows:
+                raise _unusable(decoded.rejected.to_pylist())
+            if len(decoded.batch):
+                self._inlet.objects(content)
+            return len(decoded.batch)
+
+        with self._lock:
+            if self._bytes and self._bytes + len(lines) > self._most:
+                raise Problem("too-many", f"{self._bytes} bytes wait to be sent; send this again", retry=1)
+            self._bytes += len(lines)
+        future = self._of_objects.submit(work)
+        future.add_done_callback(lambda _: self._less(len(lines)))  # whoever asked may have gone long before
+        return await asyncio.wrap_future(future)
+
+    def _less(self, nbytes: int) -> None:
+        with self._lock:
+            self._bytes -= nbytes
+
+    # ------------------------------------------------------------------------------------------------------- queries
+
+    async def register(self, given: Any, key: str | None, caller: str, timeout: float) -> Outcome:
+        """Register a standing query, and wait until it stands.
+
+        Args:
+            given: the query; without ``t`` it stands from the stream's clock on.
+            key: a registration with the same key, caller and query is the same registration; None: it has no key.
+            caller: who registers.
+            timeout: seconds to wait.
+
+        Raises:
+            Problem: it is no standing query, or its id is in use.
+            Unavailable: it may not have been sent.
+        """
+        if isinstance(given, dict) and key is not None:
+            if given.get("id") is not None:
+                raise of_record("#", "id: leave it out, or the Idempotency-Key; an id is a key itself")
+            given = {**given, "id": _id_of(key, caller, given)}
+        stream = await self._stream.call(lambda opened: opened)
+        record, query = checked_query("#", given, stream.space, stream.rule)
+        if not isinstance(query, Query) or not query.lifetime.continuous:
+            raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
+        outcome, reason = await self._send(stream, record, timeout)
+        if reason is not None and _IN_USE in reason:
+            if key is None:
+                raise Problem("conflict", reason, [{"pointer": "#/id", "detail": reason.partition(": ")[2]}])
+            return replace(outcome, before=True)
+        if reason is not None:
+            raise of_record("#", reason)
+        return outcome
+
+    async def cancel(self, name: str, timeout: float) -> Outcome:
+        """Cancel a standing query, and wait until it does not stand any more.
+
+        Raises:
+            Problem: none of this name stands.
+            Unavailable: it may not have been sent.
+        """
+        stream = await self._stream.call(lambda opened: opened)
+        record, _ = checked_query("#", {"id": name, "type": "CANCEL"}, stream.space, stream.rule)
+        outcome, reason = await self._send(stream, record, timeout)
+        if reason is not None:
+            raise Problem("not-found", reason)
+        return outcome
+
+    async def _send(self, stream: Stream, record: dict[str, Any], timeout: float) -> tuple[Outcome, str | None]:
+        """Send a record with a probe; what has become of it, or the reason why it was rejected."""
+        if self._registering >= _MOST_REGISTERING:
+            raise Problem("too-many", f"{self._registering} queries wait to be taken in; send this again", retry=1)
+        self._registering += 1
+        try:
+            return await self._sent(stream, record, time.monotonic() + timeout)
+        finally:
+            self._registering -= 1
+
+    async def _sent(self, stream: Stream, record: dict[str, Any], until: float) -> tuple[Outcome, str | None]:
+        as_of = await self._stream.call(lambda opened: opened.as_of())
+        # the stream's own clock: what is of an earlier time counts from when it comes, and what is of a later one would
+        # move the clock of a stream that is not of today
+        now = time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
+        record = {"t": now, **record}
+        probe = probe_of(record["t"], stream.space)
+        async with self._stream.feed.listen([probe["id"]]) as listener:
+            outcome = Outcome(record["id"], None, str(listener.cursor))
+            sent = await self._in_thread(lambda: self._inlet.queries(record, probe))
+            number = None
+            while number is None and not sent.refused and listener.over is None and time.monotonic() < until:
+                if rows := await listener.rows(min(_LOOK_SECONDS, max(0.0, until - time.monotonic()))):
+                    number = rows[0][1].place.round
+                else:
+                    await self._in_thread(lambda: self._inlet.look(sent))
+        while number is not None and time.monotonic() < until:
+            done = await self._stream.call(lambda opened: opened.as_of())
+            if done is not None and done["round"] >= number:  # so the dead letters of that round are there
+                await self._in_thread(lambda: self._inlet.look(sent))
+                return replace(outcome, as_of=done), sent.refused.get(1)
+            await asyncio.sleep(_ROUND_SECONDS)
+        return outcome, sent.refused.get(1)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._of_queries, work)
+
+
+def _id_of(key: str, caller: str, given: dict[str, Any]) -> str:
+    """The id of a registration with a key: the same for the same caller, key and query, and for no others."""
+    said = json.dumps([caller, key, given], sort_keys=True)
+    return f"q-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+
+
+def _unusable(rejected: list[dict[str, Any]]) -> Problem:
+    errors = []
+    for each in rejected:
+        field, _, problem = each["reason"].partition(": ")
+        errors.append({"line": each["line"], "field": field, "detail": problem})
+    first = f"line {rejected[0]['line']}: {rejected[0]['reason']}"
+    return Problem("invalid", f"{len(rejected)} objects cannot be used, and none has been sent; {first}", errors)

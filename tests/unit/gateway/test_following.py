@@ -1,0 +1,164 @@
+"""Results over HTTP: events that a browser resumes, polls that go on, heartbeats, and an end that is told."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import pytest
+
+from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.metrics import GatewayMetrics
+from spatialstream.servers.process import await_condition
+from tests.unit.client.broker import Topic
+from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.results import messages, opener, row
+
+PATH = "/streams/s/results"
+
+
+@dataclass
+class Event:
+    id: str = ""
+    data: bytes = b""
+    comment: bytes = b""
+
+
+class Events:
+    """What an EventSource does with a connection."""
+
+    def __init__(self, client: Client, path: str, last: str | None = None) -> None:
+        self.connection = client.connection()
+        headers = {"accept": "text/event-stream"} | ({} if last is None else {"last-event-id": last})
+        self.connection.request("GET", path, headers=client.headers(headers))
+        self.response: http.client.HTTPResponse = self.connection.getresponse()
+        assert self.response.status == 200, self.response.read()
+        assert self.response.headers["content-type"].startswith("text/event-stream")
+        self.last = ""
+
+    def __iter__(self) -> Iterator[Event]:
+        event = Event()
+        while line := self.response.readline():
+            name, _, value = line.rstrip(b"\n").partition(b": ")
+            if name == b"id":
+                event.id = self.last = value.decode()
+            elif name == b"data":
+                event.data = value
+            elif name == b"":
+                if line == b"\n":
+                    yield event
+                    event = Event()
+                else:
+                    event.comment = value
+
+    def rows(self, count: int) -> list[bytes]:
+        found: list[bytes] = []
+        for event in self:
+            found += [event.data] if event.data else []
+            if len(found) == count:
+                break
+        return found
+
+    def close(self) -> None:
+        self.response.close()
+        self.connection.close()
+
+
+@dataclass
+class Live:
+    topic: Topic
+    client: Client
+    gateway: Gateway
+    metrics: GatewayMetrics
+
+
+@pytest.fixture
+def live() -> Iterator[Live]:
+    topic, metrics = Topic(), GatewayMetrics()
+    gateway = Gateway([served("s", results=opener(topic))], metrics=metrics, limits=Limits(heartbeat=0.2))
+    with serving(gateway) as client:
+        yield Live(topic, client, gateway, metrics)
+
+
+def test_events_are_resumed_by_their_ids(live: Live) -> None:
+    first = Events(live.client, f"{PATH}?query=x&query=y")
+    live.topic.messages += messages([row("x", 1), row("z", 2), row("y", 3)], 5, 0)
+    assert first.rows(2) == [row("x", 1), row("y", 3)]
+    first.close()
+    live.topic.messages += messages([row("y", 4), row("x", 5)], 1, 1)
+    live.topic.messages += messages([row("y", 4), row("x", 5)], 1, 1)  # done again
+    second = Events(live.client, f"{PATH}?query=x&query=y", first.last)
+    assert second.rows(2) == [row("y", 4), row("x", 5)]
+    before = second.last
+    heard = next(event for event in second if event.comment)  # nothing comes for a while
+    assert heard.comment == b"nothing now"
+    assert heard.id >= before
+    live.topic.messages += messages([row("x", 6)], 1, 2)
+    second.close()
+    third = Events(live.client, f"{PATH}?query=x", second.last)
+    assert third.rows(1) == [row("x", 6)]
+    third.close()
+
+    def sample(name: str) -> float | None:
+        return live.metrics.registry.get_sample_value(f"spatialstream_gateway_{name}", {"stream": "s"})
+
+    assert sample("rows_total") == 5.0
+    assert await_condition(lambda: sample("listeners") == 0.0, 10.0)
+
+
+def test_polls_go_on_where_the_last_one_ended(live: Live) -> None:
+    live.topic.messages += messages([row("x", 1), row("x", 2)], 1, 0)
+    answer = live.client("GET", f"{PATH}?query=x&position=oldest")
+    assert answer.headers["content-type"] == "application/jsonl"
+    assert answer.body == row("x", 1) + b"\n" + row("x", 2) + b"\n"
+    place = quote(answer.headers["next-position"])
+    answer = live.client("GET", f"{PATH}?query=x&position={place}&wait=10ms")
+    assert (answer.status, answer.body) == (200, b"")
+    place = quote(answer.headers["next-position"])
+    threading.Timer(0.3, lambda: live.topic.messages.extend(messages([row("x", 3)], 1, 1))).start()
+    assert live.client("GET", f"{PATH}?query=x&position={place}").body == row("x", 3) + b"\n"
+    assert live.client("GET", f"{PATH}?query=x&wait=0").body == b""
+
+
+def test_what_is_no_place_is_refused(live: Live) -> None:
+    live.topic.messages += messages([row("x", 1)], 1, 0)
+    for place in ("x", "1~a", "-1", "%20"):
+        answer = live.client("GET", f"{PATH}?query=x&position={place}")
+        assert (answer.status, answer.errors[0]["parameter"]) == (400, "position")
+    assert live.client("GET", f"{PATH}?query=x", last_event_id="forged").status == 400
+    assert live.client("GET", f"{PATH}?query=x&position=99").status == 410
+    assert live.client("GET", PATH).errors[0]["parameter"] == "query"
+    assert live.client("GET", f"{PATH}?{'query=x&' * 1001}").status == 400
+    assert live.client("GET", f"{PATH}?query=x", accept="text/html").status == 406
+
+
+def test_who_follows_is_told_that_the_gateway_ends(live: Live) -> None:
+    events = Events(live.client, f"{PATH}?query=x")
+    live.topic.messages += messages([row("x", 1)], 1, 0)
+    assert events.rows(1) == [row("x", 1)]
+    live.gateway.end()
+    *_, last = events
+    events.close()
+    assert last.comment == b"the gateway ends; come again"
+    assert live.client("GET", f"{PATH}?query=x").status == 503
+
+
+def test_one_who_takes_nothing_is_let_go_and_others_go_on(live: Live) -> None:
+    slow, quick = Events(live.client, f"{PATH}?query=x"), Events(live.client, f"{PATH}?query=x")
+    lines = [row("x", number) + b" " * 50_000 for number in range(400)]  # more than sockets and the gateway hold
+    for number, line in enumerate(lines):
+        live.topic.messages += messages([line], 1, number)
+        if number % 10 == 9:
+            assert quick.rows(10) == lines[number - 9 : number + 1]
+    found = [event for event in slow if event.data or event.comment]
+    assert found[-1].comment == b"rows come faster than they are taken; come again"
+    slow.close()
+    rest = Events(live.client, f"{PATH}?query=x", slow.last)
+    rows = [event.data for event in found if event.data]
+    assert 0 < len(rows) < 400
+    assert rows + rest.rows(400 - len(rows)) == lines
+    rest.close()
+    quick.close()

@@ -1,0 +1,95 @@
+"""The OpenAPI document is true: its paths are those that there are, and real answers are as it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jsonschema
+import pytest
+
+from spatialstream.gateway.access import Access
+from spatialstream.gateway.app import Gateway, Limits
+from tests.unit.gateway.http import Answer, Client, served, serving
+from tests.unit.gateway.results import opener
+from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, Asker, Stream
+
+ROW = {"query": "q", "type": "SKQ", "t": 5, "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}]}
+SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
+
+
+class Answering(Asker):
+    def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
+        return iter([json.dumps(ROW | {"as_of": self.as_of()}) for _ in records])
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Gateway:
+    token = {"name": "all", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["s"]}
+    (tmp_path / "tokens").write_text(json.dumps(token))
+    stream = Stream()
+    stream.room.set()
+    behind = served("s", lambda: Answering(stream), opener(stream.results), stream)
+    return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(body=5_000))
+
+
+def check(document: dict[str, Any], method: str, path: str, answer: Answer) -> None:
+    """Compare an answer with what the document says about it."""
+    responses = document["paths"][path][method.lower()]["responses"]
+    told = responses.get(str(answer.status)) or responses[f"{answer.status // 100}XX"]
+    form = answer.headers["content-type"].partition(";")[0]
+    schema = told["content"][form]["schema"]
+    content = answer.body.decode() if "json" not in form or "jsonl" in form else answer.json
+    jsonschema.Draft202012Validator(schema | {"components": document["components"]}).validate(content)
+    assert {name.lower() for name in told.get("headers", ())} <= answer.headers.keys()
+
+
+def test_paths_and_schemas_are_those_that_there_are(gateway: Gateway) -> None:
+    with serving(gateway) as client:
+        document = client("GET", "/openapi.json").json
+    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert told == {(each.method, each.path.replace(":path", "")) for each in gateway.endpoints}
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    assert len({each["operationId"] for each in operations}) == len(operations)
+    protected = {each.path.replace(":path", "") for each in gateway.endpoints if each.right is not None}
+    assert protected == {
+        path for path, methods in document["paths"].items() for each in methods.values() if "security" in each
+    }
+
+
+def test_answers_are_as_it_says(gateway: Gateway) -> None:
+    with serving(gateway) as nobody:
+        client = Client(nobody.port, TOKEN)
+        document = client("GET", "/openapi.json").json
+        ask, results = "/streams/{stream}/ask", "/streams/{stream}/results"
+        queries, objects = "/streams/{stream}/queries", "/streams/{stream}/objects"
+        for asked in (SKQ, [SKQ, SKQ], {"type": "x"}, [], b"x" * 6_000, b"{"):
+            for form in ("application/json", "application/geo+json", "text/html"):
+                check(document, "POST", ask, client("POST", "/streams/s/ask", asked, accept=form))
+        check(document, "GET", "/ready", client("GET", "/ready"))
+        check(document, "GET", "/openapi.json", client("GET", "/openapi.json"))
+        for path in ("?query=q&wait=0", "?query=q&position=oldest&wait=0", "?query=q&position=x", ""):
+            check(document, "GET", results, client("GET", "/streams/s/results" + path))
+        for query in (CRQ | {"id": "q"}, CRQ | {"id": "q"}, SKQ):
+            check(document, "POST", queries, client("POST", "/streams/s/queries", query))
+        for _ in range(2):
+            check(document, "POST", queries, client("POST", "/streams/s/queries", CRQ, idempotency_key="k"))
+            answer = client("DELETE", f"/streams/s/queries/{quote('q')}")
+            check(document, "DELETE", "/streams/{stream}/queries/{query}", answer)
+        for lines in (json.dumps(LINE).encode(), b"{}"):
+            check(document, "POST", objects, client("POST", "/streams/s/objects", lines))
+        check(document, "POST", objects, nobody("POST", "/streams/s/objects", b""))
+
+
+def test_what_it_says_may_be_sent_is_taken(gateway: Gateway) -> None:
+    with serving(gateway) as client:
+        schemas = client("GET", "/openapi.json").json["components"]["schemas"]
+    for name, good, bad in (("SnapshotQuery", SKQ, CRQ), ("StandingQuery", CRQ, SKQ), ("Object", LINE, {"id": "a"})):
+        validator = jsonschema.Draft202012Validator(schemas[name])
+        assert validator.is_valid(good)
+        assert not validator.is_valid(bad)

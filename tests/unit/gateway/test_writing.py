@@ -1,0 +1,194 @@
+"""What is written: objects all or none, queries that are told to stand when they do, and what there is no room for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.client.inlet import Sent
+from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.gateway.access import Access
+from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.space import WGS84
+from tests.unit.client.broker import Topic
+from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.results import messages, opener
+
+CRQ = {"type": "CRQ", "region": {"circle": [13.4, 52.5, 1_000]}, "duration": "1h"}
+LINE = {"id": "a", "t": 5, "lon": 13.4, "lat": 52.5, "text": "hello"}
+TOKEN = "everything-0123456789"
+
+
+@dataclass
+class Stream:
+    """Takes in what it is sent, with a round each, if it goes on; stands for its topics and its clock."""
+
+    results: Topic = field(default_factory=Topic)
+    sent: list[list[dict[str, Any]]] = field(default_factory=list)
+    standing: dict[str, int] = field(default_factory=dict)
+    refused: dict[int, dict[int, str]] = field(default_factory=dict)
+    lines: list[bytes] = field(default_factory=list)
+    goes_on: bool = True
+    room: threading.Event = field(default_factory=threading.Event)
+    busy: threading.Event = field(default_factory=threading.Event)
+
+    def objects(self, lines: bytes) -> None:
+        if b"away" in lines:
+            raise Unavailable("messages were not taken: no answer")
+        self.busy.set()
+        self.room.wait(10.0)
+        self.lines.append(lines)
+
+    def queries(self, *records: dict[str, Any]) -> Sent:
+        self.sent.append(list(records))
+        number = len(self.sent) - 1
+        if self.goes_on:
+            record, probe = records
+            name = record["id"]
+            if record["type"] == "CANCEL" and self.standing.pop(name, None) is None:
+                self.refused[number] = {1: f"id: no continuous query {name!r} is active"}
+            elif record["type"] != "CANCEL" and name in self.standing:
+                self.refused[number] = {
+                    1: f"id: {name!r} is in use until 99; give another id, or cancel that query first"
+                }
+            elif record["type"] != "CANCEL":
+                self.standing[name] = record["t"]
+            answer = json.dumps({"query": probe["id"], "type": "SRQ", "t": probe["t"], "objects": []})
+            self.results.messages += messages([answer.encode()], 1, number)
+        return Sent("queries/0", number, {}, {})
+
+    def look(self, sent: Sent) -> None:
+        sent.refused |= self.refused.get(sent.offset, {})
+
+
+class Asker(SnapshotAsker):
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(lambda: None, lambda *given: [], WGS84)
+        self.stream = stream
+
+    def as_of(self) -> dict[str, int] | None:
+        return {"round": len(self.stream.sent) - 1, "clock": 1_000 * len(self.stream.sent)}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def stream() -> Stream:
+    stream = Stream()
+    stream.room.set()
+    return stream
+
+
+@pytest.fixture
+def gateway(stream: Stream, tmp_path: Path) -> Gateway:
+    token = {"name": "all", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["s"]}
+    (tmp_path / "tokens").write_text(json.dumps(token))
+    behind = served("s", lambda: Asker(stream), opener(stream.results), stream)
+    return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100))
+
+
+@pytest.fixture
+def send(gateway: Gateway) -> Iterator[Client]:
+    with serving(gateway) as client:
+        yield Client(client.port, TOKEN)
+
+
+def test_a_query_is_told_to_stand_when_it_does(send: Client, stream: Stream) -> None:
+    answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
+    assert answer.status == 201
+    assert answer.json == {"query": "q", "taken_in": True, "as_of": {"round": 0, "clock": 1_000}, "position": "0"}
+    ((record, probe),) = stream.sent
+    assert record == CRQ | {"id": "q", "t": 0}  # the stream's clock
+    assert (probe["t"], probe["type"]) == (0, "SRQ")
+    answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
+    assert (answer.status, answer.errors[0]["pointer"]) == (409, "#/id")
+    answer = send("DELETE", "/streams/s/queries/q")
+    assert (answer.status, answer.json["taken_in"]) == (200, True)
+    answer = send("DELETE", "/streams/s/queries/q")
+    assert (answer.status, answer.json["detail"]) == (404, "id: no continuous query 'q' is active")
+    assert send("POST", "/streams/s/queries", CRQ | {"id": "a/b ?", "t": 7}).status == 201
+    assert stream.sent[-1][0]["t"] == 7
+    assert send("DELETE", "/streams/s/queries/a%2Fb%20%3F").status == 200
+
+
+def test_with_a_key_a_registration_is_made_once(send: Client, stream: Stream) -> None:
+    def registered(query: dict[str, Any], key: str) -> tuple[int, str]:
+        answer = send("POST", "/streams/s/queries", query, idempotency_key=key)
+        return answer.status, answer.json["query"]
+
+    status, name = registered(CRQ, "k")
+    assert status == 201
+    assert registered(CRQ, "k") == (200, name)
+    assert list(stream.standing) == [name]
+    for query, key in ((CRQ, "l"), (CRQ | {"duration": "2h"}, "k")):
+        status, other = registered(query, key)
+        assert status == 201
+        assert other != name
+    assert send("POST", "/streams/s/queries", CRQ | {"id": "q"}, idempotency_key="k").status == 400
+    assert send("POST", "/streams/s/queries", CRQ, idempotency_key="k" * 257).status == 400
+
+
+def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, stream: Stream) -> None:
+    stream.goes_on = False
+    answer = send("POST", "/streams/s/queries?timeout=50ms", CRQ | {"id": "q"})
+    assert (answer.status, answer.json) == (202, {"query": "q", "taken_in": False, "as_of": None, "position": "0"})
+    stream.refused[1] = {1: "t: is in the future", 2: "t: is in the future"}
+    answer = send("POST", "/streams/s/queries", CRQ | {"id": "q", "t": 10**15})
+    assert (answer.status, answer.errors) == (400, [{"pointer": "#/t", "detail": "is in the future"}])
+
+
+def test_what_is_no_standing_query_is_not_sent(send: Client, stream: Stream) -> None:
+    for query, pointer in (
+        ({"type": "SRQ", "region": {"box": [0, 0, 1, 1]}, "duration": 1}, "#/type"),
+        (CRQ | {"region": {"circle": [0, 99, 1]}}, "#/region/circle"),
+        ({"type": "CANCEL", "id": "q"}, "#/type"),
+        ([CRQ], "#"),
+    ):
+        answer = send("POST", "/streams/s/queries", query)
+        assert (answer.status, answer.errors[0]["pointer"]) == (400, pointer)
+    assert not stream.sent
+
+
+def test_objects_are_sent_as_they_are_written_all_or_none(send: Client, stream: Stream) -> None:
+    one, two = json.dumps(LINE), json.dumps(LINE | {"id": "b", "more": [1]})
+    answer = send("POST", "/streams/s/objects", f"\ufeff{one}\n\n{two}\n".encode(), content_type="application/jsonl")
+    assert (answer.status, answer.json) == (200, {"objects": 2})
+    assert stream.lines == [f"{one}\n\n{two}\n".encode()]
+    answer = send("POST", "/streams/s/objects", f'{one}\n{{"id": "c"}}\nx\n'.encode())
+    assert answer.status == 400
+    assert [(each["line"], each["field"]) for each in answer.errors] == [(2, "t"), (3, "record")]
+    assert send("POST", "/streams/s/objects", b"").json == {"objects": 0}
+    assert send("POST", "/streams/s/objects", json.dumps(LINE | {"id": "away"}).encode()).status == 503
+    assert len(stream.lines) == 1
+
+
+def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: Stream) -> None:
+    line, statuses = json.dumps(LINE).encode(), list[int]()
+    assert 50 < len(line) <= 100  # so there is room for one
+    stream.room.clear()
+    first = threading.Thread(target=lambda: statuses.append(send("POST", "/streams/s/objects", line).status))
+    first.start()
+    assert stream.busy.wait(10.0)
+    answer = send("POST", "/streams/s/objects", line)
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+    stream.room.set()
+    first.join()
+    assert (statuses, stream.lines) == ([200], [line])
+    assert send("POST", "/streams/s/objects", line * 3).status == 400  # that it is too much alone is no reason
+
+
+def test_writing_needs_a_token(stream: Stream) -> None:
+    with serving(Gateway([served("s", lambda: Asker(stream), opener(stream.results), stream)])) as client:
+        for method, path in (("POST", "queries"), ("DELETE", "queries/q"), ("POST", "objects")):
+            answer = client(method, f"/streams/s/{path}", CRQ if method == "POST" else None)
+            assert (answer.status, answer.json["detail"]) == (403, "anyone may ask, watch, not write")
+    assert not stream.sent
+    assert not stream.lines
