@@ -84,7 +84,7 @@ def _curves(axes: Any, panel: Panel, values: Values, *, all_x: bool = True) -> N
 
 def _paper(axes: Any, panel: Panel) -> None:
     """The paper's values, where its text gives some, and what it says."""
-    says = "\n".join(textwrap.wrap("Paper: " + panel.says, 52))
+    says = "\n".join(textwrap.wrap(panel.says, 52))
     if panel.paper:
         _curves(axes, panel, panel.paper)
         axes.set(ylabel=panel.paper_unit)

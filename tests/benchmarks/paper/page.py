@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.paper.counting import WORTH, Counts
-from tests.benchmarks.paper.specs import Figure, Panel
+from tests.benchmarks.paper.specs import OWN, Figure, Panel
 from tests.benchmarks.paper.verdicts import FACTOR, FLAT, TIE, Finding
 
 PanelCounts = Mapping[str, Mapping[float, Counts]]
@@ -45,10 +45,10 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=leaves` is the project's own. `make paper` does all. What has been measured is kept, so a run that was
-stopped goes on, and is measured again when the code that it measures has changed. `SCALE=0.1` tries it in small.
-Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was made of
-them (`results.json`), a chart of each figure, and this page.
+parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` does all. What has been measured is kept, so
+a run that was stopped goes on; when the code has changed that it depends on, it is measured again. `SCALE=0.1` tries it
+in small. Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was
+made of them (`results.json`), a chart of each figure, and this page.
 
 ## How it is measured
 
@@ -93,7 +93,7 @@ Measured with {seeds}, at scale {scale:g}.
 _COLUMNS = ("slots", "objects", "candidates", "results")
 
 
-def page(judged: Sequence[Judged], leaves: Judged | None, scale: float, seeds: int) -> str:
+def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
     """The page."""
     head = HEAD.format(
         worth="\n".join(
@@ -103,12 +103,16 @@ def page(judged: Sequence[Judged], leaves: Judged | None, scale: float, seeds: i
         tie=TIE - 1, flat=FLAT, factor=FACTOR, scale=scale, objects=round(1_000_000 * scale),
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
-    parts = [head + "".join(_line(each) for each in judged)]
-    parts += [_section(each, f"Figure {each.figure.name}" if "." not in each.figure.name else "Section 7.7")
-              for each in judged]  # fmt: skip
-    if leaves is not None:
-        parts.append(_section(leaves, "Pruning by leaf") + conclusion(leaves))
+    parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
+    for each in judged:
+        name = each.figure.name
+        parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
+        if name == "leaves":
+            parts[-1] += conclusion(each)
     return "\n".join(parts)
+
+
+_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
 
 
 def _line(judged: Judged) -> str:
@@ -129,10 +133,10 @@ def _combined(judged: Judged) -> dict[str, str]:
 def _section(judged: Judged, title: str) -> str:
     figure = judged.figure
     lines = [f"\n## {title}: {figure.title}\n", f"![{figure.title}](images/paper-{figure.name}.svg)\n"]
-    if judged.cause:
+    if judged.cause and figure.name not in OWN:
         lines += [f"**Disagrees**: {judged.cause}.\n"]
     for panel in figure.panels:
-        lines += [f"**{panel.name}, {panel.title}.** The paper: {panel.says}"]
+        lines += [f"**{panel.name}, {panel.title}.** {'' if figure.name in OWN else 'The paper: '}{panel.says}"]
         if panel.papers_x:
             lines[-1] += f" ({panel.label.capitalize()}: {panel.papers_x}.)"
         lines += ["", *_table(panel, judged.counts[panel.name]), ""]
