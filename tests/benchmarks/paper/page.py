@@ -82,13 +82,17 @@ way ("no effect": within a factor of {flat:g}), and if the ratio of the best to 
 factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
 counts. All methods have to give the same answers, or there is no verdict.
 
-Measured with {seeds}, at scale {scale:g}.
+Measured with {seeds}, at scale {scale:g}.{small}
 
 ## Agreement
 
 | figure | | verdict | by other measures |
 |---|---|---|---|
 """
+
+SMALL = """ That is a run **in small**: asking a slot weighs more than
+at full size, and CPU times, by which figures 14 and 15 are judged, are short. What counts is a whole run
+(`make paper ARGS=--docs`) on a machine that does nothing else."""
 
 _COLUMNS = ("slots", "objects", "candidates", "results")
 
@@ -101,6 +105,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
             for kind, weights in WORTH.items()
         ),
         tie=TIE - 1, flat=FLAT, factor=FACTOR, scale=scale, objects=round(1_000_000 * scale),
+        small=SMALL if scale < 1.0 else "",
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
     parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
@@ -205,10 +210,10 @@ _CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves}
 # Whoever writes the page again looks whether these words still follow from its figures.
 COST = """
 By the cost model a QT-tree visits {predicted} times what a quadtree does (`predicted`). On queries that it was not
-built from it visits {visited} times as much (`visited`): a split by text gains little by the model itself, and less in
-truth, as leaves have more words than the sample that the tree was built from. What the model does not count is the rest
-of the price: queries are routed by space alone, so all leaves of a textual node are asked, which makes {slots} times
-the slots.
+built from it visits {visited} times as much (`visited`), the more so the more leaves there are: what J promises of a
+split by text is not kept, as leaves have more words than the sample that the tree was built from, and queries others
+than its history. And there is a price that the model does not count: queries are routed by space alone, so all leaves
+of a textual node are asked, which makes {slots} times the slots.
 """
 
 LEAVES = """
@@ -217,11 +222,12 @@ objects have all the keywords are asked. *sorted*: an index a slot in the order 
 candidates as *leaf* and is asked once a query; only its work is counted, without what finding the leaves would cost, so
 it is the best that any such order can reach.
 
-With the pruning an index looks at {candidates} times the candidates. But candidates are few either way: the postings of
-the rarest keyword are read in the ranges of the region alone, so what is looked at is hardly more than what is found,
-and what a query costs is being asked. So *sorted* has {best} times the work of *slot*, and *leaf*, which asks several
-indexes at a slot where one would do, {leaf} times ({cpu} times the CPU). An STQ has no keywords to prune by, and counts
-terms once in each leaf: *leaf* gives back {stq} times the rows.
+With the pruning an index looks at {candidates} times the candidates. But these are few either way, the postings of the
+rarest keyword in the ranges of the region: a few µs, where being asked costs tens of them. So *sorted* has {best} times
+the work of *slot*, and *leaf* {leaf} times ({cpu} times the CPU): more, where it asks several indexes at a slot; less,
+where it takes a slot of which no leaf has the keywords as not asked at all, which only a router could see to that knew
+the words of leaves. An STQ has no keywords to prune by, and counts terms once in each leaf: *leaf* gives back {stq}
+times the rows.
 
 Not built: a leaf in the sort order would also make segments depend on the routing version, and be sorted anew whenever
 FG changes the tree. What a split by text does to a query of its place is that up to four slots are asked, not one.
