@@ -96,7 +96,7 @@ bench: $(CLUSTER) ## measure speed, beside the figures to reach
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
 .PHONY: paper
-paper: $(READY) ## do the paper's experiments, a verdict on each figure (FIG=7 to 15, 7.7, leaves; SCALE=0.1 to try)
+paper: $(READY) ## do the paper's experiments, a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves; SCALE=0.1 to try)
 	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs

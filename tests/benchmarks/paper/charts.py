@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.paper.specs import Figure, Panel
+from tests.benchmarks.paper.specs import PLANS, Figure, Panel
 
 COLOURS = {
     **dict.fromkeys(("QT-tree", "TW", "leaf", "FG"), "#b5482a"),
@@ -37,16 +37,21 @@ def draw(figure: Figure, values: Mapping[str, Values], path: Path) -> None:
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "spatialstream", "font.size": 8})
     from matplotlib import pyplot
 
-    n = len(figure.panels)
+    n, with_values = len(figure.panels), any(panel.paper for panel in figure.panels)
     picture, grid = pyplot.subplots(
-        2, n, figsize=(3.3 * n, 4.6), layout="constrained", squeeze=False, height_ratios=(2, 1.5)
-    )
+        2, n, figsize=(3.3 * n, 4.6 if with_values else 3.4), layout="constrained", squeeze=False,
+        height_ratios=(2, 1.5 if with_values else 0.4),
+    )  # fmt: skip
     for panel, above, below in zip(figure.panels, *grid, strict=True):
         _curves(above, panel, values[panel.name])
         above.set(title=f"{panel.name}  {panel.title}", ylabel=panel.unit, xlabel=panel.label)
         _paper(below, panel)
-    for axes in grid[0]:
-        axes.legend(frameon=False, fontsize=7)
+    if figure.panels[0].across:
+        for axes in grid[0]:
+            axes.legend(frameon=False, fontsize=7)
+    else:
+        handles = grid[0][0].get_legend_handles_labels()
+        picture.legend(*handles, loc="outside lower center", ncols=len(PLANS), frameon=False)
     picture.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=90)
     pyplot.close(picture)
 
@@ -58,7 +63,7 @@ def _label(x: float) -> str:
     return f"{x:g}"
 
 
-def _curves(axes: Any, panel: Panel, values: Values, *, all_x: bool = True) -> None:
+def _curves(axes: Any, panel: Panel, values: Values) -> None:
     """Lines, or bars where plans are compared; the x stand evenly apart."""
     places = {x: i for i, x in enumerate(panel.xs)}
     bars, width = not panel.across, 0.8 / len(panel.series)
@@ -84,7 +89,7 @@ def _curves(axes: Any, panel: Panel, values: Values, *, all_x: bool = True) -> N
 
 def _paper(axes: Any, panel: Panel) -> None:
     """The paper's values, where its text gives some, and what it says."""
-    says = "\n".join(textwrap.wrap("Paper: " + panel.says, 52))
+    says = "\n".join(textwrap.wrap(panel.says, 52))
     if panel.paper:
         _curves(axes, panel, panel.paper)
         axes.set(ylabel=panel.paper_unit)

@@ -52,7 +52,10 @@ def name_of(point: Point) -> str:
 def key_of(point: Point) -> Key:
     """The system that a point is about."""
     hours = MONTH if point.days else 72.0
-    return Key(point.data, point.objects, point.method, point.leaves, point.slots, point.days, hours, point.seed)
+    history = point.kind if point.history == "own" else point.history
+    return Key(
+        point.data, point.objects, point.method, point.leaves, point.slots, point.days, hours, history, point.seed
+    )  # fmt: skip
 
 
 def measure(point: Point, scale: float) -> Counts:
@@ -70,7 +73,11 @@ def measure(point: Point, scale: float) -> Counts:
     else:
         found = _streamed(built, point, counts, *span)
     textual = float(built.version.index.leaves.textual.sum())
-    return found | {"tree_leaves": float(len(built.version.index.leaves)), "tree_textual": textual}
+    return found | {
+        "predicted": built.predicted,
+        "tree_leaves": float(len(built.version.index.leaves)),
+        "tree_textual": textual,
+    }
 
 
 def _streamed(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks.paper.counting import WORTH, Counts
-from tests.benchmarks.paper.specs import Figure, Panel
+from tests.benchmarks.paper.specs import OWN, Figure, Panel
 from tests.benchmarks.paper.verdicts import FACTOR, FLAT, TIE, Finding
 
 PanelCounts = Mapping[str, Mapping[float, Counts]]
@@ -45,10 +45,10 @@ HEAD = """\
 <!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
 
 Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
-parameters; `FIG=leaves` is the project's own. `make paper` does all. What has been measured is kept, so a run that was
-stopped goes on, and is measured again when the code that it measures has changed. `SCALE=0.1` tries it in small.
-Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was made of
-them (`results.json`), a chart of each figure, and this page.
+parameters; `FIG=cost` and `FIG=leaves` are the project's own. `make paper` does all. What has been measured is kept, so
+a run that was stopped goes on; when the code has changed that it depends on, it is measured again. `SCALE=0.1` tries it
+in small. Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was
+made of them (`results.json`), a chart of each figure, and this page.
 
 ## How it is measured
 
@@ -82,7 +82,7 @@ way ("no effect": within a factor of {flat:g}), and if the ratio of the best to 
 factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
 counts. All methods have to give the same answers, or there is no verdict.
 
-Measured with {seeds}, at scale {scale:g}.
+Measured with {seeds}, at scale {scale:g}.{small}
 
 ## Agreement
 
@@ -90,10 +90,14 @@ Measured with {seeds}, at scale {scale:g}.
 |---|---|---|---|
 """
 
+SMALL = """ That is a run **in small**: asking a slot weighs more than
+at full size, and CPU times, by which figures 14 and 15 are judged, are short. What counts is a whole run
+(`make paper ARGS=--docs`) on a machine that does nothing else."""
+
 _COLUMNS = ("slots", "objects", "candidates", "results")
 
 
-def page(judged: Sequence[Judged], leaves: Judged | None, scale: float, seeds: int) -> str:
+def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
     """The page."""
     head = HEAD.format(
         worth="\n".join(
@@ -101,14 +105,18 @@ def page(judged: Sequence[Judged], leaves: Judged | None, scale: float, seeds: i
             for kind, weights in WORTH.items()
         ),
         tie=TIE - 1, flat=FLAT, factor=FACTOR, scale=scale, objects=round(1_000_000 * scale),
+        small=SMALL if scale < 1.0 else "",
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
-    parts = [head + "".join(_line(each) for each in judged)]
-    parts += [_section(each, f"Figure {each.figure.name}" if "." not in each.figure.name else "Section 7.7")
-              for each in judged]  # fmt: skip
-    if leaves is not None:
-        parts.append(_section(leaves, "Pruning by leaf") + conclusion(leaves))
+    parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
+    for each in judged:
+        name = each.figure.name
+        parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
+        parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
     return "\n".join(parts)
+
+
+_TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
 
 
 def _line(judged: Judged) -> str:
@@ -129,10 +137,10 @@ def _combined(judged: Judged) -> dict[str, str]:
 def _section(judged: Judged, title: str) -> str:
     figure = judged.figure
     lines = [f"\n## {title}: {figure.title}\n", f"![{figure.title}](images/paper-{figure.name}.svg)\n"]
-    if judged.cause:
+    if judged.cause and figure.name not in OWN:
         lines += [f"**Disagrees**: {judged.cause}.\n"]
     for panel in figure.panels:
-        lines += [f"**{panel.name}, {panel.title}.** The paper: {panel.says}"]
+        lines += [f"**{panel.name}, {panel.title}.** {'' if figure.name in OWN else 'The paper: '}{panel.says}"]
         if panel.papers_x:
             lines[-1] += f" ({panel.label.capitalize()}: {panel.papers_x}.)"
         lines += ["", *_table(panel, judged.counts[panel.name]), ""]
@@ -166,37 +174,60 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def conclusion(leaves: Judged) -> str:
-    """What pruning by leaf gives, in a few ranges."""
-
-    def ratios(layout: str, name: str, where: str = "") -> str:
-        found = [
-            points[x][name] / points_of_slot[x][name]
-            for panel, counts in leaves.counts.items()
-            if where in panel and layout in counts
-            for points, points_of_slot in [(counts[layout], counts["slot"])]
-            for x in points
-        ]
-        return f"{min(found):.2f} to {max(found):.2f}"
-
-    return CONCLUSION.format(
-        candidates=ratios("sorted", "candidates"), best=ratios("sorted", "work_slowest"),
-        leaf=ratios("leaf", "work_slowest"), cpu=ratios("leaf", "cpu_slowest"), stq=ratios("leaf", "results", "STQ"),
-    )  # fmt: skip
+def _ratios(judged: Judged, name: str, series: str, to: str, where: str = "") -> str:
+    """The range of the ratio of a count of two series, over the panels that have them."""
+    found = [
+        counts[series][x][name] / counts[to][x][name]
+        for panel, counts in judged.counts.items()
+        if where in panel and series in counts
+        for x in counts[series]
+    ]
+    return f"{min(found):.2f} to {max(found):.2f}"
 
 
-# Whoever writes the page again looks whether this still follows from the figures.
-CONCLUSION = """
+def _on_leaves(judged: Judged) -> str:
+    """What pruning by leaf gives."""
+    return LEAVES.format(
+        candidates=_ratios(judged, "candidates", "sorted", "slot"),
+        best=_ratios(judged, "work_slowest", "sorted", "slot"),
+        leaf=_ratios(judged, "work_slowest", "leaf", "slot"),
+        cpu=_ratios(judged, "cpu_slowest", "leaf", "slot"),
+        stq=_ratios(judged, "results", "leaf", "slot", "STQ"),
+    )
+
+
+def _on_cost(judged: Judged) -> str:
+    """What the cost model promises, and what comes of it."""
+    return COST.format(
+        predicted=_ratios(judged, "predicted", "QT-tree", "Quadtree"),
+        visited=_ratios(judged, "visited", "QT-tree", "Quadtree"),
+        slots=_ratios(judged, "slots", "QT-tree", "Quadtree"),
+    )
+
+
+_CONCLUSIONS = {"cost": _on_cost, "leaves": _on_leaves}
+
+# Whoever writes the page again looks whether these words still follow from its figures.
+COST = """
+By the cost model a QT-tree visits {predicted} times what a quadtree does (`predicted`). On queries that it was not
+built from it visits {visited} times as much (`visited`), the more so the more leaves there are: what J promises of a
+split by text is not kept, as leaves have more words than the sample that the tree was built from, and queries others
+than its history. And there is a price that the model does not count: queries are routed by space alone, so all leaves
+of a textual node are asked, which makes {slots} times the slots.
+"""
+
+LEAVES = """
 *slot* is how it is built: the indexes of a slot know no leaves. *leaf*: each leaf has an index, and only those whose
 objects have all the keywords are asked. *sorted*: an index a slot in the order of its leaves, which looks at the same
 candidates as *leaf* and is asked once a query; only its work is counted, without what finding the leaves would cost, so
 it is the best that any such order can reach.
 
-With the pruning an index looks at {candidates} times the candidates. But candidates are few either way: the postings of
-the rarest keyword are read in the ranges of the region alone, so what is looked at is hardly more than what is found,
-and what a query costs is being asked. So *sorted* has {best} times the work of *slot*, and *leaf*, which asks several
-indexes at a slot where one would do, {leaf} times ({cpu} times the CPU). An STQ has no keywords to prune by, and counts
-terms once in each leaf: *leaf* gives back {stq} times the rows.
+With the pruning an index looks at {candidates} times the candidates. But these are few either way, the postings of the
+rarest keyword in the ranges of the region: a few µs, where being asked costs tens of them. So *sorted* has {best} times
+the work of *slot*, and *leaf* {leaf} times ({cpu} times the CPU): more, where it asks several indexes at a slot; less,
+where it takes a slot of which no leaf has the keywords as not asked at all, which only a router could see to that knew
+the words of leaves. An STQ has no keywords to prune by, and counts terms once in each leaf: *leaf* gives back {stq}
+times the rows.
 
 Not built: a leaf in the sort order would also make segments depend on the routing version, and be sorted anew whenever
 FG changes the tree. What a split by text does to a query of its place is that up to four slots are asked, not one.

@@ -27,6 +27,8 @@ Builder = Callable[[ObjectBatch, QueryBatch, int, int], RoutingVersion]
 HISTORY, HISTORY_QUERIES = 100_000, 30_000
 """Objects and queries of the history that an index is built from, at most; other ones than those it is asked about."""
 
+KINDS = ("SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ")
+
 EPOCHS = 20
 """Parts in which the objects come to the slots."""
 
@@ -47,15 +49,22 @@ METHODS: dict[str, Builder] = {
 
 
 @lru_cache(maxsize=2)
-def history(data: str, n: int, seed: int) -> tuple[ObjectBatch, QueryBatch]:
-    """What an index is built from: objects, and as many queries of each type, over the paper's ranges (section 7.1)."""
+def history(data: str, n: int, seed: int, kind: str) -> tuple[ObjectBatch, QueryBatch]:
+    """What an index is built from: objects and queries of before.
+
+    Args:
+        data: the data set.
+        n: objects that the index is for.
+        seed: of all.
+        kind: of the queries; ``mix``: as many of each, over the paper's ranges (section 7.1).
+    """
     objects = workloads.objects(data, min(HISTORY, n), 1000 + seed)
-    each = max(1, min(HISTORY_QUERIES, n) // 6)
-    kinds = [kind for kind in QueryType if kind in ("SRQ", "SKQ", "STQ", "CRQ", "CKQ", "CTQ")]
+    count = min(HISTORY_QUERIES, n)
+    if kind != "mix":
+        return objects, workloads.queries(objects, {QueryType(kind): count}, 4 * seed)
+    each = dict.fromkeys(map(QueryType, KINDS), count // 24 + 1)
     asked = [
-        workloads.queries(
-            objects, dict.fromkeys(kinds, each // 4 + 1), 4 * seed + i, region=(1e-4, 1.0), keywords=(1, 3), k=k
-        )
+        workloads.queries(objects, each, 4 * seed + i, region=(1e-4, 1.0), keywords=(1, 3), k=k)
         for i, k in enumerate((10, 20, 30, 40))
     ]
     return objects, QueryBatch.concat(asked)
@@ -73,6 +82,7 @@ class Key:
         slots: slots.
         days: Δ in days; 0: unbounded.
         hours: the time over which the objects came.
+        history: see :func:`history`.
         seed: of all.
     """
 
@@ -83,6 +93,7 @@ class Key:
     slots: int
     days: float
     hours: float
+    history: str
     seed: int
 
 
@@ -102,11 +113,19 @@ class Units:
 
 
 class System:
-    """A global index and the slots under it; what is costly is made when it is first asked for."""
+    """A global index and the slots under it; what is costly is made when it is first asked for.
+
+    Attributes:
+        version: the index, and its mapping to slots.
+        predicted: by the cost model, objects visited by a random query of the history (Eqn 2), for so many objects.
+        by_leaf: the index with a slot for each leaf.
+    """
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.version = METHODS[key.method](*history(key.data, key.objects, key.seed), key.leaves, key.slots)
+        before = history(key.data, key.objects, key.seed, key.history)
+        self.version = METHODS[key.method](*before, key.leaves, key.slots)
+        self.predicted = float(self.version.index.leaves.load.sum()) * key.objects / len(before[0])
         leaves = len(self.version.index.leaves)
         self.by_leaf = RoutingVersion(0, self.version.index, np.arange(leaves, dtype=np.int32), leaves)
 

@@ -87,11 +87,11 @@ def _orders(cost: Values, claims: Claims) -> Iterator[Finding]:
         for better, worse in combinations(chain, 2):
             for x in sorted(cost[better]):
                 if (ratio := cost[better][x] / cost[worse][x]) > TIE:
-                    yield Finding(f"{better} is {ratio:.2g} times worse than {worse} at {x:g}", x, (better, worse))
+                    yield Finding(f"{better} costs {ratio:.2g} times what {worse} does at {x:g}", x, (better, worse))
     for better, worse in claims.mostly:
         against = [x for x in sorted(cost[better]) if cost[better][x] > TIE * cost[worse][x]]
         if 2 * len(against) >= len(cost[better]):
-            text = f"{better} is worse than {worse} at {', '.join(f'{x:g}' for x in against)}"
+            text = f"{better} costs more than {worse} at {', '.join(f'{x:g}' for x in against)}"
             yield Finding(text, against[-1], (better, worse))
 
 
@@ -102,15 +102,15 @@ def _ratios(cost: Values, claims: Claims) -> Iterator[Finding]:
             continue
         ratio = cost[after][x] / cost[best][x]
         if not expected / FACTOR <= ratio <= expected * FACTOR:
-            text = f"{best} is {ratio:.2g} times better than {after} at {x:g}, in the paper {expected:.2g}"
+            text = f"{after} costs {ratio:.2g} times what {best} does at {x:g}, in the paper {expected:.2g} times"
             yield Finding(text, x, (best, after))
     for last, expected in claims.behind.items():
         others = [series for series in cost if series != last]
         for x in sorted(cost[last]):
             after = max(others, key=lambda series, x=x: cost[series][x])
             if (ratio := cost[last][x] / cost[after][x]) < expected / FACTOR:
-                text = f"{last} is {ratio:.2g} times behind {after} at {x:g}, in the paper at least {expected:.2g}"
-                yield Finding(text, x, (after, last))
+                said = f"{last} costs {ratio:.2g} times what {after} does at {x:g}"
+                yield Finding(f"{said}, in the paper at least {expected:.2g} times", x, (after, last))
 
 
 def _trends(values: Values, claims: Claims) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def _trends(values: Values, claims: Claims) -> Iterator[Finding]:
         points = [values[series][x] for x in sorted(values[series])]
         if not goes(points, trend):
             change = points[-1] / points[0]
-            yield Finding(f"{series} {_WAYS[trend]} in the paper; here its last value is {change:.2g} times its first")
+            yield Finding(f"{series} {_WAYS[trend]} in the paper; here its last value is {change:.3g} times its first")
 
 
 _WAYS = {"rises": "rises", "falls": "falls", "flat": "hardly changes"}
@@ -139,7 +139,9 @@ def _chosen(cost: Values, claims: Claims) -> Iterator[Finding]:
     for series, points in cost.items():
         best = min(points, key=points.__getitem__)
         if (ratio := points[claims.chosen] / points[best]) > TIE:
-            yield Finding(f"{series}: {claims.chosen:g}, the paper's choice, is {ratio:.2g} times worse than {best:g}")
+            yield Finding(
+                f"{series}: {claims.chosen:g}, the paper's choice, costs {ratio:.2g} times what {best:g} does"
+            )
 
 
 CAUSES = (
