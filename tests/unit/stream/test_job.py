@@ -371,8 +371,14 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
         log.append((CLOCK, mark(end)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
     lags: dict[str, int] = {}
+    told: list[tuple[int | None, str, int]] = []
+
+    def lag(kind: str, messages: int) -> None:
+        lags[kind] = messages
+        told.append((threading.current_thread().ident, kind, messages))
+
     arguments = given_.arguments | {"warm_up": 60.0}
-    router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
+    router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lag)
     rounds: list[int] = []
     worker = WorkerJob(**arguments, observe=lambda record, *more: rounds.append(record.round.number))
 
@@ -408,6 +414,9 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     assert [str(each) for each in check(rows, expected, 5)] == []
     assert rounds == list(range(len(rounds)))
     assert {kind: left for kind, left in lags.items() if left} == {}
+    of_turns = [left for thread, kind, left in told if thread == threads[0].ident and kind == "objects"]
+    assert of_turns[0] == len(objects) + 2, "a turn tells what waits when it begins"
+    assert of_turns[-1] == 0
 
 
 class Moving(Lost):
