@@ -357,6 +357,7 @@ class RouterJob(_Job):
     _turns: RouterTurns | None = None
     _learner: Learner | None = None
     _learn_at: float = 0.0
+    _worked_at: float = 0.0
 
     name = "router"
 
@@ -383,14 +384,17 @@ class RouterJob(_Job):
         bounds = {} if router.unfinished else self._look_behind()
         ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
-            self._settle(router.last is None or router.last.epoch.checkpoint)
+            # of a silent stream the registry is soon made anew, from the epochs since its last checkpoint
+            silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
+            self._settle(silent or router.last is None or router.last.epoch.checkpoint)
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
         record = turns.epoch(turns.ingestion(ranges))
         if record.epoch.checkpoint:
             self.engine.settled()
-        self.observe(record, time.monotonic() - began, self._turn_ended())
+        self._worked_at = time.monotonic()
+        self.observe(record, self._worked_at - began, self._turn_ended())
         return True
 
     def _narrow(self) -> Sequence[Left]:
