@@ -10,6 +10,9 @@ SHELL := /bin/bash
 # The Python that makes .venv (found when empty), and more arguments for pytest or the benchmarks.
 PYTHON ?=
 ARGS ?=
+# Of make paper: figures (all by default), and how large.
+FIG ?=
+SCALE ?=
 export PYTHON
 
 VENV := .venv
@@ -91,6 +94,10 @@ format: $(READY) ## format the code and mend what can be mended
 .PHONY: bench
 bench: $(CLUSTER) ## measure speed, beside the figures to reach
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
+
+.PHONY: paper
+paper: $(READY) ## do the paper's experiments, a verdict on each figure (FIG=7 to 15, 7.7, leaves; SCALE=0.1 to try)
+	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs
 docs: $(READY) ## build the documentation into docs/_build

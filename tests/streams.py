@@ -27,9 +27,11 @@ from spatialstream.model.queries import (
     Predicate,
     Query,
     TopTerms,
+    endless,
 )
 from spatialstream.model.regions import Box, Circle, Region
 from spatialstream.model.space import WGS84, Space
+from spatialstream.model.times import TIME_LIMIT
 
 PLANE = Space.planar(-8.0, -8.0, 8.0, 8.0)
 """Its halves, quarters, ... are exact, and so are the borders of a quadtree's cells."""
@@ -94,7 +96,10 @@ def streams(
     if cancellations:
         ends = st.builds(Cancellation, st.sampled_from(_NAMES[:6]), times)
         asked = st.one_of(asked, asked, asked, ends)
-    return Stream(space, found, draw(st.lists(asked, max_size=max_queries)))
+    records = draw(st.lists(asked, max_size=max_queries))
+    if records:  # producers that retry
+        records += [again for again in draw(st.lists(st.sampled_from(records), max_size=2)) if isinstance(again, Query)]
+    return Stream(space, found, records)
 
 
 def places(space: Space) -> st.SearchStrategy[tuple[float, float]]:
@@ -167,7 +172,9 @@ def queries(
         region = draw(regions(space, pool))
         selection = Everything() if kind in (QueryType.SRQ, QueryType.CRQ) else TopTerms(k)
     duration = draw(st.sampled_from(_DURATIONS))
-    if step is not None:
+    if kind.value.startswith("C") and draw(st.integers(0, 4)) == 0:
+        duration = endless(step)
+    elif step is not None:
         duration = min(duration, step * MOST_STEPS)
     return Query(
         draw(st.sampled_from(_NAMES)),
@@ -192,12 +199,13 @@ def random_stream(
     start: int = 1_517_966_773_840,
     vocabulary: int = 500,
     cancelled: float = 0.05,
+    repeated: float = 0.02,
 ) -> Stream:
     """A stream of ``objects`` objects over ``span`` ms, and queries that look for what is there.
 
     Two thirds of the objects gather round a few centres; words follow Zipf's law; one object in twenty repeats the time
     of the one before it, one in fifty the place. Queries are centred on objects and take keywords from them; a share
-    ``cancelled`` of the continuous ones is cancelled.
+    ``cancelled`` of the continuous ones is cancelled, a share ``repeated`` of all comes twice.
     """
     rng = random.Random(seed)
     width, height = space.east - space.west, space.north - space.south
@@ -223,6 +231,8 @@ def random_stream(
         for i in range(queries_per_type):
             query = _random_query(rng, f"{kind.value.lower()}{i}", kind, rng.choice(found), space, span)
             asked.append(query)
+            if rng.random() < repeated:
+                asked.append(query)
             if query.lifetime.continuous and rng.random() < cancelled:
                 asked.append(Cancellation(query.id, query.t + rng.randrange(span)))
     rng.shuffle(asked)
@@ -300,7 +310,8 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
     if query.predicate.keywords:
         record["keywords"] = list(query.predicate.keywords)
     lifetime = query.lifetime
-    record["duration"] = lifetime.duration
+    if lifetime.duration <= TIME_LIMIT:
+        record["duration"] = lifetime.duration
     return record | {
         name: value for name, value in (("window", lifetime.window), ("step", lifetime.step)) if value is not None
     }

@@ -59,7 +59,7 @@ class Slots:
         self.directory = Directory((turn.number, turn.take), upto, Routing(self.version, two_phase=True))
         self.number += 1
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterable[Row]:
+    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
         return views.answer_at(PLACE, slots, round_id, questions)
 
 
@@ -101,7 +101,7 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
         slots.stores[0].view()
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
     asked = questions(batch)
-    asker = SnapshotAsker(lambda: slots.directory, slots.call, SPACE)
+    asker = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE)
     for name, records in asked.items():
         measure(name, asker, records, row, "idle", (1.5, 10.0))
     with TakingIn(slots):

@@ -405,7 +405,7 @@ def placed(start: Start, objects: int, queries: int, meanwhile: int, draws: int 
 def unbalanced(folder: Path, scale: Scale, start: Start, change: Change) -> Scene:
     """Preload, then insert objects or queries into the region."""
     save_version(Folder(folder), start.version)
-    slots = Slots(folder, start.version)
+    slots = Slots(Folder(folder), start.version)
     slots.round(queries=start.standing)
     feed(slots, start.objects, scale.round)
     coming = change.stream(change.meanwhile + change.objects, 3, slots.upto + 1)

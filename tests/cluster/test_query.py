@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +17,16 @@ import pytest
 
 from spatialstream.cli import main
 from spatialstream.client import CLOCK, connect
+from spatialstream.index.version import build
 from spatialstream.model.errors import SettingError
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.terms import DEFAULT_RULE
+from spatialstream.seats.door import Door
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
+from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 100.0, 100.0)
@@ -230,3 +240,21 @@ def test_a_new_stream_over_the_same_topics_gives_the_same_answers(
         after = [row for row in again.rows() if row["query"] in known]
 
     assert sorted(after, key=json.dumps) == sorted(before, key=json.dumps)
+
+
+def test_an_interrupt_ends_a_question_that_nobody_answers(servers: Servers) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ZooKeeperStore(servers.zookeeper.hosts, "silent") as store:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        store.create(build(PLANE, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
+        Door.of({"address": address, "secret": "s", "certificate": None}, PLANE, DEFAULT_RULE).save(store)
+        words = ["--stream", "silent", "--zookeeper", servers.zookeeper.hosts, "--type", "SRQ", "--duration", "1h"]
+        command = [sys.executable, "-m", "spatialstream", "query", *words, *EVERYWHERE]
+        silent.settimeout(60.0)
+        for how in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen(command) as asking, silent.accept()[0]:
+                time.sleep(0.5)  # it waits for an answer now
+                asking.send_signal(how)
+                try:
+                    assert asking.wait(5.0) == -how
+                finally:
+                    asking.kill()

@@ -78,6 +78,21 @@ def test_srq_gives_the_objects_of_the_half_open_past_with_all_keywords_in_order(
     )
 
 
+def test_without_a_duration_a_query_stands_until_it_is_cancelled():
+    objects = [thing(t) for t in (5, 10, 10**15, 10**15 + 1)]
+    found = rows(objects, [ask("CRQ", 10), Cancellation("q", 10**15 + 1)])
+    assert [row["t"] for row in found] == [10, 10**15]
+
+
+def test_a_query_that_comes_again_is_answered_once():
+    first = ask("CRQ", 10, keywords=["a", "b"])
+    found, refused = answers([thing(11, "a b")], [first, ask("CRQ", 10, keywords=["b a"]), first], WGS84)
+    assert len(found) == 1
+    assert not refused
+    _, refused = answers([thing(11, "a b")], [first, ask("CRQ", 10, keywords=["b"])], WGS84)
+    assert [position for position, _ in refused] == [1]
+
+
 def test_a_snapshot_of_zero_duration_answers_with_nothing():
     assert rows([thing(10)], [ask("SRQ", 10, duration=0)]) == [{"query": "q", "type": "SRQ", "t": 10, "objects": []}]
 
@@ -380,13 +395,29 @@ def test_answers_do_not_depend_on_the_order_of_objects(stream):
     assert answers(stream.objects[::-1], stream.queries, stream.space) == once
 
 
+def once(accepted):
+    """Without the queries that came again while they stood."""
+    latest, kept = {}, []
+    for query in sorted(accepted, key=lambda query: query.t):
+        if isinstance(query, Cancellation):
+            latest.pop(query.id)
+        else:
+            content = (query.to_record() | {"keywords": set(query.predicate.keywords)}, query.t)
+            if latest.get(query.id) == content:
+                continue
+            if query.type not in (QueryType.CRQ, QueryType.CKQ) or query.lifetime.duration:
+                latest[query.id] = content
+        kept.append(query)
+    return kept
+
+
 @given(streams.streams())
 def test_rows_are_those_of_each_accepted_query_alone(stream):
     """Queries do not influence one another, but for the use of ids."""
     found, refused = answers(stream.objects, stream.queries, stream.space)
     last = max([o.t for o in stream.objects] + [query.t for query in stream.queries], default=0)
     positions = {position for position, _ in refused}
-    accepted = [query for i, query in enumerate(stream.queries) if i not in positions]
+    accepted = once([query for i, query in enumerate(stream.queries) if i not in positions])
     clock = Cancellation("clock", last)
     alone = []
     for query in accepted:
@@ -463,7 +494,7 @@ def run(tmp_path):
     queries = [streams.query_record(query) for query in stream.queries]
     taken = {"id": "taken", "type": "CRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "duration": 9}
     streams.write_lines(tmp_path / "objects.jsonl", [*streams.UNUSABLE_OBJECTS, "", *objects])
-    streams.write_lines(tmp_path / "queries.jsonl", [*streams.UNUSABLE_QUERIES, taken, taken, *queries])
+    streams.write_lines(tmp_path / "queries.jsonl", [*streams.UNUSABLE_QUERIES, taken, taken | {"t": 6}, *queries])
     found, refused = answers(stream.objects, stream.queries, stream.space)
     assert found
     unusable = len(streams.UNUSABLE_QUERIES)

@@ -62,14 +62,14 @@ class Stream:
             views.keep(PLACE, slot, View.of(store, self.turn, None))
         self.seen += found
 
-    def newest(self) -> Directory | None:
+    def newest(self, seconds: float) -> Directory | None:
         def load(number: int) -> RoutingVersion:
             assert number == 0
             return self.version
 
         return None if self.turn is None else Directory.of(json.loads(json.dumps(Directory.record(self.turn))), load)
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterable[Row]:
+    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
         self.calls.append((list(slots), round_id, questions))
         return views.answer_at(PLACE, slots, round_id, questions)
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.local.registry import QueryRegistry
-from spatialstream.model.queries import Cancellation, Everything, Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import (
+    Cancellation,
+    Everything,
+    Lifetime,
+    Predicate,
+    Query,
+    QueryBatch,
+    TopTerms,
+    parse_query,
+)
+from spatialstream.model.space import WGS84
+from spatialstream.model.times import FOREVER
 from tests.unit.memory_files import MemoryFiles
 
 Row = Query | Cancellation
@@ -20,7 +33,7 @@ def rows(draw: st.DrawFn) -> Row:
     kind = draw(st.sampled_from(["cancel", "snapshot", "range", "terms"]))
     if kind == "cancel":
         return Cancellation(name, t)
-    duration = draw(st.integers(0, 8))
+    duration = draw(st.integers(0, 8) | st.just(FOREVER)) if kind != "snapshot" else draw(st.integers(0, 8))
     if kind == "terms":
         return Query(name, t, Predicate(), TopTerms(1), Lifetime(duration, True, 5, 1))
     return Query(name, t, Predicate(), Everything(), Lifetime(duration, kind == "range"))
@@ -31,9 +44,10 @@ class Twin:
 
     def __init__(self) -> None:
         self.until: dict[str, tuple[int, int, bool]] = {}
+        self.holder: dict[str, Query] = {}
 
     def admit(self, row: Row, number: int) -> tuple[int, bool]:
-        """(the row's number, whether it is accepted)."""
+        """(the row's number, whether it is accepted or a repetition)."""
         holder = self.until.get(row.id)
         active = holder is not None and row.t <= holder[1]
         if isinstance(row, Cancellation):
@@ -42,10 +56,10 @@ class Twin:
             self.until[row.id] = (holder[0], row.t - 1, True)
             return holder[0], True
         if active:
-            return -1, False
+            return -1, self.holder[row.id] == row
         continuous, end = row.lifetime.continuous, row.t + row.lifetime.duration
         last = row.t if not continuous else end if isinstance(row.selection, TopTerms) else end - 1
-        self.until[row.id] = (number, last, continuous)
+        self.until[row.id], self.holder[row.id] = (number, last, continuous), row
         return number, True
 
 
@@ -59,6 +73,7 @@ def test_the_registry_is_its_twin(stream: list[Row], cuts: list[int], restored: 
         expected = [twin.admit(row, low + i) for i, row in enumerate(stream[low:high])]
         assert found.number.tolist() == [number for number, _ in expected]
         assert sorted(found.reasons) == [i for i, (_, accepted) in enumerate(expected) if not accepted]
+        assert found.repeated == sum(number < 0 and accepted for number, accepted in expected)
         if restored:
             registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
 
@@ -74,7 +89,7 @@ def test_late_rows_are_judged_by_what_came_before_them(stream: list[Row], cuts: 
         assert found.number.tolist() == [twin.admit(row, n + i)[0] for i, row in enumerate(batch)]
         registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
         n += len(batch)
-    assert registry.nbytes >= 24 * len(twin.until)
+    assert registry.nbytes >= 40 * len(twin.until)
 
 
 def test_an_id_in_use_many_times_is_compared_once() -> None:
@@ -96,11 +111,77 @@ def test_ids_that_are_out_of_use_are_forgotten() -> None:
 
 def test_reasons_name_the_id_and_what_would_be_right() -> None:
     standing = Query("q1", 5, Predicate(), Everything(), Lifetime(100, True))
-    found = QueryRegistry().admit(QueryBatch.of([standing, standing, Cancellation("q2", 6)]), 0)
+    endless = Query("q3", 5, Predicate(), Everything(), Lifetime(FOREVER, True))
+    others = [replace(each, t=6) for each in (standing, endless)]
+    found = QueryRegistry().admit(QueryBatch.of([standing, endless, *others, Cancellation("q2", 6)]), 0)
     assert found.reasons == {
-        1: "id: 'q1' is in use until 104; give another id, or cancel that query first",
-        2: "id: no continuous query 'q2' is active",
+        2: "id: 'q1' is in use until 104; give another id, or cancel that query first",
+        3: "id: 'q3' is in use until it is cancelled; give another id, or cancel that query first",
+        4: "id: no continuous query 'q2' is active",
     }
+
+
+def admitted(registry: QueryRegistry, base: int, *records: dict[str, object]) -> tuple[list[int], int, list[int]]:
+    """(numbers, repetitions, rows with a reason) of records, in one batch."""
+    found = registry.admit(QueryBatch.of([parse_query(record, WGS84) for record in records]), base)
+    return found.number.tolist(), found.repeated, sorted(found.reasons)
+
+
+CRQ = {"id": "q", "type": "CRQ", "t": 5_000, "region": {"box": [0, 0, 1, 1]}, "keywords": ["fire", "flood"]}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {},
+        {"keywords": ["flood fire"]},
+        {"keywords": ["Flood", "FIRE", "flood"]},
+        {"t": "1970-01-01T00:00:05Z"},
+        {"region": {"box": [-0.0, 0.0, 1.0, 1]}},
+        {"duration": None, "note": "x"},
+    ],
+)
+def test_a_query_that_comes_again_is_no_error_however_it_is_spelled(again: dict[str, object]) -> None:
+    registry = QueryRegistry()
+    assert admitted(registry, 0, CRQ, CRQ | again) == ([0, -1], 1, [])
+    assert admitted(registry, 2, CRQ | again, CRQ) == ([-1, -1], 2, [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"keywords": ["fire"]},
+        {"keywords": []},
+        {"t": 5_001},
+        {"duration": "1h"},
+        {"region": {"box": [0, 0, 1, 1.5]}},
+        {"region": {"circle": [0, 0, 1]}},
+        {"type": "SRQ", "duration": 1},
+        {"type": "CTQ", "k": 1, "window": 1, "step": 1},
+    ],
+)
+def test_another_query_of_its_id_is_one(other: dict[str, object]) -> None:
+    assert admitted(QueryRegistry(), 0, CRQ, CRQ | other) == ([0, -1], 0, [1])
+
+
+def test_after_a_cancellation_a_repetition_is_one_still_and_a_later_query_is_new() -> None:
+    registry = QueryRegistry()
+    cancelled, later = {"id": "q", "type": "CANCEL", "t": 6_000}, CRQ | {"t": 6_000}
+    assert admitted(registry, 0, CRQ, cancelled) == ([0, 0], 0, [])
+    assert admitted(registry, 2, CRQ) == ([-1], 1, [])
+    assert admitted(registry, 3, later, later, CRQ) == ([3, -1, -1], 1, [2])
+
+
+def test_queries_that_live_until_they_are_cancelled_are_known_until_then() -> None:
+    registry, files = QueryRegistry(), MemoryFiles()
+    admitted(registry, 0, CRQ)
+    for t in range(6_000, 6_100):
+        others = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(1, True)) for i in range(50)]
+        registry.admit(QueryBatch.of(others), 100 * t)
+        registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
+    # the batch is late as a whole, and what ended long ago may have been forgotten
+    assert admitted(registry, 10**7, CRQ) == ([-1], 1, [])
+    assert admitted(registry, 10**7 + 1, {"id": "q", "type": "CANCEL", "t": 7_000}) == ([0], 0, [])
 
 
 def test_many_ids_and_cancellations_stay_small_in_the_manifest() -> None:

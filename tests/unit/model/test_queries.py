@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.kinds import CANCEL, CODE, QueryType
 from spatialstream.model.queries import (
+    MOST_STEPS,
     Cancellation,
     Everything,
     Lifetime,
@@ -24,7 +25,7 @@ from spatialstream.model.regions import Box, Circle
 from spatialstream.model.schema import QUERIES
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
-from spatialstream.model.times import TIME_LIMIT
+from spatialstream.model.times import FOREVER, TIME_LIMIT
 
 BOX = {"box": [0, 1, 2, 3]}
 GOOD = {
@@ -97,7 +98,9 @@ def test_keywords_become_terms(keywords, terms):
 @pytest.mark.parametrize("kind", GOOD)
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_type_takes_its_fields_and_no_other(kind, field):
-    if field in GOOD[kind]:
+    if field == "duration" and kind.startswith("C"):
+        parse_query(record(kind, duration=None), WGS84)
+    elif field in GOOD[kind]:
         with pytest.raises(RecordError, match=f"^{field}: {kind} requires {field}$"):
             parse_query(record(kind, **{field: None}), WGS84)
     elif (kind, field) != ("CKQ", "window"):
@@ -156,6 +159,17 @@ def test_bad_records_are_told(kind, changes, reason):
 @pytest.mark.parametrize(("duration", "step"), [(10_000_000, 1), (10_000_001, 2), (39_999_999, 4), ("1d", "1s")])
 def test_a_ctq_may_have_ten_million_steps(duration, step):
     assert parse_query(record("CTQ", duration=duration, step=step), WGS84).lifetime.step
+
+
+@pytest.mark.parametrize("step", [1, 60_000, TIME_LIMIT // MOST_STEPS, FOREVER // MOST_STEPS + 1, TIME_LIMIT])
+@pytest.mark.parametrize("kind", ["CRQ", "CKQ", "CTQ"])
+def test_without_a_duration_it_lives_until_it_is_cancelled(kind, step):
+    steps = {"step": step} if kind == "CTQ" else {}
+    query = parse_query(record(kind, duration=None, **steps), WGS84)
+    most = MOST_STEPS * step if kind == "CTQ" else FOREVER
+    assert query.lifetime.duration == min(most, FOREVER)
+    assert parse_query(query.to_record(), WGS84) == query
+    assert -TIME_LIMIT + FOREVER > TIME_LIMIT
 
 
 @given(st.integers(0, 2**53), st.integers(1, 2**53))

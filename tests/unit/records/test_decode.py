@@ -204,13 +204,14 @@ WORDS = (
     st.lists(st.sampled_from(["Flood", "fire risk", "é", "e\u0301", "a\nb", "the"]), max_size=3).map(json.dumps),
     st.lists(st.sampled_from(["Flood", "!", "", "x", "\u0301"]), max_size=3).map(json.dumps) | LISTS,
 )
+MAYBE_SPAN = SPAN[0] | st.just("null"), SPAN[1]
 PARTS = {
     "SRQ": {"region": REGION, "duration": SPAN},
     "SKQ": {"at": POINT, "k": COUNT, "duration": SPAN},
     "STQ": {"region": REGION, "k": COUNT, "duration": SPAN},
-    "CRQ": {"region": REGION, "duration": SPAN},
-    "CKQ": {"at": POINT, "k": COUNT, "duration": SPAN, "window": (SPAN[0] | st.just("null"), SPAN[1])},
-    "CTQ": {"region": REGION, "k": COUNT, "duration": SPAN, "window": SPAN, "step": SPAN},
+    "CRQ": {"region": REGION, "duration": MAYBE_SPAN},
+    "CKQ": {"at": POINT, "k": COUNT, "duration": MAYBE_SPAN, "window": MAYBE_SPAN},
+    "CTQ": {"region": REGION, "k": COUNT, "duration": MAYBE_SPAN, "window": SPAN, "step": SPAN},
     "CANCEL": {},
 }
 HEAD = {"id": STRING, "t": TIME}

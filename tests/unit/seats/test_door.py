@@ -83,8 +83,8 @@ def test_a_stranger_says_no_hello() -> None:
 
 def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -> None:
     store = MemoryStore()
-    with pytest.raises(Unavailable, match="no worker"), Doorway(store) as nowhere:
-        nowhere.newest()
+    with pytest.raises(Unavailable, match="no worker"):
+        Doorway(store)
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
     known = Directory.record(Round(7, (3,), (0,), 1_000, 0))
     desk = desk_of({**known, "seats": {"0": seat.address, "1": None}})
@@ -94,16 +94,16 @@ def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -
         with Doorway(store) as doorway:
             assert (doorway.door.rule, doorway.door.space) == (TermRule(frozenset({"the"}), 2), "wgs84")
             assert ASKING not in repr(doorway.door)
-            directory = doorway.newest()
+            directory = doorway.newest(10.0)
             assert directory is not None
             assert (directory.round, directory.clock) == ((7, 0), 1_000)
             none = np.empty(0, np.int32)
             nothing = requests(queries_with_numbers(QueryBatch.of([]), none), none, none)
             for slots in ([0], [1], [0, 1]):
                 with pytest.raises(Gone):
-                    list(doorway.call(slots, directory.round, nothing))
+                    list(doorway.call(slots, directory.round, nothing, 10.0))
             desk.shutdown()
             with pytest.raises(Unavailable, match="worker cannot be asked"):
-                doorway.newest()
+                doorway.newest(10.0)
     finally:
         desk.shutdown()

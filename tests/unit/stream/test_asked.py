@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spatialstream.client import SnapshotAsker
@@ -22,6 +23,7 @@ from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.versions import load_version
+from spatialstream.stages.views import RoundId
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, query_record, random_stream
@@ -55,10 +57,10 @@ class Asked(Simulation):
         asked = [self.timed(query, now, chance) for query in chance.sample(self.questions, 6)]
         directory = Directory.of(Directory.record(turn), lambda number: load_version(self.storage, number))
 
-        def call(slots: Sequence[int], *rest: Any) -> Any:
-            return views.answer_at(self.storage.place, slots, *rest)
+        def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
+            return views.answer_at(self.storage.place, slots, round_id, questions)
 
-        asker = SnapshotAsker(lambda: directory, call, self.work_settings.space, pause=lambda seconds: None)
+        asker = SnapshotAsker(lambda seconds: directory, call, self.work_settings.space, pause=lambda seconds: None)
         try:
             rows = asker.ask([query_record(query) for query in asked], timeout=0.0)
         except Unavailable as error:
@@ -135,11 +137,11 @@ def test_a_row_is_that_of_the_stream_to_the_byte(tmp_path: Path) -> None:
     turn = simulation.rounds[-1][0].round
     directory = Directory.of(Directory.record(turn), lambda number: load_version(simulation.storage, number))
 
-    def call(slots: Sequence[int], *rest: Any) -> Any:
-        return views.answer_at(simulation.storage.place, slots, *rest)
+    def call(slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Any:
+        return views.answer_at(simulation.storage.place, slots, round_id, questions)
 
     records = [("", query_record(query)) for query in queries]
-    for query, line in zip(queries, SnapshotAsker(lambda: directory, call).lines(records), strict=True):
+    for query, line in zip(queries, SnapshotAsker(lambda seconds: directory, call).lines(records), strict=True):
         as_of = {"round": turn.number, "clock": turn.upto}
         assert line == json.dumps(by_stream[query.id] | {"as_of": as_of}, ensure_ascii=False)
     assert len(by_stream) == 120

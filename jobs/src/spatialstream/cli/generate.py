@@ -81,6 +81,7 @@ def add_parser(commands: Any) -> None:
     add("--frequent", action="store_true", help="keywords are the objects' most frequent terms")
     add("--k", type=shared.count, default=default.k, metavar="K", help="default %(default)s")
     add("--duration", type=shared.duration, default=default.duration, metavar="TIME", help="of queries (default 10m)")
+    add("--endless", action="store_true", help="continuous queries have no duration: they live until cancelled")
     add("--window", type=shared.duration, default=default.window, metavar="TIME", help="of CTQs and CKQs (default 1m)")
     add("--step", type=shared.duration, default=default.step, metavar="TIME", help="of CTQs (default 10s)")
     parser.add_argument("--quiet", action="store_true", help="no progress")

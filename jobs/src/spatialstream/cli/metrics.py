@@ -266,6 +266,7 @@ class _RoundSeries:
         self._clock = series.gauge("clock_seconds", "Timestamp up to which results are out.")
         self._results = series.gauge("results_rows", "Result rows since the stream began.", "type")
         self._rejected = series.counter("rejected", "Queries that were not admitted.")
+        self._repeated = series.gauge("repeated_queries", "Queries that came again, since the stream began.")
         self._left = series.counter("left_out", "Records left out of a failing round.")
         self._version = series.gauge("active_version", "Number of the routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
@@ -288,6 +289,7 @@ class _RoundSeries:
         self._clock.set(order.upto / 1000)
         self._version.set(order.version)
         self._rejected.inc(summary.rejected - len(order.left))
+        self._repeated.set(summary.counts.get("repeated", 0))
         self._left.inc(len(order.left))
         for kind in QueryType:
             self._results.labels(kind.value).set(summary.counts.get(kind.value, 0))

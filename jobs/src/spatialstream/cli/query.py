@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,11 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, with spaces or commas between them")
     add("--keywords", action="append", metavar="A,B", help="all of them have to be in an object's text")
     add("--k", type=shared.count, metavar="K", help="how many")
-    add("--duration", metavar="TIME", help="how far a snapshot looks back, or how long a continuous query lives")
+    add(
+        "--duration",
+        metavar="TIME",
+        help="how far a snapshot looks back, or how long a continuous query lives",
+    )
     add("--window", metavar="TIME", help="of a CTQ or a CKQ")
     add("--step", metavar="TIME", help="of a CTQ")
     add("--time", metavar="TIME", help="when it is asked: milliseconds or ISO 8601 (default: now)")
@@ -207,11 +212,17 @@ def _ask_at_once(options: argparse.Namespace, given: Sequence[Place]) -> int:
     at_least = _number_or_text(options.at_least)
     if at_least == "now":
         at_least = time.time_ns() // 1_000_000
-    with live.store(options) as store, Stream(store) as stream:
-        for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
-            print(line, flush=True)
-            if number == options.count:
-                break
+    # nothing has to be put in order at the end, and a handler of Python's would wait for a call that is under way
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with live.store(options) as store, Stream(store) as stream:
+            for number, line in enumerate(stream.lines(given, at_least, options.timeout / 1000), 1):
+                print(line, flush=True)
+                if number == options.count:
+                    break
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
     return 0
 
 

@@ -75,6 +75,7 @@ def _summary_text(summary: Any, output: Path) -> str:
         f"queries   {summary.queries:,}",
         f"results   {rows}  in {output / 'results'}",
         f"rejected  {summary.rejected:,}" + (f"  in {output / 'rejected'}" if summary.rejected else ""),
+        *([f"repeated  {summary.repeated:,} queries, which stand already"] if summary.repeated else []),
         f"time      {summary.seconds:.1f} s",
     ]
     if not summary.complete:

@@ -34,7 +34,8 @@ class SnapshotAsker:
     """Asks SRQs, SKQs and STQs. Several threads may, at the same time, if what is given allows it.
 
     Args:
-        newest: the stream's newest round; None: it has done none yet. Errors of its own are Unavailable.
+        newest: the stream's newest round; None: it has done none yet. Errors of its own are Unavailable. It is given
+            the seconds within which it has to be done.
         call: asks slots. Errors of its own are Unavailable; Gone if a slot does not have that round.
         space: of the stream.
         rule: of the stream's terms.
@@ -46,7 +47,7 @@ class SnapshotAsker:
 
     def __init__(
         self,
-        newest: Callable[[], Directory | None],
+        newest: Callable[[float], Directory | None],
         call: Call,
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
@@ -55,13 +56,16 @@ class SnapshotAsker:
         self._newest, self._call = newest, call
         self.space, self.rule, self._pause = space, rule, pause
 
-    def as_of(self) -> dict[str, int] | None:
+    def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
         """What a question is answered as of now; None: the stream's clock tells no time yet.
 
+        Args:
+            timeout: seconds within which the stream has to say.
+
         Raises:
-            Unavailable: the stream does not say.
+            Unavailable: it does not.
         """
-        directory = self._newest()
+        directory = self._newest(timeout)
         return _as_of(directory) if directory is not None and directory.begun else None
 
     @overload
@@ -90,8 +94,8 @@ class SnapshotAsker:
             question: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
                 about the objects up to then. Without ``id`` it gets one.
             at_least: ms or ISO 8601: the answer is not given before the clock has come this far.
-            timeout: seconds to wait for that, and to try again if the stream cannot be reached, or has gone on while
-                it was asked.
+            timeout: seconds within which the answers have to be there: to wait for that time, and to try again if the
+                stream cannot be reached, or has gone on while it was asked. It is tried once in any case, for a second.
 
         Raises:
             SettingError: a question is no snapshot query of this stream, or about a time that the clock has not come
@@ -137,19 +141,19 @@ class SnapshotAsker:
         until, pause = time.monotonic() + timeout, _PAUSES[0]
         while True:
             try:
-                directory = self._newest()
+                directory = self._newest(_left(until))
                 if directory is None or not directory.begun:
                     raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
                 if earliest is not None and directory.clock < earliest:
                     raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
-                return self._answered(asked, directory)
+                return self._answered(asked, directory, until)
             except Unavailable as error:
                 if time.monotonic() + pause > until:
                     raise Unavailable(f"{error}; waited {timeout:g} s") from None
             self._pause(pause)
             pause = min(2 * pause, _PAUSES[1])
 
-    def _answered(self, asked: list[_Asked], directory: Directory) -> list[str]:
+    def _answered(self, asked: list[_Asked], directory: Directory, until: float) -> list[str]:
         clock, queries = directory.clock, list[Query]()
         for place, query, timed in asked:
             if timed and query.t > clock:
@@ -157,8 +161,8 @@ class SnapshotAsker:
                 raise SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
             queries.append(query if timed else replace(query, t=clock))
         lines = [""] * len(queries)
-        as_of = f', "as_of": {json.dumps(_as_of(directory))}}}'
-        for answers in answers_of(QueryBatch.of(queries), directory, self.space, self._call):
+        as_of, batch = f', "as_of": {json.dumps(_as_of(directory))}}}', QueryBatch.of(queries)
+        for answers in answers_of(batch, directory, self.space, self._call, lambda: _left(until)):
             for number, line in zip(answers.number.tolist(), answers.lines.to_pylist(), strict=True):
                 lines[number] = line[:-1] + as_of
         return lines
@@ -166,6 +170,11 @@ class SnapshotAsker:
 
 def _as_of(directory: Directory) -> dict[str, int]:
     return {"round": directory.round[0], "clock": directory.clock}
+
+
+def _left(until: float) -> float:
+    """Seconds until then; what is tried at all gets a second at least."""
+    return max(1.0, until - time.monotonic())
 
 
 _Asked = tuple[str, Query, bool]

@@ -20,7 +20,7 @@ from spatialstream.model.arrays import Flags, Ints
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, Selects, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, endless
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
@@ -66,6 +66,10 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
     window, step = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     window[_WINDOWED[code] | (_MAYBE_WINDOWED[code] & (number % 2 == 1))] = settings.window
     step[_STEPS[code]] = settings.step
+    duration = np.full(n, settings.duration, np.int64)
+    if settings.endless:
+        duration[continuous] = endless(None)
+        duration[_STEPS[code]] = endless(settings.step)
     queries = QueryBatch(
         pc.binary_join_element_wise(
             pa.array([kind.value.lower() for kind in TYPES]).take(pa.array(code)),
@@ -74,7 +78,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         ),
         code,
         _times(settings, random, continuous),
-        np.full(n, settings.duration, np.int64),
+        duration,
         window,
         step,
         np.where(nearest | _TOP_TERMS[code], settings.k, 0).astype(np.int32),

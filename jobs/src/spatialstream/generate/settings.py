@@ -48,6 +48,7 @@ class GenerateSettings:
         frequent: keywords are the most frequent terms of the object; otherwise any of them.
         k: k.
         duration: τ of every query, ms.
+        endless: whether continuous queries live until they are cancelled, and have no τ.
         window: T of every CTQ and of every second CKQ, ms.
         step: δ of every CTQ, ms.
         asked: when snapshot queries are issued: between these two shares of the stream's time.
@@ -75,6 +76,7 @@ class GenerateSettings:
     frequent: bool = False
     k: int = 10
     duration: int = 600_000
+    endless: bool = False
     window: int = 60_000
     step: int = 10_000
     asked: tuple[float, float] = (0.5, 1.0)
@@ -108,7 +110,7 @@ class GenerateSettings:
             ("window", "give at least 0 ms"): self.window < 0,
             ("step", "give at least 1 ms"): self.step < 1,
             ("step", f"give so much that a CTQ has at most {MOST_STEPS} steps in its duration"): (
-                self.duration // max(1, self.step) > MOST_STEPS
+                not self.endless and self.duration // max(1, self.step) > MOST_STEPS
             ),
             ("asked", "give two shares from 0 to 1, in order"): not 0 <= self.asked[0] <= self.asked[1] <= 1,
             ("registered", "give two shares from 0 to 1, in order"): (

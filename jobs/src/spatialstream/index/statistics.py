@@ -27,6 +27,7 @@ from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["LEVELS", "KeywordCounts", "Statistics"]
 
@@ -40,6 +41,9 @@ _LONGEST = 16
 
 _BUCKETS = 64
 """Durations are counted by powers of two of a ms."""
+
+_ENDLESS = 30 * 86_400_000
+"""A query that lives until it is cancelled counts as one of this duration, in ms."""
 
 _SLACK = 1e-6
 """Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
@@ -333,7 +337,8 @@ class Statistics:
             wholly[:, start:end] += np.repeat(wholly[:, above:start], 4, axis=1)
 
         lengths = np.minimum(np.diff(queries.keywords.offsets), _LONGEST).astype(np.int64)
-        buckets = np.frexp(queries.duration.astype(np.float64))[1].astype(np.int64)
+        duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
+        buckets = np.frexp(duration)[1].astype(np.int64)
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
@@ -356,7 +361,7 @@ class Statistics:
             partly + wholly,
             table(lengths, _LONGEST + 1),
             table(buckets, _BUCKETS),
-            table(buckets, _BUCKETS, queries.duration.astype(np.float64)),
+            table(buckets, _BUCKETS, duration),
             terms,
             keyword_counts(SRQ),
             keyword_counts(SKQ),

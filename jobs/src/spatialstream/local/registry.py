@@ -4,28 +4,34 @@ Every query gets a *number*, by which all structures know it from then on; numbe
 id is in use from the query's t until its lifetime ends: a CRQ or CKQ while now < min(t + τ, cancellation), a CTQ while
 now <= t + τ and now < cancellation (its last step may fall on t + τ), a snapshot query at its own t only.
 
-The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until), each four times
-smaller than the one before, and a table of the lifetimes that cancellations have shortened. Looking up a batch of n ids
-costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides. The hashes of a
-tier are keyed with a seed of its own (:mod:`spatialstream.model.hashing`), so that nobody can choose ids that all have
-to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N) a batch, O(log N) rewrites
-of an entry over its life.
+A query that comes again, as it is, while its id is in use is no error but a repetition, because producers retry. So the
+registry knows what each query asks (:mod:`spatialstream.local.contents`).
+
+The registry is a log-structured set: tiers of (sorted 64-bit hashes of ids, ids, number, until, digest of the content),
+each four times smaller than the one before, and a table of the lifetimes that cancellations have shortened. Looking up
+a batch of n ids costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides.
+The hashes of a tier are keyed with a seed of its own (:mod:`spatialstream.model.hashing`), so that nobody can choose
+ids that all have to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N) a batch,
+O(log N) rewrites of an entry over its life; 40 bytes and the id for each query whose id is in use. One that lives until
+it is cancelled stays until then.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from spatialstream.local.arrays import Array, Ints, Words
+from spatialstream.local.contents import content_digests
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import from_arrow, to_arrow
 from spatialstream.model.hashing import Seed, distinct, keyed_hashes, seed_of
 from spatialstream.model.kinds import CANCEL, STANDING, having
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["Admission", "QueryRegistry", "last_instant"]
 
@@ -48,13 +54,14 @@ class _Tier:
     ids: pa.StringArray
     number: Ints
     until: Ints
+    content: Words
 
     @classmethod
-    def of(cls, ids: pa.StringArray, number: Any, until: Any) -> _Tier:
+    def of(cls, ids: pa.StringArray, number: Any, until: Any, content: Any) -> _Tier:
         seed = seed_of(*from_arrow(ids))
         hashes = keyed_hashes(ids, seed)
         order = np.lexsort((number, hashes))
-        return cls(None, seed, hashes[order], ids.take(pa.array(order)), number[order], until[order])
+        return cls(None, seed, hashes[order], ids.take(pa.array(order)), number[order], until[order], content[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +70,30 @@ class Admission:
 
     Attributes:
         number: int64[n]: the number of each row: its own if it is a query, the ended query's if it is a cancellation;
-            -1 where the row is rejected.
+            -1 where the row is rejected or repeats a query.
         reasons: the reason of each rejected row, by row.
+        repeated: how many rows repeat queries that were admitted before.
     """
 
     number: Ints
     reasons: dict[int, str] = field(default_factory=dict)
+    repeated: int = 0
+
+
+class _Holder(NamedTuple):
+    """The latest query of an id.
+
+    Attributes:
+        number: its number.
+        until: the last instant at which the id is in use.
+        continuous: whether it stands.
+        content: the digest of what it asks.
+    """
+
+    number: int
+    until: int
+    continuous: bool
+    content: bytes
 
 
 class QueryRegistry:
@@ -82,7 +107,8 @@ class QueryRegistry:
     def nbytes(self) -> int:
         """Memory of the tiers, O(tiers)."""
         return sum(
-            tier.hashes.nbytes + tier.ids.nbytes + tier.number.nbytes + tier.until.nbytes for tier in self._tiers
+            tier.hashes.nbytes + tier.ids.nbytes + tier.number.nbytes + tier.until.nbytes + tier.content.nbytes
+            for tier in self._tiers
         )
 
     def admit(self, queries: QueryBatch, base: int) -> Admission:
@@ -98,8 +124,9 @@ class QueryRegistry:
         """
         n = len(queries)
         number = base + np.arange(n, dtype=np.int64)
-        until = last_instant(queries)
+        until, content = last_instant(queries), content_digests(queries)
         reasons: dict[int, str] = {}
+        repeated = 0
         if n == 0:
             return Admission(number)
         known = self._find(queries.ids)
@@ -107,38 +134,42 @@ class QueryRegistry:
         # rows that meet a known id, another row of the batch, or are cancellations go one by one; all others are new
         special = (np.bincount(same)[same] > 1) | (queries.code == CANCEL)
         special[list(known)] = True
-        current: dict[str, tuple[int, int, bool]] = {}  # id -> (number, last instant, continuous), of this batch
+        current: dict[str, _Holder] = {}  # of this batch
         for i in np.flatnonzero(special).tolist():
             name = queries.ids[i].as_py()
             t, code = int(queries.t[i]), int(queries.code[i])
             holder = current.get(name) or known.get(i)
-            if holder is not None and holder[0] in self._shortened:
-                holder = (holder[0], min(holder[1], self._shortened[holder[0]]), holder[2])
-            active = holder is not None and t <= holder[1]
+            if holder is not None and holder.number in self._shortened:
+                holder = holder._replace(until=min(holder.until, self._shortened[holder.number]))
+            active = holder is not None and t <= holder.until
             if code == CANCEL:
-                if holder is None or not active or not holder[2]:
+                if holder is None or not active or not holder.continuous:
                     reasons[i] = f"id: no continuous query {name!r} is active"
                     number[i] = -1
                     continue
-                number[i] = holder[0]
-                self._shortened[holder[0]] = t - 1
+                number[i] = holder.number
+                self._shortened[holder.number] = t - 1
             elif holder is not None and active:
-                reasons[i] = f"id: {name!r} is in use until {holder[1]}; give another id, or cancel that query first"
                 number[i] = -1
+                if holder.content == content[i].tobytes():
+                    repeated += 1
+                    continue
+                last = "it is cancelled" if holder.until > TIME_LIMIT else holder.until
+                reasons[i] = f"id: {name!r} is in use until {last}; give another id, or cancel that query first"
             else:
-                current[name] = (base + i, int(until[i]), bool(STANDING[code]))
+                current[name] = _Holder(base + i, int(until[i]), bool(STANDING[code]), content[i].tobytes())
         admitted = np.flatnonzero((number >= 0) & (queries.code != CANCEL))
         if len(admitted):
             kind = STANDING[queries.code[admitted]].astype(np.int64)
             ids = queries.ids.take(pa.array(admitted))
             # the last bit of the stored number tells continuous queries, which alone can be cancelled
-            self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted]))
+            self._tiers.append(_Tier.of(ids, number[admitted] * 2 + kind, until[admitted], content[admitted]))
         self._merge(int(queries.t.min()))
-        return Admission(number, reasons)
+        return Admission(number, reasons, repeated)
 
-    def _find(self, ids: pa.StringArray) -> dict[int, tuple[int, int, bool]]:
-        """The latest holder of each id that is known: row -> (number, last instant, continuous)."""
-        found: dict[int, tuple[int, int, bool]] = {}
+    def _find(self, ids: pa.StringArray) -> dict[int, _Holder]:
+        """The latest holder of each id that is known, by row."""
+        found: dict[int, _Holder] = {}
         for tier in self._tiers:
             hashes = keyed_hashes(ids, tier.seed)
             low = np.searchsorted(tier.hashes, hashes, "left")
@@ -148,8 +179,9 @@ class QueryRegistry:
                 for j in range(int(high[i]) - 1, int(low[i]) - 1, -1):
                     if tier.ids[j].as_py() == name:  # the latest of this name, which may have been in use many times
                         stored = int(tier.number[j])
-                        if i not in found or stored >> 1 > found[i][0]:
-                            found[i] = (stored >> 1, int(tier.until[j]), bool(stored & 1))
+                        if i not in found or stored >> 1 > found[i].number:
+                            content = tier.content[j].tobytes()
+                            found[i] = _Holder(stored >> 1, int(tier.until[j]), bool(stored & 1), content)
                         break
         return found
 
@@ -169,13 +201,14 @@ class QueryRegistry:
 
     def _merged(self, tiers: list[_Tier], now: int) -> _Tier:
         """One tier of several, with shortened lifetimes applied and without ids that are no longer in use."""
-        number, until = (np.concatenate([getattr(tier, name) for tier in tiers]) for name in ("number", "until"))
+        columns = ("number", "until", "content")
+        number, until, content = (np.concatenate([getattr(tier, name) for tier in tiers]) for name in columns)
         ids = pa.concat_arrays([tier.ids for tier in tiers])
         shortened = np.fromiter(self._shortened, np.int64, len(self._shortened))
         for i in np.flatnonzero(np.isin(number >> 1, shortened)).tolist():
             until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
         live = np.flatnonzero(until >= now)
-        return _Tier.of(ids.take(pa.array(live)), number[live], until[live])
+        return _Tier.of(ids.take(pa.array(live)), number[live], until[live], content[live])
 
     def checkpoint(self, write: WriteFile) -> Manifest:
         """See :mod:`spatialstream.local.state`."""
@@ -189,9 +222,9 @@ class QueryRegistry:
                     "data": data,
                     "number": tier.number,
                     "until": tier.until,
+                    "content": tier.content,
                 }
-                name = write("registry", arrays)
-                self._tiers[i] = _Tier(name, tier.seed, tier.hashes, tier.ids, tier.number, tier.until)
+                self._tiers[i] = replace(tier, name=write("registry", arrays))
         return {"tiers": [tier.name for tier in self._tiers], "shortened": sorted(self._shortened.items())}
 
     @classmethod
@@ -201,6 +234,7 @@ class QueryRegistry:
         for name in manifest["tiers"]:
             arrays, _ = read(name)
             ids = to_arrow(arrays["offsets"], arrays["data"])
-            self._tiers.append(_Tier(name, arrays["seed"], arrays["hashes"], ids, arrays["number"], arrays["until"]))
+            columns = (arrays[column] for column in ("number", "until", "content"))
+            self._tiers.append(_Tier(name, arrays["seed"], arrays["hashes"], ids, *columns))
         self._shortened = {int(number): int(t) for number, t in manifest["shortened"]}
         return self

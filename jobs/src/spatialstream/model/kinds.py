@@ -71,21 +71,24 @@ class Kind:
     route: Route
     index: str
     required: tuple[str, ...]
-    optional: tuple[str, ...] = ("keywords",)
+    optional: tuple[str, ...]
     steps: bool = False
 
 
 KINDS = (
-    Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration")),
-    Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration")),
-    Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration")),
-    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region", "duration")),
+    Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration"), ("keywords",)),
+    Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration"), ("keywords",)),
+    Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration"), ("keywords",)),
+    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), ("keywords", "duration")),
     Kind(
-        *(QueryType.CKQ, Selects.NEAREST, True, Route.EVERYWHERE, "nearest", ("at", "k", "duration")),
-        optional=("keywords", "window"),
+        *(QueryType.CKQ, Selects.NEAREST, True, Route.EVERYWHERE, "nearest"),
+        required=("at", "k"),
+        optional=("keywords", "duration", "window"),
     ),
     Kind(
-        *(QueryType.CTQ, Selects.TERMS, True, Route.REGION, "terms", ("region", "k", "duration", "window", "step")),
+        *(QueryType.CTQ, Selects.TERMS, True, Route.REGION, "terms"),
+        required=("region", "k", "window", "step"),
+        optional=("keywords", "duration"),
         steps=True,
     ),
 )

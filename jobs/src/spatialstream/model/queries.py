@@ -22,7 +22,7 @@ from spatialstream.model.regions import Box, Circle, Region, Regions, parse_regi
 from spatialstream.model.schema import QUERIES, QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
-from spatialstream.model.times import parse_duration, parse_time
+from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
 
 __all__ = [
     "MOST_STEPS",
@@ -35,6 +35,7 @@ __all__ = [
     "QueryBatch",
     "TopTerms",
     "coded",
+    "endless",
     "named",
     "parse_query",
 ]
@@ -85,7 +86,7 @@ class Lifetime:
     """When, in ms.
 
     Attributes:
-        duration: τ. A snapshot looks back over (t-τ, t]; a continuous query lives in [t, t+τ).
+        duration: τ. A snapshot looks back over (t-τ, t]; a continuous query lives in [t, t+τ), see :func:`endless`.
         continuous: whether the query stands.
         window: objects count for this long (T of a CTQ; optional for a CKQ); None: as long as the query lives.
         step: a CTQ reports every ``step`` (δ).
@@ -131,7 +132,8 @@ class Query:
             record["keywords"] = list(self.predicate.keywords)
         if self.k:
             record["k"] = self.k
-        record["duration"] = self.lifetime.duration
+        if self.lifetime.duration <= TIME_LIMIT:
+            record["duration"] = self.lifetime.duration
         if self.lifetime.window is not None:
             record["window"] = self.lifetime.window
         if self.lifetime.step is not None:
@@ -197,7 +199,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     step = parse_duration(record["step"], "step") if "step" in given else None
     if step == 0:
         raise RecordError("step", "is 0; a step is at least 1 ms")
-    duration = parse_duration(record["duration"])
+    duration = parse_duration(record["duration"]) if "duration" in given else endless(step)
     if step is not None and duration // step > MOST_STEPS:
         problem = f"{record['step']!r} is too short for a duration of {record['duration']!r}: {duration // step} steps"
         least = duration // (MOST_STEPS + 1) + 1
@@ -210,6 +212,15 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         step,
     )
     return Query(name, t, predicate, selection, lifetime)
+
+
+def endless(step: int | None) -> int:
+    """The duration of a continuous query without one, which lives until it is cancelled.
+
+    A CTQ ends by itself after :data:`MOST_STEPS` steps. Beyond :data:`~spatialstream.model.times.TIME_LIMIT` it cannot
+    be written down, and need not be: no duration is the same.
+    """
+    return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
 
 
 def _count(value: object) -> int:

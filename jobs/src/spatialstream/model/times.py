@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 from spatialstream.model.errors import RecordError, SettingError
 
-__all__ = ["TIME_LIMIT", "duration_of", "format_duration", "parse_duration", "parse_time", "whole_number"]
+__all__ = ["FOREVER", "TIME_LIMIT", "duration_of", "format_duration", "parse_duration", "parse_time", "whole_number"]
 
 TIME_LIMIT = 8_640_000_000_000_000
 """Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few never overflow an int64."""
+
+FOREVER = 2 * TIME_LIMIT + 1
+"""A duration in ms that reaches from any timestamp beyond all others; none that anybody gives does."""
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")

@@ -14,7 +14,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spatialstream.model.kinds import QueryType
@@ -111,12 +111,20 @@ def _lifetimes(queries: Sequence[Query | Cancellation]) -> tuple[list[_Life], li
                 refused.append((position, f"id: no continuous query {query.id!r} is active"))
             else:
                 holder.cancelled = query.t
+        elif holder is not None and _is_repeated(holder.query, query):
+            continue
         elif holder is not None:
             refused.append((position, f"id: {query.id!r} is in use by a query that lives until {holder.until}"))
         else:
             life = latest[query.id] = _Life(query)
             lives.append(life)
     return lives, refused
+
+
+def _is_repeated(first: Query, again: Query) -> bool:
+    """Whether two queries of one id are the same one, however their keywords are spelled."""
+    spelled = [replace(each, predicate=replace(each.predicate, keywords=())) for each in (first, again)]
+    return spelled[0] == spelled[1] and {*first.predicate.keywords} == {*again.predicate.keywords}
 
 
 # -------------------------------------------------------------------------------------------------------------- objects

@@ -26,14 +26,14 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Bytes, Flags, Floats, Ints, numpy_view, string_view
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE
-from spatialstream.model.kinds import CANCEL, KINDS, NAMES
+from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
 from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.model.times import TIME_LIMIT
+from spatialstream.model.times import FOREVER, TIME_LIMIT
 from spatialstream.records import scan, tokens, values
 from spatialstream.records.scan import ABSENT, INTEGER, NUMBER, STRING, Cells, Records, scan_csv, scan_json
 from spatialstream.records.tokens import tokenise_slices
@@ -596,6 +596,11 @@ def _bits(fields: Iterable[Sequence[str]]) -> Bytes:
 _REQUIRED_BITS, _OPTIONAL_BITS = _bits(kind.required for kind in KINDS), _bits(kind.optional for kind in KINDS)
 
 
+def _endless(step: Ints) -> Ints:
+    """As :func:`~.queries.endless`, of steps of which -1 is none."""
+    return np.where((step < 0) | (step > FOREVER // MOST_STEPS), FOREVER, step * MOST_STEPS)
+
+
 def _check_regions(kind: Bytes, shape: Floats, space: Space) -> Flags:
     """Which regions are valid, as :func:`~.regions.parse_region` says."""
     a, b, c, d = shape.T
@@ -621,8 +626,9 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     required = _REQUIRED_BITS[code]
     good &= (given & ~_OPTIONAL_BITS[code]) == required
     t = values.read_times(cells["t"])
-    duration = values.read_durations(cells["duration"], absent=0)
+    duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
+    duration = np.where(duration >= 0, duration, np.where(STANDING[code], _endless(step), 0))
     k = values.read_counts(cells["k"])
     at = values.read_points(cells["at"])
     kind, shape = values.read_regions(cells["region"])

@@ -16,6 +16,7 @@ from spatialstream.model.queries import QueryBatch, named
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
+from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["object_lines", "query_lines"]
 
@@ -57,7 +58,7 @@ def query_lines(batch: QueryBatch) -> memoryview:
             _where(asks & (batch.regions.kind == 0), _joined(', "at": ', _list(batch.at))),
             _where(np.diff(batch.keywords.offsets) > 0, keywords),
             _where(batch.k > 0, _joined(', "k": ', _numbers(batch.k))),
-            _where(asks, _joined(', "duration": ', _numbers(batch.duration))),
+            _where(asks & (batch.duration <= TIME_LIMIT), _joined(', "duration": ', _numbers(batch.duration))),
             _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
             _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
             "}\n",

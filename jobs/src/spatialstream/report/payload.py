@@ -24,7 +24,7 @@ from spatialstream.model.queries import Cancellation, Nearest, Predicate, Query,
 from spatialstream.model.regions import Box, Region, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import extract_terms
-from spatialstream.model.times import format_duration, parse_time
+from spatialstream.model.times import TIME_LIMIT, format_duration, parse_time
 from spatialstream.report.shapes import outline
 
 __all__ = ["payload"]
@@ -291,7 +291,7 @@ def _sentence(query: Query, end: int, space: Space) -> str:
     having = " with " + " and ".join(f"“{keyword}”" for keyword in keywords) if keywords else ""
     lifetime, k = query.lifetime, query.k
     back = f"in the {format_duration(lifetime.duration)} up to {_moment(query.t)}"
-    life = f"from {_moment(query.t)} to {_moment(end)}"
+    life = f"from {_moment(query.t)} " + (f"to {_moment(end)}" if end <= TIME_LIMIT else "on")
     at = query.selection
     near = _point_words(at.x, at.y, space) if isinstance(at, Nearest) else ""
     over = f" of the last {format_duration(lifetime.window)}" if lifetime.window is not None else ""

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
 from pyarrow import flight
 
+from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import Gone, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
+from spatialstream.seats.calls import called
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
 from spatialstream.stages import messages
 from spatialstream.stages.questions import Directory
@@ -31,10 +33,6 @@ __all__ = ["DOOR", "Door", "Doorway"]
 
 DOOR = "door"
 """The name under which it is kept."""
-
-_SECONDS = 60.0
-"""Within which a call has to be done."""
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,9 @@ class Doorway:
 
     Args:
         store: the routing store.
+
+    Raises:
+        Unavailable: it cannot be reached, or no worker of the stream has run yet.
     """
 
     def __init__(self, store: RoutingStore) -> None:
@@ -105,14 +106,13 @@ class Doorway:
         self._door: Door | None = None
         self._clients: dict[str, flight.FlightClient] = {}
         self._seats: dict[int, str] = {}
-        self._versions: dict[int, Any] = {}
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "ask")
+        self._versions: dict[int, RoutingVersion] = {}
+        self._stream = self.door.space, self.door.rule
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
         for client in self._clients.values():
             client.close()
 
@@ -121,18 +121,23 @@ class Doorway:
         """The door, as it was found last."""
         if self._door is None:
             self._door = Door.read(self._store)
+            self._versions = {}  # those of a stream that was removed and begun anew have the same numbers
         return self._door
 
-    def newest(self) -> Directory | None:
+    def newest(self, seconds: float) -> Directory | None:
         """The newest round that is done; None if none is.
 
+        Args:
+            seconds: within which the driver has to answer.
+
         Raises:
-            Unavailable: the driver does not answer.
+            Unavailable: it does not; or the stream is another one now.
         """
         door = self.door
+        if (door.space, door.rule) != self._stream:
+            raise Unavailable("the stream was begun anew with another space or rule for terms: connect to it again")
         try:
-            how = options(door.secret, _SECONDS)
-            known = act(self._client(door, door.address), "directory", b"", how, door.address)
+            known = act(self._client(door, door.address), "directory", b"", options(door.secret, seconds), door.address)
         except SeatLost as error:
             self._forget(door.address)
             self._door = None  # the next driver has another
@@ -142,7 +147,7 @@ class Doorway:
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
         return Directory.of(known, self._version)
 
-    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+    def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
         """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""
         groups: dict[str, list[int]] = {}
         for slot in slots:
@@ -152,22 +157,25 @@ class Doorway:
         content = messages.pack(questions)
         if len(groups) == 1:
             ((address, mine),) = groups.items()
-            yield from self._answer(address, mine, round_id, content)
+            yield from self._answer(address, mine, round_id, content, seconds)
         else:
-            asked = [
-                self._threads.submit(lambda *given: list(self._answer(*given)), address, mine, round_id, content)
-                for address, mine in groups.items()
-            ]
+            given = round_id, content, seconds
+            asked = [called(partial(self._answered, address, mine, *given)) for address, mine in groups.items()]
             for answer in asked:
                 yield from answer.result()
 
-    def _answer(self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer) -> Iterator[Row]:
+    def _answered(self, *given: Any) -> list[Row]:
+        return list(self._answer(*given))
+
+    def _answer(
+        self, address: str, slots: list[int], round_id: RoundId, questions: pa.Buffer, seconds: float
+    ) -> Iterator[Row]:
         door = self.door
         head = json.dumps({"slots": slots, "round": round_id}).encode()
         ticket = flight.Ticket(head + b"\n" + questions.to_pybytes())
         try:
             with answering(address):
-                reader = self._client(door, address).do_get(ticket, options(door.secret, _SECONDS))
+                reader = self._client(door, address).do_get(ticket, options(door.secret, seconds))
             yield from received(address, reader)
         except SeatLost:
             self._forget(address)
@@ -184,7 +192,7 @@ class Doorway:
         with self._lock:
             self._clients.pop(address, None)
 
-    def _version(self, number: int) -> Any:
+    def _version(self, number: int) -> RoutingVersion:
         if number not in self._versions:
             self._versions[number] = self._store.load(number)
         return self._versions[number]

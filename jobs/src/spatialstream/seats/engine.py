@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from spatialstream.model.errors import RunError
+from spatialstream.seats.calls import called
 from spatialstream.seats.desk import Desk, Seated
 from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
@@ -304,7 +305,7 @@ class SeatEngine:
     # ---------------------------------------------------------------------------------------------------------- calls
 
     def _asked(self, seat: Seated, name: str, body: bytes, seconds: float | None = None) -> Future[Any]:
-        return _called(lambda: act(seat.client, name, body, options(self._secret, seconds), seat.address))
+        return called(lambda: act(seat.client, name, body, options(self._secret, seconds), seat.address))
 
     def _wherever(
         self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
@@ -398,17 +399,3 @@ class SeatEngine:
                     self._desk.drop(seat.address)
                 self._accuser = seat.name
         raise error
-
-
-def _called(do: Callable[[], Any]) -> Future[Any]:
-    """Do something in a thread that nobody waits for when the process ends."""
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(do())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future

@@ -230,6 +230,7 @@ class RunSummary:
         objects, queries: records that were accepted while decoding.
         results: rows by query type.
         rejected: records that were rejected, while decoding or by the registry.
+        repeated: queries that came again, and were taken for what they are.
         epochs, epochs_done: of the plan; they differ only after a stop.
         seconds: from the start of this invocation.
     """
@@ -238,6 +239,7 @@ class RunSummary:
     queries: int
     results: dict[str, int]
     rejected: int
+    repeated: int
     epochs: int
     epochs_done: int
     seconds: float
@@ -304,6 +306,7 @@ def _check_published(settings: RunSettings) -> None:
         return
     counts = rounds_done(paths.storage).counts()
     refused = counts.pop("rejected", 0) + record.taken.get("rejected", 0)
+    counts.pop("repeated", 0)
     for folder, written in ((paths.results, sum(counts.values())), (paths.rejected, refused)):
         there = sum(map(_lines_of, folder.glob("*.jsonl")))
         if there < written:
@@ -443,7 +446,8 @@ class _Run:
         done, epochs = self._counted(record)
         counts, taken = rounds_done(self._paths.storage).counts(), record.taken
         refused = counts.pop("rejected", 0) + taken.get("rejected", 0)
-        return RunSummary(taken.get("objects", 0), taken.get("queries", 0), counts, refused, epochs, done, 0.0)
+        again = counts.pop("repeated", 0)
+        return RunSummary(taken.get("objects", 0), taken.get("queries", 0), counts, refused, again, epochs, done, 0.0)
 
 
 def _first_rejection(folder: Path) -> SpatialStreamError:

@@ -68,7 +68,7 @@ class RoundResults:
     Attributes:
         lines: result lines in order, some thousands at a time; they can be gone through once.
         rejected: dead letters.
-        counts: its rows by query type, and ``rejected`` for dead letters.
+        counts: its rows by query type, ``rejected`` for dead letters, and ``repeated`` for queries that came again.
         loads: load statistics of each slot, as far as they tell them.
         second: the SKQs that need a second phase; their lines are not among ``lines``.
         foreign: messages among the blocks that were passed over, for they are not the router's.
@@ -148,7 +148,8 @@ def _merge(
     rejected = [left.letter for left in turn.left]
     for content in by_kind.get(messages.REJECTED, []):
         rejected += content.column("line").to_pylist()
-    counts = {**lines.counts, "rejected": len(rejected)}
+    repeated = sum(content["count"][0].as_py() for content in by_kind.get(messages.REPEATED, []))
+    counts = {**lines.counts, "rejected": len(rejected)} | ({"repeated": repeated} if repeated else {})
     if second is not None:
         counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
     state.end(nearest, nearest.checkpoint if turn.checkpoint else None)

@@ -27,6 +27,7 @@ __all__ = [
     "OBJECTS",
     "REGISTERED",
     "REJECTED",
+    "REPEATED",
     "SNAPSHOT_LISTS",
     "SNAPSHOT_OBJECTS",
     "SNAPSHOT_QUERIES",
@@ -77,6 +78,8 @@ STEPS = "steps"
 # ROUTE -> MERGE
 REJECTED = "rejected"
 """Dead letters."""
+REPEATED = "repeated"
+"""How many queries came again that had been admitted."""
 
 
 def pack(batch: pa.RecordBatch, compression: str | None = None) -> pa.Buffer:

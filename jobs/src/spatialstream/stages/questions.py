@@ -31,9 +31,9 @@ from spatialstream.stages.views import RoundId
 
 __all__ = ["Call", "Directory", "answers_of"]
 
-Call = Callable[[Sequence[int], RoundId, pa.RecordBatch], Iterable[Row]]
+Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Row]]
 """Asks slots, as of a round, the questions that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
-the partials of all of them, in any order but that of each slot."""
+the partials of all of them, in any order but that of each slot, within so many seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,9 @@ class Directory:
         return cls((number, take), record["clock"], Routing(load(record["version"]), past=past, two_phase=True))
 
 
-def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Call) -> Iterator[Answers]:
+def answers_of(
+    queries: QueryBatch, directory: Directory, space: Space, call: Call, left: Callable[[], float]
+) -> Iterator[Answers]:
     """The rows of snapshot queries as of a round: numbers are positions in the batch.
 
     Args:
@@ -81,6 +83,7 @@ def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Ca
         directory: of the stream.
         space: of the stream.
         call: asks slots.
+        left: the seconds that are left.
 
     Raises:
         Gone: a slot has not answered as of this round.
@@ -91,7 +94,7 @@ def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Ca
     spools = {kind: Spool("number") for kind in (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_TERMS)}
     kept: list[Row] = []
     slots = set(slot.tolist())
-    for found in _answered(call, slots, directory.round, questions):
+    for found in _answered(call, slots, directory.round, questions, left()):
         if found[1] in spools:
             spools[found[1]].add(found[2])
         else:
@@ -99,7 +102,7 @@ def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Ca
     again = still_to_ask(kept, routing, space)
     if again is not None:
         slots = set(again.column("slots").flatten().to_pylist())
-        kept += _answered(call, slots, directory.round, again)
+        kept += _answered(call, slots, directory.round, again, left())
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in kept:
         by_kind.setdefault(kind, []).append(content)
@@ -107,9 +110,11 @@ def answers_of(queries: QueryBatch, directory: Directory, space: Space, call: Ca
     yield from answers(by_kind, lists, terms, space, None, None)
 
 
-def _answered(call: Call, slots: set[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
+def _answered(
+    call: Call, slots: set[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+) -> Iterator[Row]:
     silent = set(slots)
-    for row in call(sorted(slots), round_id, questions):
+    for row in call(sorted(slots), round_id, questions, seconds):
         silent.discard(row[0])
         yield row
     if silent:

@@ -194,6 +194,8 @@ def _route_queries(share: Share, routing: Routing, registry: QueryRegistry) -> I
         admission = registry.admit(queries, query_number_base(share.epoch))
         if admission.reasons:
             yield 0, messages.REJECTED, _rejections(share.queries, admission.reasons)
+        if admission.repeated:
+            yield 0, messages.REPEATED, messages.columns(count=np.array([admission.repeated], np.int64))
         ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
         if len(ended):
             content = messages.columns(number=admission.number[ended], t=queries.t[ended])

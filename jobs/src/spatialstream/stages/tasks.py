@@ -108,8 +108,8 @@ class Summary:
     Attributes:
         lines: rows published, those of second phases that are jobs of their own not counted.
         rejected: queries that were not admitted.
-        counts: the rows by query type, and ``rejected``; of the round as MERGE says it, of the stream up to and with
-            the round as the driver does.
+        counts: the rows by query type, ``rejected`` and ``repeated``; of the round as MERGE says it, of the stream up
+            to and with the round as the driver does.
         loads: load statistics of each slot.
         second: the slots that take part in a second phase that is still to come.
         foreign: messages among the blocks that are none.

@@ -420,8 +420,9 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
     by_kind: dict[str, list[pa.RecordBatch]] = {}
     for _, kind, content in rows:
         by_kind.setdefault(kind, []).append(content)
-    for content in () if turn.known else by_kind.get(messages.REJECTED, []):
-        yield slot, messages.REJECTED, content
+    for kind in () if turn.known else (messages.REJECTED, messages.REPEATED):
+        for content in by_kind.get(kind, []):
+            yield slot, kind, content
     snapshots: list[tuple[QueryBatch, npt.NDArray[np.int64]]] = []
     for content in by_kind.get(messages.REGISTERED, []):
         number = numbers(content, "number")

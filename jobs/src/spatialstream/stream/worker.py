@@ -75,7 +75,8 @@ class RoundRecord:
         heard: what the worker knew of the log of announcements, see :mod:`~spatialstream.stream.reign`.
         previous: the name of the record of the round before; empty if there is none.
         since: the last checkpoint before it.
-        counts: rows of the stream before it by query type, and ``rejected`` for queries that were not admitted.
+        counts: rows of the stream before it by query type, ``rejected`` for queries that were not admitted, and
+            ``repeated`` for those that came again.
     """
 
     round: Round

@@ -1,0 +1,386 @@
+"""What answering costs: what is counted, which is the same on every machine, and CPU time beside it.
+
+Counts of one batch of queries, all per query unless it says otherwise:
+
+=====================  ================================================================================================
+``leaves``             leaves that routing reaches, by space
+``covering``           of these, leaves whose objects have all the keywords
+``visited``            objects held by the covering leaves: the workload of Eqn 2, measured (throughput: not counted)
+``visited_slowest``    the same of the slot that has most
+``slots``              (query, slot) pairs: indexes that are asked, both phases of SKQs together
+``candidates``         objects that the indexes look at one by one (throughput: postings, per object)
+``results``            rows that the slots give back, terms of STQs included (throughput: matches, per object)
+``bytes``              of queries and results between router, slots and merger
+``work``               work of all slots in µs, see :data:`WORTH`
+``work_slowest``       of the slot that has most; for SKQs the sum of that of either phase
+``cpu_slowest``        CPU time of the slowest slot, µs; the least of several tries
+``cpu``                of all slots
+``skew``               ``work_slowest`` by the mean over slots
+=====================  ================================================================================================
+
+A slot is one after the other here, on one core, as if each were a machine of its own; a batch takes as long as its
+slowest slot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spatialstream.local.grid import KeywordGrid
+from spatialstream.local.nearest.ckq import ContinuousNearestIndex
+from spatialstream.local.range.crq import ContinuousRangeIndex
+from spatialstream.local.terms.ctq import ContinuousTermsIndex
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Circle, Regions
+from spatialstream.stages import messages
+from spatialstream.stages.route import Row
+from spatialstream.stages.routing import Routing
+from spatialstream.stages.snapshots import answer, reach
+from spatialstream.stages.two_phase import answer_second, asked_of, requests, second_phase
+from tests.benchmarks.paper.systems import System, Units
+from tests.benchmarks.paper.workloads import SPACE
+
+Counts = dict[str, float]
+T = TypeVar("T")
+
+WORTH = {
+    "SRQ": {"slots": 27.0, "candidates": 0.06, "results": 0.1},
+    "SKQ": {"slots": 22.0, "candidates": 0.18, "results": 0.1},
+    "STQ": {"slots": 27.0, "candidates": 0.12, "results": 0.016},
+    "CRQ": {"objects": 0.29, "candidates": 0.003, "results": 0.018},
+    "CKQ": {"objects": 0.25, "candidates": 0.003, "results": 0.5},
+    "CTQ": {"objects": 0.83, "candidates": 0.003, "results": 0.02},
+}
+"""What asking a slot, an object of the stream, a candidate and a result cost, in µs: about what a fit of CPU times to
+counts gives on one machine. Counts weighed like this say the same at every load, and on every machine."""
+
+BATCH = 10_000
+"""Objects of the whole stream that come to the slots at a time."""
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    """CPU seconds, and the value."""
+    began = time.process_time()
+    value = work()
+    return time.process_time() - began, value
+
+
+def taken(queries: QueryBatch, rows: npt.NDArray[np.int64]) -> QueryBatch:
+    """Some queries, with the words that they use."""
+    some = queries.take(rows)
+    return replace(some, keywords=some.keywords.compact())
+
+
+def worth(kind: str, counts: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """Work of each slot for queries of a type, µs."""
+    return np.sum([weight * counts[name] for name, weight in WORTH[kind].items()], axis=0)
+
+
+# --------------------------------------------------------------------------------------------------- snapshot queries
+
+
+def snapshot(system: System, queries: QueryBatch, layout: str = "slot", tries: int = 3) -> Counts:
+    """Ask a batch of snapshot queries.
+
+    Args:
+        system: whom.
+        queries: SRQs, SKQs or STQs.
+        layout: one index a ``slot``, or one a ``leaf``; a leaf that lacks a keyword is not asked then. ``sorted``: one
+            index a slot, in the order of its leaves; what it would look at is counted on those of leaves, no time is.
+        tries: how often; CPU times are the least.
+    """
+    units, n = system.units(layout), len(queries)
+    pruned = layout != "slot"
+    kind = str(queries[0].type)
+    routing = Routing(units.version, two_phase=True)
+    wall = time.monotonic()
+    row, unit = routing.route_queries(queries)
+    first = _Phase(units, row, unit)
+    if pruned and kind != "SKQ":
+        kept = covers(system, queries, row, unit)
+        row, unit = row[kept], unit[kept]
+    number, (since, whole) = np.arange(n), reach(queries, None, None)
+    views = [store.view() for store in units.stores]
+    for each in np.unique(unit).tolist():
+        mine = row[unit == each].astype(np.int64)
+        asked = taken(queries, mine)
+
+        def ask(u: int = each, mine: Any = mine, asked: QueryBatch = asked) -> list[Row]:
+            looked_at = since[mine], whole[mine]
+            return list(answer(u, views[u], asked, number[mine], looked_at, two_phase=True))
+
+        first.add(each, asked.to_arrow().nbytes, len(mine), views[each], ask, tries)
+    phases, partials = [first], first.rows
+    if (second := second_phase(partials, routing, SPACE)) is not None:
+        phases.append(_second(system, queries, units, second.rows, views, pruned, tries))
+        partials = partials + phases[1].rows
+    wall = time.monotonic() - wall
+
+    if layout == "sorted":
+        for phase in phases:
+            phase.ask_slots()
+    counts = {name: sum(phase.counts[name] for phase in phases) for name in first.counts}
+    slowest = sum(worth(kind, phase.counts).max() for phase in phases)
+    work = worth(kind, counts)
+    leaves = _leaves(system, queries, first.rows)
+    result = {name: float(values.sum()) / n for name, values in counts.items()}
+    result |= {name: value / n for name, value in leaves.items()}
+    if layout != "sorted":
+        result["cpu"] = 1e6 * float(counts["seconds"].sum()) / n
+        result["cpu_slowest"] = 1e6 * float(sum(phase.counts["seconds"].max() for phase in phases)) / n
+    return result | {
+        "work": float(work.sum()) / n,
+        "work_slowest": float(slowest) / n,
+        "skew": float(slowest) / max(float(work.mean()), 1e-9),
+        "wall": wall,
+        "digest": digest(queries, partials),
+    }
+
+
+class _Phase:
+    """Counts by slot, and partials, of one phase.
+
+    Args:
+        units: what is asked.
+        row, unit: which query reaches which unit by space.
+    """
+
+    def __init__(self, units: Units, row: npt.NDArray[Any], unit: npt.NDArray[Any]) -> None:
+        self.units, self.rows = units, list[Row]()
+        slots = int(units.slot.max(initial=0)) + 1
+        names = ("slots", "candidates", "results", "bytes", "seconds")
+        self.counts = {name: np.zeros(slots) for name in names}
+        pairs = np.unique(row.astype(np.int64) * slots + units.slot[unit])
+        self._reached = np.bincount(pairs % slots, minlength=slots)
+
+    def add(self, unit: int, sent: int, pairs: int, view: Any, ask: Callable[[], list[Row]], tries: int) -> None:
+        """Ask a unit some of the queries."""
+        looked_at = view.checked
+        found = [timed(ask) for _ in range(tries)]
+        rows = found[0][1]
+        gives = [content for _, kind, content in rows if kind in _RESULTS]
+        slot, counts = self.units.slot[unit], self.counts
+        counts["slots"][slot] += pairs
+        counts["candidates"][slot] += (view.checked - looked_at) / tries
+        counts["results"][slot] += sum(content.num_rows for content in gives)
+        counts["bytes"][slot] += sent + sum(content.nbytes for content in gives)
+        counts["seconds"][slot] += min(seconds for seconds, _ in found)
+        self.rows += rows
+
+    def ask_slots(self) -> None:
+        """Count as if each slot were asked once for all of its leaves, and not known to lack keywords before."""
+        self.counts["slots"] = self._reached.astype(np.float64)
+
+
+_RESULTS = (messages.SNAPSHOT_LISTS, messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_TERMS)
+
+
+def _second(
+    system: System, queries: QueryBatch, units: Units, rows: tuple[Row, ...], views: list[Any], pruned: bool, tries: int
+) -> _Phase:
+    """The second phase of SKQs."""
+    phase = _Phase(units, *_pairs(_asked(rows)))
+    if pruned:
+        rows = tuple((slot, kind, _covering(system, queries, each) if kind == messages.ASKED else each)
+                     for slot, kind, each in rows)  # fmt: skip
+    record = _asked(rows)
+    for unit in np.unique(_pairs(record)[1]).tolist():
+        pairs = len(asked_of(unit, record))
+        sent = record.drop_columns(["slots"]).nbytes * pairs // max(record.num_rows, 1)
+        phase.add(unit, sent, pairs, views[unit], lambda u=unit: list(answer_second(u, rows, views[u])), tries)
+    return phase
+
+
+def _asked(rows: tuple[Row, ...]) -> pa.RecordBatch:
+    return next(each for _, kind, each in rows if kind == messages.ASKED)
+
+
+def _pairs(record: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The rows of second questions and the units that they are for."""
+    lists = record.column("slots")
+    return np.repeat(np.arange(record.num_rows), np.diff(lists.offsets.to_numpy())), lists.flatten().to_numpy()
+
+
+def _covering(system: System, queries: QueryBatch, record: pa.RecordBatch) -> pa.RecordBatch:
+    """Second questions, without the leaves that lack a keyword."""
+    owner, leaf = _pairs(record)
+    kept = covers(system, queries, messages.numbers(record, "number")[owner], leaf)
+    return requests(record.drop_columns(["slots"]), owner[kept], leaf[kept])
+
+
+def covers(system: System, queries: QueryBatch, row: npt.NDArray[Any], leaf: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether the leaf of each (query, leaf) pair has objects with each of the keywords."""
+    keywords, result = queries.keywords, np.ones(len(row), np.bool_)
+    places = {word: i for i, word in enumerate(keywords.vocabulary.to_pylist())}
+    known = system.objects.terms.vocabulary.to_pylist()
+    column = np.full(len(places), -1)
+    for i, word in enumerate(known):
+        if word in places:
+            column[places[word]] = i
+    lengths = np.diff(keywords.offsets)[row]
+    for nth in range(int(lengths.max(initial=0))):
+        has = np.flatnonzero(lengths > nth)
+        code = column[keywords.codes[keywords.offsets[:-1][row[has]] + nth]]
+        result[has] &= (code >= 0) & system.words[leaf[has], code]
+    return result
+
+
+def _leaves(system: System, queries: QueryBatch, rows: list[Row]) -> Counts:
+    """Leaves that the queries reach, and what they hold."""
+    index = system.version.index
+    if queries[0].type == "SKQ":
+        nearest = index.nearest_leaves(queries.at)
+        row, leaf = index.route_regions(_circles(queries, rows))
+        pairs = np.unique(np.concatenate([row.astype(np.int64) * len(index.leaves) + leaf,
+                                          np.arange(len(queries)) * len(index.leaves) + nearest]))  # fmt: skip
+        row, leaf = np.divmod(pairs, len(index.leaves))
+    else:
+        row, leaf = index.route_regions(queries.regions)
+    kept = covers(system, queries, row, leaf)
+    held = np.where(kept, system.held[leaf], 0)
+    by_slot = np.bincount(system.version.mapping[leaf], held)
+    return {
+        "leaves": float(len(row)),
+        "covering": float(kept.sum()),
+        "visited": float(held.sum()),
+        "visited_slowest": float(by_slot.max(initial=0.0)),
+    }
+
+
+def _circles(queries: QueryBatch, rows: list[Row]) -> Regions:
+    """What SKQs ask for in the second phase: to the k-th object of the first, everywhere if there are fewer."""
+    nearest: dict[int, list[float]] = {}
+    for _, kind, content in rows:
+        if kind == messages.SNAPSHOT_OBJECTS:
+            pairs = zip(content.column("number").to_pylist(), content.column("distance").to_pylist(), strict=True)
+            for number, distance in pairs:
+                nearest.setdefault(number, []).append(distance)
+    regions = []
+    for i in range(len(queries)):
+        found, k = sorted(nearest.get(i, ())), int(queries.k[i])
+        x, y = queries.at[i].tolist()
+        regions.append(Circle(x, y, found[k - 1]) if len(found) >= k else None)
+    return Regions.of(regions)
+
+
+def digest(queries: QueryBatch, rows: list[Row]) -> float:
+    """A number that follows from the answers, however many slots have given parts of them."""
+    if queries[0].type == "SKQ":
+        numbers, distances = (
+            np.concatenate([np.asarray(messages.numbers(each, name)) for _, kind, each in rows if kind in _RESULTS])
+            for name in ("number", "distance")
+        )
+        order = np.lexsort((distances, numbers))
+        numbers, distances = numbers[order], distances[order]
+        rank = np.arange(len(numbers)) - np.searchsorted(numbers, numbers)
+        return float(f"{distances[rank < queries.k[numbers]].sum():.10g}")
+    column = "t" if queries[0].type == "SRQ" else "count"
+    return float(sum(int(messages.numbers(each, column).sum()) for _, kind, each in rows if kind in _RESULTS) % 2**52)
+
+
+# ------------------------------------------------------------------------------------------------- continuous queries
+
+
+def throughput(system: System, queries: QueryBatch, stream: ObjectBatch, tries: int = 2) -> Counts:
+    """Let a stream of objects pass standing queries, CRQs, CKQs or CTQs, all of one type.
+
+    The indexes of CKQs and CTQs change with what passes, so each try begins with new ones.
+    """
+    slots, n, kind = system.version.slots, len(stream), str(queries[0].type)
+    row, slot = Routing(system.version).route_queries(queries)
+    leaf = system.version.index.route_objects(stream)
+    owner = system.version.mapping[leaf]
+    counts = {name: np.zeros(slots) for name in ("objects", "candidates", "results", "bytes", "seconds", "queries")}
+    counts["seconds"][:] = np.inf
+    wall = time.monotonic()
+    for each in range(slots):
+        mine = row[slot == each].astype(np.int64)
+        parts = [part for part in _parts(stream, owner, each) if len(part)]
+        counts["objects"][each] = sum(map(len, parts))
+        counts["bytes"][each] = sum(part.to_arrow().nbytes for part in parts)
+        counts["queries"][each] = len(mine)
+        make = partial(_standing, kind, stream, mine, taken(queries, mine))
+        index = make()
+        for attempt in range(tries):
+            if attempt and kind != "CRQ":
+                index = make()
+            with _counting() as looked_at:
+                seconds, results = timed(lambda i=index, p=parts: sum(_passed(i, part) for part in p))
+            counts["candidates"][each] = looked_at[0]
+            counts["results"][each] = results
+            counts["seconds"][each] = min(counts["seconds"][each], seconds)
+    work = worth(kind, counts)
+    result = {name: float(values.sum()) / n for name, values in counts.items()}
+    return result | {
+        "slots": float(len(row)) / len(queries),
+        "leaves": float(len(system.version.index.route_queries(queries)[0])) / len(queries),
+        "work": float(work.sum()) / n,
+        "work_slowest": float(work.max()) / n,
+        "skew": float(work.max() / max(work.mean(), 1e-9)),
+        "cpu": 1e6 * float(counts["seconds"].sum()) / n,
+        "cpu_slowest": 1e6 * float(counts["seconds"].max()) / n,
+        "throughput": 1e6 * n / float(work.max()),
+        "cpu_throughput": n / float(counts["seconds"].max()),
+        "wall": time.monotonic() - wall,
+        "digest": float(counts["results"].sum()) if kind == "CRQ" else 0.0,
+    }
+
+
+_STANDING: dict[str, Callable[..., Any]] = {
+    "CRQ": ContinuousRangeIndex,
+    "CKQ": ContinuousNearestIndex,
+    "CTQ": ContinuousTermsIndex,
+}
+
+
+def _standing(kind: str, stream: ObjectBatch, numbers: npt.NDArray[np.int64], queries: QueryBatch) -> Any:
+    """An index of standing queries."""
+    index = _STANDING[kind](SPACE)
+    if isinstance(index, ContinuousRangeIndex):
+        index.observe(stream.take(np.arange(0, len(stream), max(1, len(stream) // 20_000))))
+    index.register(numbers, queries)
+    return index
+
+
+def _parts(stream: ObjectBatch, owner: npt.NDArray[np.int32], slot: int) -> Iterator[ObjectBatch]:
+    for first in range(0, len(stream), BATCH):
+        part = stream.take(first + np.flatnonzero(owner[first : first + BATCH] == slot))
+        yield ObjectBatch(part.ids, part.t, part.x, part.y, part.terms.compact())
+
+
+def _passed(index: Any, part: ObjectBatch) -> int:
+    """Let a batch pass; how much comes out."""
+    if isinstance(index, ContinuousRangeIndex):
+        return sum(len(found) for _, found in index.match(part))
+    found = sum(map(len, index.match(part)))
+    if isinstance(index, ContinuousTermsIndex):
+        found += sum(len(step.counts) for step in index.steps(int(part.t[-1])))
+    return found
+
+
+@contextmanager
+def _counting() -> Iterator[list[int]]:
+    """Counts the postings that standing indexes look at."""
+    looked_at, probe = [0], KeywordGrid.probe_within
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        found = probe(*arguments, **more)
+        if found is not None:
+            looked_at[0] += int(found.checked.sum())
+        return found
+
+    KeywordGrid.probe_within = counted  # type: ignore[method-assign]
+    try:
+        yield looked_at
+    finally:
+        KeywordGrid.probe_within = probe  # type: ignore[method-assign]

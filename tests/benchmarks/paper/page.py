@@ -1,0 +1,203 @@
+"""``docs/paper.md``, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.paper.counting import WORTH, Counts
+from tests.benchmarks.paper.specs import Figure, Panel
+from tests.benchmarks.paper.verdicts import FACTOR, FLAT, TIE, Finding
+
+PanelCounts = Mapping[str, Mapping[float, Counts]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A figure, what was counted for its panels, and in what they disagree.
+
+    Attributes:
+        figure: which.
+        counts: panel -> series -> x -> name -> value.
+        findings: panel -> measure -> findings; the panel's own measure first.
+        cause: a sentence on why it disagrees; "" if it agrees.
+    """
+
+    figure: Figure
+    counts: Mapping[str, PanelCounts]
+    findings: Mapping[str, Mapping[str, Sequence[Finding]]]
+    cause: str
+
+    @property
+    def verdict(self) -> str:
+        """``agrees`` or ``disagrees``, by the measures that the panels are judged by."""
+        wrong = any(self.findings[panel.name][panel.measure] for panel in self.figure.panels)
+        return "disagrees" if wrong else "agrees"
+
+    def by(self, panel: Panel) -> dict[str, str]:
+        """The verdicts on a panel by each of its measures."""
+        return {name: "disagrees" if found else "agrees" for name, found in self.findings[panel.name].items()}
+
+
+HEAD = """\
+# The paper's experiments
+
+<!-- Written by `make paper ARGS=--docs`; the words are in tests/benchmarks/paper/page.py. -->
+
+Every experiment of SSTD (PVLDB 13(11), 2020), section 7, is a command: `make paper FIG=8`, `7` to `15` and `7.7`, the
+parameters; `FIG=leaves` is the project's own. `make paper` does all. What has been measured is kept, so a run that was
+stopped goes on, and is measured again when the code that it measures has changed. `SCALE=0.1` tries it in small.
+Verdicts go to `bench-output/paper.json`, and to `bench-output/paper/` all points (`points.parquet`), what was made of
+them (`results.json`), a chart of each figure, and this page.
+
+## How it is measured
+
+The paper's workers are eight machines. Here the slots work one after the other on one core, and a batch of queries, or
+a stream, takes as long as its *slowest slot*. What is compared is **counted work**, which is the same on every machine
+and at every load: what a slot does, each at about the µs that it takes on one machine.
+
+| µs for | a query at a slot | an object of the stream | a candidate | a result |
+|---|---|---|---|---|
+{worth}
+
+Two other measures are judged beside it: CPU time of the slowest slot, the least of several tries; and the objects of
+the leaves visited, in the slot that has most. That is the paper's own cost (Eqn 2), counted on queries that the index
+was not built from: as if a worker looked at all objects of each leaf that has the keywords.
+
+*Methods.* The indexes of a slot are the product's for all global indexes, as all methods have the same in the paper.
+QT-tree, Quadtree and Text are Algorithm 1 with both kinds of split, with spatial and with textual ones alone. The
+indexes of Tornado (A-Grid) and PS2Stream (kd^t) are not built yet. There are 8 slots, θ is 64, unless varied.
+
+*Data.* TW: objects around real cities by population, with 5 to 15 words by Zipf's law, of which 60 % belong to the
+object's topic. Uni and Gau: the same words elsewhere. Queries are drawn from objects: 1 keyword, 0.01 % of the space, k
+= 10, 72 hours, unless varied. The paper's 50 million objects are a month's, and a query of 72 hours looks at a tenth of
+them; here are {objects:,} objects of 72 hours. An index is built from a history of other objects, and of as many
+queries of each type over all of the paper's ranges.
+
+*The paper's values.* The project has the paper's text without its pictures. So there is what the prose says; what it
+leaves open is not judged.
+
+*Verdicts.* A panel agrees if the methods keep their order at each x (within {tie:.0%} is a tie), if curves go the same
+way ("no effect": within a factor of {flat:g}), and if the ratio of the best to the next, where it is known, is within a
+factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
+counts. All methods have to give the same answers, or there is no verdict.
+
+Measured with {seeds}, at scale {scale:g}.
+
+## Agreement
+
+| figure | | verdict | by other measures |
+|---|---|---|---|
+"""
+
+_COLUMNS = ("slots", "objects", "candidates", "results")
+
+
+def page(judged: Sequence[Judged], leaves: Judged | None, scale: float, seeds: int) -> str:
+    """The page."""
+    head = HEAD.format(
+        worth="\n".join(
+            f"| {kind} | {' | '.join(f'{weights[name]:g}' if name in weights else '' for name in _COLUMNS)} |"
+            for kind, weights in WORTH.items()
+        ),
+        tie=TIE - 1, flat=FLAT, factor=FACTOR, scale=scale, objects=round(1_000_000 * scale),
+        seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
+    )  # fmt: skip
+    parts = [head + "".join(_line(each) for each in judged)]
+    parts += [_section(each, f"Figure {each.figure.name}" if "." not in each.figure.name else "Section 7.7")
+              for each in judged]  # fmt: skip
+    if leaves is not None:
+        parts.append(_section(leaves, "Pruning by leaf") + conclusion(leaves))
+    return "\n".join(parts)
+
+
+def _line(judged: Judged) -> str:
+    own = {panel.measure for panel in judged.figure.panels}
+    others = [f"`{measure}`: {verdict}" for measure, verdict in _combined(judged).items() if measure not in own]
+    return f"| {judged.figure.name} | {judged.figure.title} | **{judged.verdict}** | {', '.join(others)} |\n"
+
+
+def _combined(judged: Judged) -> dict[str, str]:
+    """By each measure, whether all panels agree."""
+    result: dict[str, str] = {}
+    for panel in judged.figure.panels:
+        for measure, verdict in judged.by(panel).items():
+            result[measure] = "disagrees" if "disagrees" in (verdict, result.get(measure)) else "agrees"
+    return result
+
+
+def _section(judged: Judged, title: str) -> str:
+    figure = judged.figure
+    lines = [f"\n## {title}: {figure.title}\n", f"![{figure.title}](images/paper-{figure.name}.svg)\n"]
+    if judged.cause:
+        lines += [f"**Disagrees**: {judged.cause}.\n"]
+    for panel in figure.panels:
+        lines += [f"**{panel.name}, {panel.title}.** The paper: {panel.says}"]
+        if panel.papers_x:
+            lines[-1] += f" ({panel.label.capitalize()}: {panel.papers_x}.)"
+        lines += ["", *_table(panel, judged.counts[panel.name]), ""]
+        for measure, findings in judged.findings[panel.name].items():
+            lines += [f"- `{measure}`: {'; '.join(finding.text for finding in findings) or 'agrees'}."]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _table(panel: Panel, counts: PanelCounts) -> Iterator[str]:
+    """A row for each series and measure, a column for each x."""
+    yield f"| {panel.label} | | {' | '.join(f'{x:,.10g}' for x in panel.xs)} |"
+    yield "|" + "---|" * (2 + len(panel.xs))
+    for name in (panel.measure, *panel.measures, *_beside(panel)):
+        for series in panel.series:
+            values = [counts[series][x].get(name) for x in panel.xs]
+            if None not in values:
+                yield f"| `{name}` | {series} | {' | '.join(_figure(value or 0.0) for value in values)} |"
+    for series, points in panel.paper.items():
+        shown = [_figure(points[x]) if x in points else "" for x in panel.xs]
+        yield f"| paper, {panel.paper_unit} | {series} | {' | '.join(shown)} |"
+
+
+def _beside(panel: Panel) -> tuple[str, ...]:
+    if not panel.across:
+        return ("expected", "measured") if panel.measure == "latency" else ()
+    return ("leaves", "covering", "slots", "candidates", "results", "bytes", "skew")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def conclusion(leaves: Judged) -> str:
+    """What pruning by leaf gives, in a few ranges."""
+
+    def ratios(layout: str, name: str, where: str = "") -> str:
+        found = [
+            points[x][name] / points_of_slot[x][name]
+            for panel, counts in leaves.counts.items()
+            if where in panel and layout in counts
+            for points, points_of_slot in [(counts[layout], counts["slot"])]
+            for x in points
+        ]
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    return CONCLUSION.format(
+        candidates=ratios("sorted", "candidates"), best=ratios("sorted", "work_slowest"),
+        leaf=ratios("leaf", "work_slowest"), cpu=ratios("leaf", "cpu_slowest"), stq=ratios("leaf", "results", "STQ"),
+    )  # fmt: skip
+
+
+# Whoever writes the page again looks whether this still follows from the figures.
+CONCLUSION = """
+*slot* is how it is built: the indexes of a slot know no leaves. *leaf*: each leaf has an index, and only those whose
+objects have all the keywords are asked. *sorted*: an index a slot in the order of its leaves, which looks at the same
+candidates as *leaf* and is asked once a query; only its work is counted, without what finding the leaves would cost, so
+it is the best that any such order can reach.
+
+With the pruning an index looks at {candidates} times the candidates. But candidates are few either way: the postings of
+the rarest keyword are read in the ranges of the region alone, so what is looked at is hardly more than what is found,
+and what a query costs is being asked. So *sorted* has {best} times the work of *slot*, and *leaf*, which asks several
+indexes at a slot where one would do, {leaf} times ({cpu} times the CPU). An STQ has no keywords to prune by, and counts
+terms once in each leaf: *leaf* gives back {stq} times the rows.
+
+Not built: a leaf in the sort order would also make segments depend on the routing version, and be sorted anew whenever
+FG changes the tree. What a split by text does to a query of its place is that up to four slots are asked, not one.
+"""

@@ -1,0 +1,225 @@
+"""Questions to real endpoints: of any size, many at once, to ones that say nothing, and to a stream that is another."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spatialstream.client import Stream
+from spatialstream.index.version import build
+from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84, Space
+from spatialstream.model.terms import DEFAULT_RULE
+from spatialstream.seats.desk import Desk
+from spatialstream.seats.door import Door
+from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.seats.tally import OUTCOMES
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages import views
+from spatialstream.stages.questions import Directory
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.settings import StreamSettings
+from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
+from tests.unit.client.test_snapshots import Stream as Slots
+
+OWN, ASKING = "own", "asking"
+
+
+class Store:
+    """A routing store, in the place of which another one comes when its stream is begun anew."""
+
+    def __init__(self) -> None:
+        self.now = MemoryStore()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+
+class Endpoints:
+    """A desk and two seats in this process, of which the first has two slots, and a store with their door."""
+
+    def __init__(self) -> None:
+        self.slots = Slots()
+        settings = StreamSettings("s", slots=SLOTS)
+        channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+        world = settings.world(MemoryStorage(), channel, MemorySink(MemoryLog(), MemoryLog()))
+        world.storage.place = PLACE  # where the views are
+        self.seats = [Seat(Invitation("127.0.0.1:1", OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
+        self.addresses = [self.seats[0].address, self.seats[0].address, self.seats[1].address]
+        self.desk = Desk("127.0.0.1", OWN, 10.0, None, ASKING, self.directory)
+        self.store: Any = Store()
+        self.store.create(self.slots.version)
+        self.door = Door.of(
+            {"address": f"127.0.0.1:{self.desk.port}", "secret": ASKING, "certificate": None}, PLANE, DEFAULT_RULE
+        )
+        self.door.save(self.store)
+
+    def directory(self) -> Any:
+        if self.slots.turn is None:
+            return None
+        return {**Directory.record(self.slots.turn), "seats": {str(i): each for i, each in enumerate(self.addresses)}}
+
+    def answered(self) -> list[int]:
+        """Questions that seats have counted, by type."""
+        column = OUTCOMES.index("answered")
+        return [int(count) for count in np.sum([each.tally.counts[:, column] for each in self.seats], axis=0)]
+
+    def shutdown(self) -> None:
+        for each in (self.desk, *self.seats):
+            each.shutdown()
+
+
+@pytest.fixture
+def ends() -> Iterator[Endpoints]:
+    views.forget()
+    made = Endpoints()
+    yield made
+    made.shutdown()
+    views.forget()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of one that lets in whoever comes, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_k_may_be_a_million(ends: Endpoints) -> None:
+    rng = np.random.default_rng(1)
+    places = rng.uniform(0, 8, (100_000, 2)).tolist()
+    ends.slots.round(1_000, [SpatialObject(f"o{i}", 900, x, y, ("a",)) for i, (x, y) in enumerate(places)])
+    with Stream(ends.store) as stream:
+        row, everything = stream.ask([{**SKQ, "k": 10**6}, SRQ], timeout=60.0)
+    assert len({each["id"] for each in row["objects"]}) == 100_000
+    distances = [each["distance"] for each in row["objects"]]
+    assert distances == sorted(distances)
+    assert len(everything["objects"]) == 100_000
+
+
+def test_questions_may_be_larger_than_a_message(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(50, 900))
+    words = [f"{'x' * 100}{i}" for i in range(50)]
+    asked = [{**SRQ, "keywords": [f"{each}-{i}" for each in words]} for i in range(999)]
+    with Stream(ends.store) as stream:
+        rows = stream.ask([*asked, SRQ], timeout=60.0)
+        assert [len(row["objects"]) for row in rows] == [0] * 999 + [50]
+        long = {**SRQ, "id": "i" * 20_000_000}
+        assert stream.ask(long)["query"] == long["id"]
+
+
+def test_a_thousand_questions_at_once_while_rounds_are_done(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(200, 900))
+    over = threading.Event()
+
+    def go_on() -> None:
+        t = 1_000
+        while not over.wait(0.02):
+            t += 10
+            ends.slots.round(t, objects(5, t))
+
+    def ask(number: int) -> None:
+        for _ in range(5):
+            row = stream.ask(SRQ)
+            found.append(len(row["objects"]) - 200 - (row["as_of"]["clock"] - 1_000) // 2)
+
+    found: list[int] = []
+    threads = [threading.Thread(target=go_on), *(threading.Thread(target=ask, args=(n,)) for n in range(8))]
+    with Stream(ends.store) as stream:
+        for each in threads:
+            each.start()
+        rows = stream.ask([SRQ, SKQ, STQ] * 333, timeout=60.0)
+        for each in threads[1:]:
+            each.join()
+        over.set()
+        threads[0].join()
+    assert found == [0] * 40, "all objects of the round, and no other"
+    assert len({str(row["as_of"]) for row in rows}) == 1
+    assert ends.answered()[0] >= 40 + 333
+    assert min(ends.answered()) >= 333
+
+
+def test_one_wrong_question_is_named_and_none_of_the_others_asked(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    wrong = {**SKQ, "k": "three"}
+    with Stream(ends.store) as stream, pytest.raises(SettingError, match=r"^query 2: k: "):
+        stream.ask([SRQ, SKQ, wrong, STQ, wrong])
+    assert ends.answered() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("who", ["driver", "seat"])
+def test_who_is_silent_is_not_waited_for_longer_than_said(ends: Endpoints, silent: str, who: str) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    if who == "driver":
+        replace(ends.door, address=silent).save(ends.store)
+    else:
+        ends.addresses[2] = silent
+    began = time.monotonic()
+    with Stream(ends.store) as stream, pytest.raises(Unavailable, match="does not answer"):
+        stream.ask(SRQ, timeout=1.5)
+    assert time.monotonic() - began < 6.0
+    ends.addresses[2] = ends.seats[1].address
+    ends.door.save(ends.store)
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpoints) -> None:
+    with Stream(ends.store) as stream:
+        with pytest.raises(Unavailable, match="the stream has only begun"):
+            stream.ask(SRQ, timeout=0.0)
+        threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
+def test_a_stream_that_is_removed_while_it_is_asked(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        ends.store.now = MemoryStore()
+        ends.shutdown()
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"cannot be asked|no worker of the stream has run yet"):
+                stream.ask(SRQ, timeout=0.0)
+
+
+def test_a_stream_that_is_begun_anew_is_asked_by_its_own_tree(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        ends.store.now = MemoryStore()
+        ends.shutdown()
+        views.forget()
+        other = Endpoints()
+        try:
+            sample = ObjectBatch.of(objects(500, 0))
+            other.slots.version = build(PLANE, sample, QueryBatch.of([]), 30, SLOTS)
+            other.slots.round(2_000, objects(300, 1_900))
+            ends.store.create(other.slots.version, "another life")
+            other.door.save(ends.store)
+            corners = [{**SRQ, "region": {"box": [x, y, x + 1, y + 1]}} for x in range(8) for y in range(8)]
+            found = {each["id"] for row in stream.ask(corners) for each in row["objects"]}
+            assert len(found) == 300
+        finally:
+            other.shutdown()
+
+
+@pytest.mark.parametrize("space", [WGS84, Space.planar(0.0, 0.0, 9.0, 9.0)], ids=str)
+def test_a_stream_that_is_begun_anew_in_another_space_is_not_asked(ends: Endpoints, space: Space) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+        ends.desk.shutdown()
+        replace(ends.door, space=str(space)).save(ends.store)
+        with pytest.raises(Unavailable, match="begun anew with another space"):
+            stream.ask(SRQ, timeout=1.0)
