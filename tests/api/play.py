@@ -209,20 +209,22 @@ class Played:
             if refusal.code != 404:
                 raise
 
-    def executor(self, number: int) -> None:
-        """The worker's driver has an executor, which is ready."""
-        self.asks_for(number)
-        self.runs(f"worker-exec-{number}")
+    def executor(self, number: int, job: str = "worker") -> None:
+        """A driver has an executor, which is ready."""
+        self.asks_for(number, job=job)
+        self.runs(f"{job}-exec-{number}")
 
-    def asks_for(self, number: int, unscheduled: str = "") -> None:
-        """The worker's driver makes the pod of an executor.
+    def asks_for(self, number: int, unscheduled: str = "", job: str = "worker") -> None:
+        """A driver makes the pod of an executor.
 
         Args:
             number: of the executor.
             unscheduled: what the scheduler says of it, if no node has room; "" if there is no scheduler.
+            job: whose driver.
         """
-        name = f"worker-exec-{number}"
-        labels = {"spatialstream.dev/stream": self.name, "app.kubernetes.io/component": "executor"}
+        name = f"{job}-exec-{number}"
+        component = {"worker": "executor", "router": "router-executor"}[job]
+        labels = {"spatialstream.dev/stream": self.name, "app.kubernetes.io/component": component}
         secure = {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -239,9 +241,11 @@ class Played:
             said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unscheduled}
             self.api.patch(f"{self.pod_path(name)}/status", {"status": {"conditions": [said]}})
 
-    def start(self, executors: int = 1) -> Played:
+    def start(self, executors: int = 1, routers: int = 0) -> Played:
         """Both jobs run, with executors."""
         self.runs("router")
+        for number in range(1, routers + 1):
+            self.executor(number, "router")
         self.runs("worker")
         for number in range(1, executors + 1):
             self.executor(number)

@@ -29,6 +29,8 @@ class Known:
         age: seconds since the samples were scraped.
         accepted: records by kind, in the last two minutes.
         rejected: records by kind and reason, likewise.
+        routing: cores of the router's executors that tasks keep busy, of one.
+        waiting: messages that wait for the router, which reads a hundred a second.
     """
 
     loads: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
@@ -40,6 +42,8 @@ class Known:
     age: float = 0.0
     accepted: dict[str, float] = field(default_factory=dict)
     rejected: dict[tuple[str, str], float] = field(default_factory=dict)
+    routing: float = 0.5
+    waiting: float = 0.0
 
     def answer(self, question: str) -> list[tuple[dict[str, str], float]]:
         """The series that a question finds."""
@@ -69,6 +73,12 @@ class Known:
             ("histogram_quantile(0.95", self.delay),
             ("count(spatialstream_leaf_objects", 7.0),
             ("sum(spatialstream_router_lag_messages", 12.0),
+            ("spatialstream_router_cores", 1.0),
+            ("timestamp(spatialstream_router_cores", at),
+            ("sum(rate(spatialstream_router_task_seconds_total", self.routing),
+            ("sum(avg_over_time(spatialstream_router_lag_messages", self.waiting),
+            ("sum(deriv(spatialstream_router_lag_messages", 0.0),
+            ("sum(rate(spatialstream_router_messages_total", 100.0),
         ):
             if question.startswith(begin):
                 return [({}, value)]

@@ -64,6 +64,42 @@ def test_the_number_of_executors_follows_the_scale_subresource(operator, api, pl
     stream.tells("Scaled", 3)
 
 
+def test_a_router_with_executors_is_scaled_by_its_own_figures(operator, api, played, known):
+    quick = {"enabled": True, "scaleUpStabilisation": "1s", "scaleDownStabilisation": "1s"}
+    stream = played(autoscaling=quick, router={"max": 2}, workers={"max": 2})
+    known(stream)
+    with stream.store() as store:
+        store.create(first_version(2))
+        stream.runs("router")
+        stream.runs("worker")
+        stream.executor(1)
+        stream.says("Ready", "False", "NoExecutors")
+        assert "router has no executor" in stream.condition("Ready")["message"]
+        stream.executor(1, "router")
+        stream.says("Ready", "True")
+        eventually(lambda: asked_executors(store, "router") == 1, "one executor is asked for")
+
+        known(stream, waiting=60_000.0)
+
+        eventually(
+            lambda: asked_executors(store, "router") == 2, "two executors are asked for", now=lambda: stream.status
+        )
+        stream.until(lambda status: status["router"]["ready"] == "1/2", "the status says two")
+        assert stream.says("Progressing", "True", "Scaling")["message"].startswith("Ready executors of the router: 1;")
+        (event,) = stream.events("Scaled")
+        assert event["note"].startswith("1 -> 2 executors of the router: ")
+        stream.executor(2, "router")
+        stream.says("Progressing", "False", "AsWanted")
+        assert (stream.status["workers"]["ready"], asked_executors(store, "worker")) == ("1/1", 1)
+
+        stream.edit(router={"max": None})
+
+        stream.ends("router")
+        stream.runs("router")
+        stream.until(lambda status: "ready" not in status["router"], "a router of one pod has no executors")
+        assert "autoscaling" not in stream.status["router"]
+
+
 def test_who_rebalances_by_hand_finds_lambda_of_the_spec(operator, api, played):
     stream = played(index={"imbalance": 3.0, "similarity": 0.25, "maxLeaves": 100})
     with stream.store() as store:

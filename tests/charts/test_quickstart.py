@@ -82,4 +82,4 @@ def test_that_the_operator_is_down_is_an_alert_where_it_is_scraped(values, expec
     (group,) = yaml.safe_load(text)["groups"]
 
     assert ("SpatialStreamOperatorDown" in {rule["alert"] for rule in group["rules"]}) == expected
-    assert len(group["rules"]) == 11 + expected
+    assert len(group["rules"]) == 13 + expected

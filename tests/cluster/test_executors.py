@@ -6,11 +6,14 @@ import os
 import re
 import signal
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from spatialstream.model.objects import SpatialObject
+from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
@@ -58,18 +61,32 @@ def test_executors_of_both_jobs_come_and_go_and_are_killed(servers: Servers, tmp
     drawn = random_stream(12, 30_000, 12, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
+    cut = objects[len(objects) * 9 // 10].t
+
+    def part(belongs: Callable[[int], bool]) -> tuple[list[SpatialObject], list[Query | Cancellation]]:
+        return [each for each in objects if belongs(each.t)], [each for each in queries if belongs(each.t)]
+
     more = ["--master", MASTER, "--executors-from-store", "--conf", "spark.executor.memory=512m"]
     with LiveStream(servers, "crew", tmp_path, WGS84, 2, *more, environment=spark_home(tmp_path)) as stream:
-        sending = stream.send(objects, queries, rate=50.0)
+        jobs = stream.router, stream.worker
+        sending = stream.send(*part(lambda t: t < cut), rate=50.0)
         stream.await_rows(50, 120.0)
-        for job in (stream.router, stream.worker):
+        for job in jobs:
             assert sending.is_alive(), "the stream is too short for all of it"
             kill_an_executor(stream, job)
-            scale_in_and_out(stream, job)
+            before = failures(job)
+            scale_in(stream, job)
+            stream.await_progress(60.0)
+            scale_out(stream, job)
+            stream.await_progress(60.0)
+            assert failures(job) == before, "no turn fails because an executor is wanted no more"
         stream.sending.rate = 0.0
         sending.join()
+        for job in jobs:  # nothing comes in now
+            scale_in(stream, job)
+        stream.send(*part(lambda t: t >= cut), rate=0.0).join()
         assert differences(stream, objects, queries, timeout=240.0) == []
-        for job in (stream.router, stream.worker):
+        for job in jobs:
             assert figure(job, f"spatialstream_{job.name}_task_seconds_total") > 0.0
 
 
@@ -82,15 +99,16 @@ def kill_an_executor(stream: LiveStream, job: JobServer) -> None:
     assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, 60.0)
 
 
-def scale_in_and_out(stream: LiveStream, job: JobServer) -> None:
-    """Want one executor less, and then one more: no turn fails for it."""
-    before, known = failures(job), executors(job)
+def scale_in(stream: LiveStream, job: JobServer) -> None:
+    """Want one executor: the one that came last goes."""
+    known = executors(job)
     ask_executors(stream.store, job.name, 1)
     assert await_condition(lambda: executors(job).keys() == {min(known, key=int)}, 60.0)
     assert await_condition(lambda: figure(job, "spatialstream_seats") == 1.0, 60.0)
-    stream.await_progress(60.0)
+
+
+def scale_out(stream: LiveStream, job: JobServer) -> None:
+    """Want two executors, and get them."""
     ask_executors(stream.store, job.name, 2)
     assert await_condition(lambda: figure(job, f"spatialstream_{job.name}_executors") == 2.0, 60.0)
     assert await_condition(lambda: figure(job, "spatialstream_seats") == 2.0, 60.0)
-    stream.await_progress(60.0)
-    assert failures(job) == before

@@ -24,7 +24,7 @@ TOOLBOX = "toolbox"
 _OPERATOR = "app.kubernetes.io/name=spatialstream-operator,pod-template-hash"
 _RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 _RESOURCES = {"requests": {"cpu": "50m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
-_EXECUTOR = {"requests": {"cpu": "50m", "memory": "1400Mi"}, "limits": {"memory": "1400Mi"}}
+EXECUTOR = {"requests": {"cpu": "50m", "memory": "1400Mi"}, "limits": {"memory": "1400Mi"}}
 
 
 @dataclass
@@ -286,7 +286,7 @@ class Stream:
             # answers are then a function of the input alone
             "time": {"idle": "10m"},
             "router": {"resources": _RESOURCES},
-            "workers": {"min": 1, "max": 2, "resources": _EXECUTOR, "driver": {"resources": _RESOURCES}},
+            "workers": {"min": 1, "max": 2, "resources": EXECUTOR, "driver": {"resources": _RESOURCES}},
             "restart": {"backoff": "1s", "maxBackoff": "30s"},
         }
         for name, value in more.items():

@@ -11,7 +11,7 @@ import pytest
 from spatialstream.model.space import Space
 from tests.e2e.data import Bounds, Story
 from tests.e2e.kube import Kube, run, wait_for
-from tests.e2e.platform import GOING, NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+from tests.e2e.platform import EXECUTOR, GOING, NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
 
 WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 # each within one leaf of the first tree, of which neither PM nor FM can give a slot a part
@@ -193,8 +193,10 @@ def test_suspended_and_resumed(quakes: Stream) -> None:
 
 
 def test_two_streams_side_by_side(quakes: Stream, plane: Stream) -> None:
-    plane.kube.apply(plane.manifest(rebalance={"mode": "off", "interval": "3s"}))
+    router = {"max": 2, "executor": {"resources": EXECUTOR}}
+    plane.kube.apply(plane.manifest(rebalance={"mode": "off", "interval": "3s"}, router=router))
     plane.wait_ready()
+    assert plane.status["router"]["ready"] == "1/1"
     with quakes.sending(quakes.story.draw(600, WORLD), RATE / 2):
         plane.send(plane.story.draw(800, PLANE, each=3), RATE)
     quakes.assert_exact()
@@ -229,18 +231,25 @@ def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, p
 def test_executors_follow_the_load_by_what_prometheus_says(plane: Stream, platform: Platform) -> None:
     plane.patch(autoscaling=LENIENT)
     plane.wait("one worker to be enough", lambda status: status["autoscaling"]["reason"] == "Idle", 60.0)
+    plane.wait("one router to be enough", lambda status: status["router"]["autoscaling"]["reason"] == "Idle", 60.0)
     plane.patch(autoscaling=STRICT)
     with plane.sending(plane.story.draw(3000, PLANE), RATE):
         plane.wait("2 workers to be wanted", lambda status: status["workers"]["desired"] == 2, 60.0)
+        plane.wait("2 executors of the router to be wanted", lambda status: status["router"]["desired"] == 2, 60.0)
     plane.wait("2 workers", lambda status: status["workers"]["ready"] == "2/2", 120.0)
-    told = platform.prometheus('max(spatialstream_operator_desired_workers{stream="plane"})')
-    assert [float(each["value"][1]) for each in told] == [2.0]
-    plane.patch(autoscaling=LENIENT)
+    plane.wait("2 executors of the router", lambda status: status["router"]["ready"] == "2/2", 120.0)
+    for told in ("desired_workers", "desired_routers"):
+        found = platform.prometheus(f'max(spatialstream_operator_{told}{{stream="plane"}})')
+        assert [float(each["value"][1]) for each in found] == [2.0]
+    with plane.sending(plane.story.draw(1500, PLANE), RATE):
+        plane.patch(autoscaling=LENIENT)
     plane.wait("1 worker", lambda status: status["workers"]["ready"] == "1/1", 120.0)
+    plane.wait("1 executor of the router", lambda status: status["router"]["ready"] == "1/1", 120.0)
     plane.assert_exact()
     events = plane.kube.kubectl("events", "--for", "spatialstream/plane")
-    assert "1 -> 2 executors" in events
-    assert "2 -> 1 executors" in events
+    for change in ("1 -> 2", "2 -> 1"):
+        assert f"{change} executors: " in events
+        assert f"{change} executors of the router: " in events
 
 
 def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform: Platform) -> None:

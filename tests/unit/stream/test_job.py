@@ -371,8 +371,14 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
         log.append((CLOCK, mark(end)))
     given_.arguments["store"].create(build(WGS84, ObjectBatch.of(objects), QueryBatch.of([]), 8, 2))
     lags: dict[str, int] = {}
+    told: list[tuple[int | None, str, int]] = []
+
+    def lag(kind: str, messages: int) -> None:
+        lags[kind] = messages
+        told.append((threading.current_thread().ident, kind, messages))
+
     arguments = given_.arguments | {"warm_up": 60.0}
-    router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lags.__setitem__)
+    router = RouterJob(**arguments, most_messages=50, learn_every=0.0, lag=lag)
     rounds: list[int] = []
     worker = WorkerJob(**arguments, observe=lambda record, *more: rounds.append(record.round.number))
 
@@ -408,6 +414,8 @@ def test_both_jobs_answer_a_stream(given_: Given) -> None:
     assert [str(each) for each in check(rows, expected, 5)] == []
     assert rounds == list(range(len(rounds)))
     assert {kind: left for kind, left in lags.items() if left} == {}
+    of_turns = [left for thread, kind, left in told if thread == threads[0].ident and kind == "objects"]
+    assert of_turns[0] == len(objects) + 2, "a turn tells what waits when it begins"
 
 
 class Moving(Lost):
@@ -449,3 +457,20 @@ def test_slots_that_move_after_a_round_can_be_asked_though_no_other_round_comes(
     assert not worker._turn()
     assert engine.moves == moves + 1
     assert len(published) == known + 1
+
+
+def test_partitions_move_in_a_silent_stream_though_no_checkpoint_comes(given_: Given) -> None:
+    engine = Moving(given_.engine.world)
+    for log in engine.world.source.logs.values():
+        log.append((CLOCK, mark(2_000_000_000_000)))
+    given_.arguments["store"].create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 4, 2))
+    router = RouterJob(**given_.arguments | {"engine": engine}, checkpoint_interval=3600.0)
+    router._prepare()
+    assert router._turn()
+
+    engine.unsettled = True  # a process is to go
+    assert not router._turn()
+    assert not engine.moves, "an epoch may come, with a checkpoint"
+    router.checkpoint_interval = 0.0  # an hour passes
+    assert not router._turn()
+    assert engine.moves == 1

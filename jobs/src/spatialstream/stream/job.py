@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from spatialstream.model.errors import RunError, StateError, Unavailable
-from spatialstream.sources.contracts import Source
+from spatialstream.sources.contracts import Ranges, Source
 from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import AMBIENT, Left
@@ -344,7 +344,7 @@ class RouterJob(_Job):
 
     Attributes:
         most_messages: messages an epoch, at most.
-        learn_every: seconds between two renewals of J, and two looks at what is left to read.
+        learn_every: seconds between two renewals of J, and two looks at what is left to read besides those of turns.
         lag: is told how many messages of a kind no epoch has read.
         observe: is told what each epoch has been, and how long it took, in s: without the look at what is new, and
             part by part (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
@@ -357,6 +357,7 @@ class RouterJob(_Job):
     _turns: RouterTurns | None = None
     _learner: Learner | None = None
     _learn_at: float = 0.0
+    _worked_at: float = 0.0
 
     name = "router"
 
@@ -380,16 +381,20 @@ class RouterJob(_Job):
         assert self._turns is not None
         turns, router = self._turns, self._turns.router
         self._parts.begin("look")
-        ranges = {} if router.unfinished else news(self._source.bounds(), router.read, self.most_messages)
+        bounds = {} if router.unfinished else self._look_behind()
+        ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
-            self._settle(router.last is None or router.last.epoch.checkpoint)
+            # of a silent stream the registry is soon made anew, from the epochs since its last checkpoint
+            silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
+            self._settle(silent or router.last is None or router.last.epoch.checkpoint)
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
         record = turns.epoch(turns.ingestion(ranges))
         if record.epoch.checkpoint:
             self.engine.settled()
-        self.observe(record, time.monotonic() - began, self._turn_ended())
+        self._worked_at = time.monotonic()
+        self.observe(record, self._worked_at - began, self._turn_ended())
         return True
 
     def _narrow(self) -> Sequence[Left]:
@@ -424,15 +429,16 @@ class RouterJob(_Job):
                 f"router: samples of the last epochs are dropped, for learning from them fails: {_cause(error)}"
             )
 
-    def _look_behind(self) -> None:
-        """Tell how many messages are left to read."""
+    def _look_behind(self) -> Ranges:
+        """Look at the bounds of the source, and tell how many messages are left to read."""
         assert self._turns is not None
-        left, read = dict[str, int](), self._turns.router.read
-        for name, (first, end) in self._source.bounds().items():
+        left, read, bounds = dict[str, int](), self._turns.router.read, self._source.bounds()
+        for name, (first, end) in bounds.items():
             kind = name.partition("/")[0]
             left[kind] = left.get(kind, 0) + max(0, end - read.get(name, first))
         for kind, messages in left.items():
             self.lag(kind, messages)
+        return bounds
 
 
 def _now() -> int:

@@ -1,4 +1,4 @@
-"""The accounts of a stream's pods: what the worker's driver may do is to have executors; executors may do nothing.
+"""The accounts of a stream's pods: what a driver may do is to have executors; executors may do nothing.
 
 What Spark 4.2 asks the API server for in client mode, by its source: it reads the driver's own pod and waits until it
 is ready (get, list, watch), makes executors (create), follows them (list, watch), and deletes them one by one (delete)

@@ -222,6 +222,21 @@ def test_what_executors_do_not_cure_is_tried_once():
     assert state.trial is None, "results were in time: the next time it is tried again"
 
 
+def test_the_router_is_decided_alike_in_its_own_words():
+    states = {job: ScalingState(1, None, T) for job in ("worker", "router")}
+    for now in range(T, T + 30 * MINUTE, LOOK):
+        use = Use(now, 0.3 + 0.5 * (now // MINUTE % 7 == 0), 200 * (now // MINUTE % 40), 10.0, 100.0)
+        made = {
+            job: autoscale(state, now, use, state.desired, None, replace(SETTINGS, job=job))
+            for job, state in states.items()
+        }
+        states = {job: decision.state for job, decision in made.items()}
+        assert made["router"].state == made["worker"].state
+        assert made["router"].reason == made["worker"].reason
+        assert "esults" not in made["router"].message
+    assert states["router"].desired > 1
+
+
 def test_what_executors_cure_goes_on():
     """Each executor does a hundred a second, and more come than four do."""
     state, delay, seen = ScalingState(1, None, T), 1_000.0, set()
