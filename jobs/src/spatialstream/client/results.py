@@ -220,7 +220,9 @@ class Results:
             assert partition is not None
             assert offset is not None
             read = self._read.get(partition)
-            life = "" if read is None or read.life is None else read.life  # what one has begun that is over, nobody ends
+            life = (
+                "" if read is None or read.life is None else read.life
+            )  # what one has begun that is over, nobody ends
             yield offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
 
     def written(self) -> None:

@@ -11,7 +11,7 @@ Cost: O(cells that the query's border crosses + depth) for each query, O(1) for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
