@@ -1,8 +1,9 @@
-"""All six kinds of query over Kafka, while PM, FM, FG and a rebuild are forced and the tree changes shape: every row is
-the oracle's."""
+"""All six kinds of query over Kafka, merged in two parts, while PM, FM, FG and a rebuild are forced: every row is the
+oracle's."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from spatialstream.balance.proposal import propose
 from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.client.results import bounds
 from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
@@ -49,7 +51,7 @@ def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     strategies = ["FG", "PM", "rebuild", "FM"]
-    with LiveStream(servers, "exact", tmp_path, WGS84) as stream:
+    with LiveStream(servers, "exact", tmp_path, WGS84, 3, "--mergers", "2") as stream:
         sending = stream.send(objects, queries, rate=100.0)
         for strategy in strategies:
             before = stream.store.state().active.number
@@ -59,3 +61,7 @@ def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
         assert differences(stream, objects, queries, timeout=180.0) == []
         assert [binding.number for binding in stream.store.state().bindings] == list(range(len(strategies) + 1))
         assert stream.results.repeated == 0
+        with closing(stream.connection.consumer("exact-ends")) as consumer:
+            ends = bounds(consumer, stream.connection.topics("exact").results)
+        assert len(ends) == 2
+        assert all(end > 0 for _, end in ends.values())
