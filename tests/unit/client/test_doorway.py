@@ -52,7 +52,7 @@ class Endpoints:
         self.slots = Slots()
         settings = StreamSettings("s", slots=SLOTS)
         channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
-        world = settings.world(MemoryStorage(), channel, MemorySink(MemoryLog(), MemoryLog()))
+        world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         world.storage.place = PLACE  # where the views are
         self.seats = [Seat(Invitation("127.0.0.1:1", OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
         self.addresses = [self.seats[0].address, self.seats[0].address, self.seats[1].address]

@@ -380,6 +380,7 @@ CHANGES = {
     "rebalance.stabilisation": "3m",
     "rebalance.cooldown": "20m",
     "rebalance.timeout": "6m",
+    "rebalance.rebuildAfter": 5_000,
     "rejects.share": 50,
     "autoscaling.enabled": True,
     "autoscaling.targetUtilisation": 50,

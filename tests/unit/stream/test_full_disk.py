@@ -71,7 +71,9 @@ class Stream:
         self.settings = StreamSettings("s", slots=2, idle=10**12, epoch_records=20)
         self.source = MemorySource(["objects/0", "queries/0"])
         channel = MemoryChannel([MemoryLog() for _ in range(2)], MemoryLog())
-        self.world = self.settings.world(self.disk, channel, MemorySink(self.results, MemoryLog()), source=self.source)
+        self.world = self.settings.world(
+            self.disk, channel, MemorySink([self.results], MemoryLog()), source=self.source
+        )
         self.store = MemoryStore()
         self.store.create(build(WGS84, ObjectBatch.of(self.objects), QueryBatch.of([]), 8, 2))
         self.source.logs["queries/0"].append(

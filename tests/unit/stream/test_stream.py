@@ -129,8 +129,8 @@ def test_files_of_failed_tries_are_removed_and_no_others(tmp_path: Path) -> None
 
 def test_the_simulation_does_what_it_is_for() -> None:
     """Versions are adopted several times, processes die at many steps, messages are repeated, turns done again."""
-    stream = in_order(random_stream(25, 300, 40, WGS84))
-    simulation = simulated(stream, 25, chaos=0.01, rebalances=0.5, disturbances=0.02)
+    stream = in_order(random_stream(27, 300, 40, WGS84))
+    simulation = simulated(stream, 27, chaos=0.01, rebalances=0.5, disturbances=0.02)
     assert len(simulation.store.state().bindings) >= 4
     assert simulation.rebuilt >= 2
     assert simulation.crashes >= 10
