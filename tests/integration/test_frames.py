@@ -216,7 +216,8 @@ FOREVER = 10**12
 OBJECT_TYPE = "id string, t long, lon double, lat double, text string"
 QUERY_TYPE = (
     "id string, type string, t long, region struct<box: array<double>, circle: array<double>>, at array<double>, "
-    "keywords array<string>, k long, duration long, window long, step long"
+    "keywords array<string>, any array<array<string>>, none array<string>, "
+    "k long, duration long, window long, step long"
 )
 
 
@@ -310,7 +311,7 @@ handle.query.awaitTermination()
 
 
 def test_a_killed_stream_goes_on(spark: SparkSession, objects: Folder, tmp_path: Path) -> None:
-    stream = random_stream(6, 200, 6)
+    stream = random_stream(7, 200, 6)
     things, asked = in_order(stream)
     path = write_lines(tmp_path / "queries.jsonl", asked)
     objects.drop(things[:80])
