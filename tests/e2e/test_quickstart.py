@@ -11,19 +11,21 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.e2e.data import Story
-from tests.e2e.kube import run
+from tests.e2e.kube import CommandError, run
 from tests.e2e.platform import NAMESPACE, SYSTEM, Platform, Stream
 from tests.quickstart import adapted, skipped, steps
 
 NAME = "quick"
-SECONDS = 40
-"""Of sending, while the commands of two sections are followed."""
+SECONDS = 20
+"""Of sending at a time, while the commands of two sections are followed."""
 
 _INSTALL = ["A cluster with the images", "The operator, and what streams need"]
 _TWICE = ["Send", "Ask", "Rebalance and scale"]
@@ -41,13 +43,30 @@ def call(words: list[str]) -> str:
     return run([sys.executable, "-m", *words] if own else words, timeout=400.0)
 
 
-def send_meanwhile() -> threading.Thread:
-    """The generated stream of the page, sent again in another terminal."""
+@contextmanager
+def sending() -> Iterator[None]:
+    """The generated stream of the page is sent from another terminal, again and again, however long it takes within."""
     load = next(step for step in steps() if "spatialstream load --now" in step.line)
     words = adapted(load, stream=NAME, namespace=NAMESPACE, system=SYSTEM, seconds=SECONDS)
-    thread = threading.Thread(target=call, args=(words,), daemon=True)
+    ended, failures = threading.Event(), list[CommandError]()
+
+    def send() -> None:
+        while not ended.is_set():
+            try:
+                call(words)
+            except CommandError as error:
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=send, daemon=True)
     thread.start()
-    return thread
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(300.0)
+    assert not thread.is_alive()
+    assert failures == []
 
 
 @pytest.fixture
@@ -75,10 +94,8 @@ def test_the_quick_start_is_followed_twice_and_nothing_alarms(desk: Stream, plat
     follow(*_INSTALL, "A stream")
     for _ in range(2):
         follow(_TWICE[0])
-        sending = send_meanwhile()
-        follow(*_TWICE[1:])
-        sending.join(300.0)
-        assert not sending.is_alive()
+        with sending():
+            follow(*_TWICE[1:])
     follow("Break something")
     desk.wait_ready()
 
