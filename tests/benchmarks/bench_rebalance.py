@@ -57,7 +57,7 @@ from spatialstream.stages import messages
 from spatialstream.stages.messages import Row
 from spatialstream.stages.route import REGISTRY, Share, route
 from spatialstream.stages.routing import PastVersion, Routing
-from spatialstream.stages.runs import QueryShare, in_order
+from spatialstream.stages.runs import ObjectShare, QueryShare, in_order
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
@@ -223,7 +223,8 @@ class Slots:
     def _share(self, objects: ObjectBatch | None, queries: QueryBatch | None) -> Share:
         nowhere = None if queries is None else np.zeros(len(queries), np.int64)
         asked = None if queries is None or nowhere is None else QueryShare(queries, nowhere, nowhere, ("queries",))
-        return Share(self.number, self.upto, 0, 1, objects, asked)
+        came = ObjectShare(objects, 0) if objects is not None and len(objects) else None
+        return Share(self.number, self.upto, 0, 1, came, asked)
 
     def _second(self, partials: Sequence[Row], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""

@@ -21,11 +21,11 @@ from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing
-from spatialstream.stages.division import NUMBERS_PER_EPOCH
+from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
 from spatialstream.stages.merge import ask, merge, merge_second, merger_state
 from spatialstream.stages.messages import Row, numbers
-from spatialstream.stages.route import SEQUENCE_PER_EPOCH, registry_state, route_epoch
+from spatialstream.stages.route import registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.runs import rows_of_share, unpack_place
 from spatialstream.stages.state import Checkpointed, OwnerState, forget
@@ -168,8 +168,7 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
 def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
     """The dead letter of a record of which is known the kind of its topic, and its epoch."""
     what, number = name
-    per_epoch, source = (NUMBERS_PER_EPOCH, "queries") if what == QUERY else (SEQUENCE_PER_EPOCH, "objects")
-    return dead_letter(error, stage, echo, source, number // per_epoch)
+    return dead_letter(error, stage, echo, "queries" if what == QUERY else "objects", number // PER_EPOCH)
 
 
 def narrow_merge(

@@ -28,11 +28,11 @@ from spatialstream.records.decode import rejected_line
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
-from spatialstream.stages.division import buckets_of, numbers_of
+from spatialstream.stages.division import PER_EPOCH, buckets_of, numbers_of
 from spatialstream.stages.learning import write_sample
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.runs import INPUT, QueryShare, queries_of_epoch, route_share, unpack_place
+from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Epoch
 
@@ -55,9 +55,6 @@ LARGEST_BLOCK = 6 << 20
 """Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
 :data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
 
-SEQUENCE_PER_EPOCH = 2**40
-"""Object sequence numbers of epoch e start at e times this; those of router partition p at p * 2**32 above."""
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -67,7 +64,7 @@ class Share:
     upto: int
     partition: int
     partitions: int
-    objects: ObjectBatch | None
+    objects: ObjectShare | None
     queries: QueryShare | None
 
 
@@ -86,8 +83,9 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
     if partition == 0 and epoch.measured:
+        came = None if objects is None else objects.objects
         asked = None if queries is None else queries.queries
-        write_sample(storage, epoch.number, epoch.span, objects, asked, epoch.partitions)
+        write_sample(storage, epoch.number, epoch.span, came, asked, epoch.partitions)
 
 
 def registry_state(epoch: Epoch, storage: Storage) -> OwnerState:
@@ -161,18 +159,16 @@ def route(share: Share, routing: Routing, state: OwnerState | None, checkpoint: 
         registry = state.begin(restored)
         yield from _route_queries(share, routing, registry)
         state.end(registry, registry.checkpoint if checkpoint else None)
-    if share.objects is not None and len(share.objects):
-        yield from _route_objects(share, routing)
+    if share.objects is not None:
+        yield from _route_objects(share.objects, share.epoch, routing)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
 
 
-def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
-    objects = share.objects
-    assert objects is not None
+def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Row]:
+    objects, base = share.objects, epoch * PER_EPOCH + share.first
     leaves = routing.active.index.route_objects(objects)
     slots = routing.active.mapping[leaves]
-    base = share.epoch * SEQUENCE_PER_EPOCH + share.partition * 2**32
     for slot in np.unique(slots).tolist():
         rows = np.flatnonzero(slots == slot)
         mine = objects if len(rows) == len(objects) else objects.take(rows)

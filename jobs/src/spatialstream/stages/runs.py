@@ -27,6 +27,7 @@ from spatialstream.stages.turns import Epoch, Run
 
 __all__ = [
     "INPUT",
+    "ObjectShare",
     "QueryShare",
     "pack_place",
     "queries_of_epoch",
@@ -153,27 +154,41 @@ def queries_of_epoch(epoch: Epoch, storage: Storage) -> QueryShare | None:
     return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
 
 
-def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectBatch | None:
-    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
+@dataclass(frozen=True, slots=True)
+class ObjectShare:
+    """What one router partition takes of an epoch's objects.
+
+    Attributes:
+        objects: in (t, id, x, y) order, at least one.
+        first: how many of the epoch come before it, those that are left out among them.
+    """
+
+    objects: ObjectBatch
+    first: int
+
+
+def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectShare | None:
+    """The share of an epoch's objects that one router partition takes; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    pieces = [_used(epoch, part) for part in _share_slices(epoch, partition, storage)]
+    first, slices = _share_slices(epoch, partition, storage)
+    pieces = [_used(epoch, part) for part in slices]
     parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
-    return in_order(ObjectBatch.concat(parts)) if parts else None
+    return ObjectShare(in_order(ObjectBatch.concat(parts)), first) if parts else None
 
 
 def rows_of_share(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
     """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
     queries = [] if partition else _slices(epoch, "queries", storage)
-    return [*queries, *_share_slices(epoch, partition, storage)]
+    return [*queries, *_share_slices(epoch, partition, storage)[1]]
 
 
-def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
-    """The objects of a router partition; which ones does not depend on those that are left out."""
+def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> tuple[int, list[_Slice]]:
+    """The objects of a router partition, after how many others; that does not depend on those that are left out."""
     slices, partitions = _slices(epoch, "objects", storage), epoch.partitions
     if not slices:
-        return []
+        return 0, []
     times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))
     edges = [times[len(times) * p // partitions] for p in range(1, partitions)]
     low = edges[partition - 1] if partition else None
@@ -185,7 +200,7 @@ def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice
         stop = len(t) if high is None else int(np.searchsorted(t, high))
         if stop > start:
             parts.append((run, first + start, part.slice(start, stop - start)))
-    return parts
+    return 0 if low is None else int(np.searchsorted(times, low)), parts
 
 
 def in_order(objects: ObjectBatch) -> ObjectBatch:
