@@ -16,10 +16,11 @@ from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import read_key
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
+from spatialstream.stages.division import BUCKETS, buckets_of, parts_of
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import route_epoch
-from spatialstream.stages.runs import write_run
+from spatialstream.stages.runs import queries_of_epoch, records_of_share, route_share, write_run
 from spatialstream.stages.turns import LAST_TURN, NEVER, Epoch, Run, next_turn
 from spatialstream.stages.versions import save_version
 from tests.harness import forget
@@ -74,6 +75,35 @@ def test_objects_that_are_left_out_change_the_numbers_of_no_other_partition() ->
         column(each, storage, messages.OBJECTS, "seq") for each in (epoch, replace(epoch, left=(Left(run.name, 0),)))
     )
     assert set(whole) - set(rest) == {59}, "the first of partition 0 is gone, so its last number"
+
+
+def test_numbers_of_queries_do_not_depend_on_partitions_and_bear_buckets() -> None:
+    storage = MemoryStorage()
+    epoch = stored(storage, LAST_TURN)
+    for kind in (messages.REGISTERED, messages.ENDED):
+        one = column(epoch, storage, kind, "number")
+        assert one
+        for partitions in (2, 3, 7, 100):
+            assert column(replace(epoch, partitions=partitions), storage, kind, "number") == one
+    shares = [queries_of_epoch(replace(epoch, partitions=7), partition, storage) for partition in range(7)]
+    for partition, share in enumerate(shares):
+        assert share is not None
+        assert set(parts_of(share.number, 7).tolist()) == {partition}
+        assert (share.number % BUCKETS == buckets_of(share.queries.ids)).all()
+
+
+def test_each_partition_has_the_records_of_its_share_and_together_they_have_all() -> None:
+    storage = MemoryStorage()
+    epoch = replace(stored(storage), partitions=3)
+    found = []
+    for partition in range(3):
+        records = list(records_of_share(epoch, partition, storage))
+        share, objects = queries_of_epoch(epoch, partition, storage), route_share(epoch, partition, storage)
+        assert share is not None
+        assert objects is not None
+        assert len(records) == len(share.queries) + len(objects.objects)
+        found += [(run.name, row) for run, row, _ in records]
+    assert sorted(found) == sorted((run.name, row) for run in epoch.runs for row in range(run.rows))
 
 
 def test_after_the_last_turn_there_is_none() -> None:

@@ -36,12 +36,12 @@ PartRow = tuple[int, Row]
 """A row, and the part that it is for."""
 
 
-def buckets_of(ids: pa.StringArray) -> npt.NDArray[np.uint8]:
+def buckets_of(ids: pa.StringArray) -> npt.NDArray[np.int64]:
     """The bucket of each of n ids."""
-    return (hash_strings(ids) % np.uint64(BUCKETS)).astype(np.uint8)
+    return (hash_strings(ids) % np.uint64(BUCKETS)).astype(np.int64)
 
 
-def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers of queries.
 
     Args:
@@ -59,7 +59,7 @@ def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.in
 
 
 def parts_of(number: npt.NDArray[np.int64], parts: int) -> npt.NDArray[np.int64]:
-    """The part, of so many, of each query by its number."""
+    """The part, of so many, of each query by its number, or by its bucket."""
     return number % BUCKETS % parts
 
 
