@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LEASE_PATIENCE",
     "VARIABLES",
+    "ZOOKEEPER",
     "Begun",
     "add_balance",
     "add_broker",
@@ -64,6 +65,9 @@ VARIABLES = {
 """Environment variables that say where a stream is, where the command line does not."""
 
 _FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
+
+ZOOKEEPER = "127.0.0.1:2181"
+"""Where ZooKeeper is unless it is said, as ``cluster up`` starts it."""
 
 LEASE_PATIENCE = 20.0
 """Seconds that a job waits for the one before it: if that has died, ZooKeeper gives it up after 10."""
@@ -99,11 +103,11 @@ def _topic(text: str) -> tuple[str, str]:
     return read_topic(text)
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) -> None:
     """``--zookeeper``, ``--zookeeper-credentials``."""
     add = parser.add_argument
-    known = _environment("zookeeper", "127.0.0.1:2181")
-    add("--zookeeper", default=known, metavar="HOST:PORT,...", help="ZooKeeper (default %(default)s)")
+    known = _environment("zookeeper", default)
+    add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
     known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest access"
     add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
 
