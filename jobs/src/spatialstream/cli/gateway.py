@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,7 @@ def _opened(options: argparse.Namespace, name: str) -> Stream:
         return Stream(store, opened.pop_all())
 
 
-def _results(broker: Connection, name: str, start: int) -> Results:
+def _results(broker: Connection, name: str, start: Sequence[int] | int) -> Results:
     from spatialstream.client import Results
 
     return Results(broker, name, start=start)
