@@ -77,16 +77,16 @@ def _environment(option: str, default: str | None = None) -> str | None:
     return os.environ.get(VARIABLES[option]) or default
 
 
-def add_stream(parser: argparse.ArgumentParser) -> None:
+def add_stream(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """``--stream``."""
     known = _environment("stream")
     told = "the stream's name; its topics begin with it"
-    parser.add_argument("--stream", required=known is None, default=known, metavar="NAME", help=told)
+    parser.add_argument("--stream", required=required and known is None, default=known, metavar="NAME", help=told)
 
 
-def add_broker(parser: argparse.ArgumentParser) -> None:
-    """``--stream``, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
-    add_stream(parser)
+def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """``--stream``, which may be required, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
+    add_stream(parser, required=required)
     add = parser.add_argument
     known = _environment("bootstrap", "127.0.0.1:9092")
     add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
