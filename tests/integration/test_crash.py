@@ -29,7 +29,7 @@ class Case:
 
     def start(self, output: Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "spatialstream", "run", "--objects", str(self.objects)]
-        command += ["--queries", str(self.queries), "--output", str(output), "--slots", "2", "--epoch", "90"]
+        command += ["--queries", str(self.queries), "--output", str(output), "--slots", "2", "--epoch", "20"]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def finish(self, output: Path) -> str:
@@ -62,7 +62,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
     limit = time.monotonic() + PATIENCE
     while not condition() and process.poll() is None:
         assert time.monotonic() < limit
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 # what the driver has just done, told by the files that it leaves: phase -> (folder, names)
