@@ -1,8 +1,7 @@
 """The gateway with a real API server: whose tokens it takes, what they allow, and which streams it serves."""
 
-import ssl
-
 import pytest
+from kubernetes.client import Configuration
 
 from spatialstream.gateway import reviews
 from spatialstream.gateway.access import Access
@@ -39,11 +38,16 @@ def installed(api, namespace):
 @pytest.fixture
 def cluster(server, api, installed):
     """The API server, as the gateway's account asks it."""
-    token = token_of(api, installed.namespace, installed.gateway)
-    trust = ssl.create_default_context(cafile=str(server.certificate))
-    made = Cluster(server.url, lambda: token, trust)
+    made = cluster_of(server, token_of(api, installed.namespace, installed.gateway))
     yield made
     made.close()
+
+
+def cluster_of(server, token):
+    """The API server, as whoever has the token asks it."""
+    configuration = Configuration(host=server.url, api_key={"authorization": f"Bearer {token}"})
+    configuration.ssl_ca_cert = str(server.certificate)
+    return Cluster(configuration)
 
 
 def account(api, namespace, name, verbs, resource_names=()):
@@ -126,10 +130,10 @@ def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):
     namespace("gw-geo")
     account(api, "gw-geo", "writer", ["write"])
     token = token_of(api, "gw-geo", "writer")
-    trust = ssl.create_default_context(cafile=str(server.certificate))
-    reviews = Reviews(Cluster(server.url, lambda: token, trust))
-    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=reviews))) as nobody:
+    cluster = cluster_of(server, token)
+    with serving(Gateway([served("gw-geo.quakes")], Access(reviews=Reviews(cluster)))) as nobody:
         answer = Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask", {})
+    cluster.close()
     assert answer.status == 503
     assert "tokenreviews" in answer.json["detail"]
 

@@ -60,7 +60,6 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
-    from spatialstream.gateway.cluster import Cluster
     from spatialstream.gateway.directory import Directory
     from spatialstream.gateway.metrics import GatewayMetrics
     from spatialstream.gateway.reviews import Reviews
@@ -71,7 +70,9 @@ def _gateway(options: argparse.Namespace) -> int:
     with ExitStack() as closing:
         reviews, directory = None, None
         if options.namespaces is not None:
-            cluster = Cluster.of_this_pod()
+            from spatialstream.gateway.cluster import Cluster
+
+            cluster = Cluster()
             closing.callback(cluster.close)
             reviews = Reviews(cluster, options.audience) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
