@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.gateway.rates import RateLimits, Rates
 from spatialstream.gateway.requests import (
     check_media_type,
     check_parameters,
@@ -68,11 +69,13 @@ class Limits:
         body: bytes of its body.
         waiting: bytes of objects that are being sent, or wait for it.
         heartbeat: seconds after which who follows results hears something.
+        client: what one client may have.
     """
 
     body: int = 8 << 20
     waiting: int = 64 << 20
     heartbeat: float = 15.0
+    client: RateLimits = field(default_factory=RateLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Gateway:
     ) -> None:
         self.streams = {each.name: each for each in streams}
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self._rates = Rates(self.limits.client)
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
@@ -192,9 +196,20 @@ class Gateway:
         return self.streams[name]
 
     def caller(self, request: Request) -> Caller:
-        """Who a request comes from."""
-        caller = self.access.caller(request.headers.get("authorization"))
-        request.scope["state"]["caller"] = caller.name
+        """Who a request comes from.
+
+        Raises:
+            Problem: nobody that is known, or somebody who asks too much.
+        """
+        state = request.scope["state"]
+        try:
+            caller = self.access.caller(request.headers.get("authorization"))
+        except Problem:
+            self._rates.take(_address(request))  # tokens are not to be tried out either
+            raise
+        state["caller"] = caller.name
+        state["client"] = _address(request) if self.access.local else caller.name
+        self._rates.take(state["client"])
         return caller
 
     # ------------------------------------------------------------------------------------------------------- answers
@@ -223,6 +238,8 @@ class Gateway:
         asked = parsed(await read_body(request, self.limits.body))
         if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
             raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+        if isinstance(asked, list):
+            self._rates.take(request.scope["state"]["client"], len(asked) - 1)
         if form == GEOJSON:
             _check_geojson(asked)
         places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
@@ -250,6 +267,7 @@ class Gateway:
         if form == JSON_LINES:
             return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
         async with AsyncExitStack() as held:
+            held.enter_context(self._rates.connected(request.scope["state"]["client"]))
             held.enter_context(self.metrics.listening(stream.name))
             return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
 
@@ -285,6 +303,10 @@ def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
+
+
+def _address(request: Request) -> str:
+    return "nobody" if request.client is None else request.client.host
 
 
 def _place(request: Request) -> Cursor | str | None:
