@@ -12,7 +12,6 @@ from spatialstream.client.snapshots import SnapshotAsker
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
-from spatialstream.stages.questions import Directory
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.zookeeper import ZooKeeperStore
 
@@ -98,7 +97,7 @@ class Stream(SnapshotAsker):
     def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
         until = time.monotonic() + timeout
         while True:
-            directory = self.newest(until - time.monotonic())
+            directory = self.directory(max(1.0, until - time.monotonic()))
             try:
                 found = self._doorway.listed(directory.round, asked, max(1.0, until - time.monotonic()))
             except Unavailable:  # the stream has gone on, or a part of it is moving
@@ -109,17 +108,6 @@ class Stream(SnapshotAsker):
                 as_of = {"round": directory.round[0], "clock": directory.clock}
                 queries = found[:limit]
                 return Standing([record for _, record in queries], queries[-1][0] if queries else None, as_of)
-
-    def newest(self, timeout: float = 10.0) -> Directory:
-        """What is known of the stream's newest round.
-
-        Raises:
-            Unavailable: it does not say, or has done none yet.
-        """
-        directory = self._doorway.newest(max(1.0, timeout))
-        if directory is None:
-            raise Unavailable("the stream has only begun: it has done no round yet")
-        return directory
 
     def close(self) -> None:
         """Let go of all connections."""

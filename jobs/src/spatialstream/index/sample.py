@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.index.statistics import LEVELS, Statistics
+from spatialstream.index.statistics import Statistics
 from spatialstream.model.arrays import Array, Floats, Ints, Words, numpy_view
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL, STANDING, Route, having
@@ -181,7 +181,7 @@ class Sample:
         stands = _REGIONAL[queries.code] & (queries.duration > self.now - queries.t)
         return queries.take(np.flatnonzero(stands))
 
-    def statistics(self, levels: int = LEVELS) -> Statistics:
+    def statistics(self, levels: int | None = None) -> Statistics:
         """J of the sample.
 
         A query that has stood for longer than the memory counts as if it came once in a memory, and lived as long.
