@@ -101,6 +101,21 @@ class Follower:
                     event[name] = value
 
 
+def stands(client: Client) -> list[str]:
+    """The ids of what stands, page by page."""
+    found, path = list[str](), "/streams/gateway/queries?limit=2"
+    while path:
+        answer = client("GET", path)
+        if answer.status == 503:
+            return []
+        assert answer.status == 200, answer
+        found += [each["id"] for each in answer.json["queries"]]
+        path = answer.json.get("next", "")
+    for name in found:
+        assert client("GET", f"/streams/gateway/queries/{name}").status in (200, 503)
+    return found
+
+
 def by_query(rows: list[bytes]) -> dict[str, list[bytes]]:
     """The rows of each query in their order; those of different ones may be in different partitions."""
     found = defaultdict[str, list[bytes]](list)
@@ -135,6 +150,8 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert again.status in (200, 201)  # 201 if the stream's clock stood still
         assert again.json["query"] == names[4]
 
+        assert stands(http_) == names
+
         followers = [Follower(http_, names, position, random.Random(seed)) for seed in range(4)]
         threads = [threading.Thread(target=each.run, daemon=True) for each in followers]
         for thread in threads:
@@ -158,6 +175,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             assert await_condition(
                 lambda text=wanted: all(sum(text in row for row in each.rows) == 5 for each in followers), 240.0
             ), name
+        assert await_condition(lambda: stands(http_) == names, 60.0), "whatever has been killed"
         stream.sending.rate = 0.0  # the rest as fast as can be
         sending.join()
         end = objects[-1].t
@@ -170,6 +188,8 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
 
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 200
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 404
+
+        assert await_condition(lambda: stands(http_) == names[:4], 60.0)
 
         def of_topic() -> list[bytes]:
             return [line for line in stream.lines if json.loads(line)["query"] in names]

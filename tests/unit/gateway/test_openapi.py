@@ -26,6 +26,9 @@ SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 class Answering(Asker):
     standing_ids = ("q0", "a/b", "q2")
 
+    def ask(self, asked: Any, **more: Any) -> Any:
+        return [{"objects": [{"id": "a", "t": each["t"], "lon": 1.5, "lat": 2.5}]} for each in asked]
+
     def directory(self, timeout: float = 10.0) -> Any:
         routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
         return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
@@ -98,6 +101,14 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
             check(document, "POST", queries, client("POST", "/streams/s/queries", CRQ, idempotency_key="k"))
             answer = client("DELETE", f"/streams/s/queries/{quote('q')}")
             check(document, "DELETE", "/streams/{stream}/queries/{query}", answer)
+        check(document, "GET", "/live", client("GET", "/live"))
+        for path in ("/", "/conformance", "/collections"):
+            check(document, "GET", path, client("GET", path))
+        check(document, "GET", "/collections/{stream}", client("GET", "/collections/s"))
+        for path in ("", "?limit=1&bbox=1,2,3,4", "?bbox=1,2", "?page={}"):
+            check(document, "GET", "/collections/{stream}/items", client("GET", "/collections/s/items" + path))
+        for name in ("5.a", "5.b"):
+            check(document, "GET", "/collections/{stream}/items/{item}", client("GET", f"/collections/s/items/{name}"))
         check(document, "GET", "/streams", client("GET", "/streams"))
         check(document, "GET", "/streams/{stream}", client("GET", "/streams/s"))
         for path in ("", "?limit=2", "?limit=2&after=1", "?limit=0", "?after=x"):

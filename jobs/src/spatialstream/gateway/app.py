@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
-from spatialstream.gateway import listing, logs
+from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
@@ -141,6 +141,12 @@ class Gateway:
             Endpoint("GET", "/live", None, self.live),
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("GET", "/openapi.json", None, self.openapi),
+            Endpoint("GET", "/", None, features.landing),
+            Endpoint("GET", "/conformance", None, features.conformance),
+            Endpoint("GET", "/collections", KNOWN, self.collections),
+            Endpoint("GET", "/collections/{stream}", "ask", features.collection),
+            Endpoint("GET", "/collections/{stream}/items", "ask", features.items),
+            Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", features.item),
             Endpoint("GET", "/streams", KNOWN, self.list_streams),
             Endpoint("GET", "/streams/{stream}", "watch", listing.state),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
@@ -282,6 +288,10 @@ class Gateway:
     async def list_streams(self, request: Request, caller: Caller | Reviewed) -> Response:
         """The streams with which the caller may do anything."""
         return await listing.streams(request, caller, self.streams)
+
+    async def collections(self, request: Request, caller: Caller | Reviewed) -> Response:
+        """The streams as collections of features."""
+        return await features.collections(request, caller, self.streams)
 
     async def openapi(self, request: Request) -> Response:
         """What is here, for programs."""
