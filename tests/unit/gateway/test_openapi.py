@@ -102,7 +102,7 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
             answer = client("DELETE", f"/streams/s/queries/{quote('q')}")
             check(document, "DELETE", "/streams/{stream}/queries/{query}", answer)
         check(document, "GET", "/live", client("GET", "/live"))
-        for path in ("/", "/conformance", "/collections"):
+        for path in ("/", "/asyncapi.json", "/conformance", "/collections"):
             check(document, "GET", path, client("GET", path))
         check(document, "GET", "/collections/{stream}", client("GET", "/collections/s"))
         for path in ("", "?limit=1&bbox=1,2,3,4", "?bbox=1,2", "?page={}"):

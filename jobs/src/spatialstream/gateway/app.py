@@ -31,6 +31,7 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
@@ -141,6 +142,7 @@ class Gateway:
             Endpoint("GET", "/live", None, self.live),
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("GET", "/openapi.json", None, self.openapi),
+            Endpoint("GET", "/asyncapi.json", None, self.asyncapi),
             Endpoint("GET", "/", None, features.landing),
             Endpoint("GET", "/conformance", None, features.conformance),
             Endpoint("GET", "/collections", KNOWN, self.collections),
@@ -295,7 +297,14 @@ class Gateway:
 
     async def openapi(self, request: Request) -> Response:
         """What is here, for programs."""
-        return JSONResponse(document([(each.method, each.path, each.right) for each in self.endpoints]))
+        return JSONResponse(self._document())
+
+    async def asyncapi(self, request: Request) -> Response:
+        """What events there are, for programs."""
+        return JSONResponse(events(self._document()))
+
+    def _document(self) -> dict[str, Any]:
+        return document([(each.method, each.path, each.right) for each in self.endpoints])
 
     async def ask(self, request: Request, stream: ServedStream) -> Response:
         """Answer a snapshot query, or several as of one round."""

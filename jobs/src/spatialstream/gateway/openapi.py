@@ -175,6 +175,10 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "summary": "This document",
         "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
     },
+    "GET /asyncapi.json": {
+        "summary": "The events of results (AsyncAPI 3)",
+        "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
+    },
     "GET /": {
         "summary": "What is here (OGC API)",
         "responses": {"200": _content("links", {JSON: _ref("Landing")})},
