@@ -60,7 +60,7 @@ __all__ = [
     "put_value",
 ]
 
-FORMAT = 5
+FORMAT = 6
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")
