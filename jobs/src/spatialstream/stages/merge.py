@@ -187,8 +187,9 @@ def _merge(
     _merge_steps(spools[messages.STEPS], lines, limits)
 
     rejected = [] if part else [left.letter for left in turn.left]
-    for content in by_kind.get(messages.REJECTED, []):
-        rejected += content.column("line").to_pylist()
+    if refused := by_kind.get(messages.REJECTED):
+        letters = pa.Table.from_batches(refused).sort_by("order")  # each router partition has its own
+        rejected += letters.column("line").to_pylist()
     repeated = sum(content["count"][0].as_py() for content in by_kind.get(messages.REPEATED, []))
     counts = {**lines.counts, "rejected": len(rejected)} | ({"repeated": repeated} if repeated else {})
     if second is not None:

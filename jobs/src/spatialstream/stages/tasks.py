@@ -20,7 +20,7 @@ from spatialstream.stages.ingest import Ingest, Part
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, view
 from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import REGISTRY, admit, dead_letters, route_epoch
+from spatialstream.stages.route import admit, dead_letters, registry_owner, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round
@@ -94,8 +94,8 @@ class EpochTasks:
         return iter(())
 
     def admit(self, world: World, partition: int) -> Iterator[str]:
-        """ROUTE of an epoch that is known to be out, for the registry's state, which partition 0 has."""
-        admit(self.epoch, world.storage)
+        """ROUTE of an epoch that is known to be out, for the registry's state."""
+        admit(self.epoch, partition, world.storage)
         return iter(())
 
     def narrow(self, world: World, partition: int) -> Iterator[str]:
@@ -248,7 +248,7 @@ class IdleTasks:
 
     def forget(self, world: World, item: int) -> Iterator[str]:
         """Let go of what this process holds of a slot and partition, or under ``~part`` of a part of MERGE."""
-        for owner in (slot_owner(item), *((REGISTRY,) if item == 0 else ())) if item >= 0 else (merger_owner(~item),):
+        for owner in (slot_owner(item), registry_owner(item)) if item >= 0 else (merger_owner(~item),):
             forget(world.storage, owner)
         forget_views(world.storage.place, item)
         return iter(())
