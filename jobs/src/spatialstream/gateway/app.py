@@ -31,6 +31,7 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
@@ -45,6 +46,7 @@ from spatialstream.gateway.requests import (
     read_body,
     wanted_form,
 )
+from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.writing import Outcome, Writer
 from spatialstream.model.errors import SpatialStreamError
@@ -101,6 +103,7 @@ class Gateway:
         metrics: of this process.
         limits: of a request.
         origins: pages of other places that may call it from a browser (CORS); none by default.
+        directory: tells which streams come and go while it runs; None: none do.
 
     Attributes:
         endpoints: all paths.
@@ -114,13 +117,17 @@ class Gateway:
         metrics: GatewayMetrics | None = None,
         limits: Limits | None = None,
         origins: Sequence[str] = (),
+        directory: Directory | None = None,
     ) -> None:
         self.streams = {each.name: each for each in streams}
+        self.directory = directory
+        self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
+            Endpoint("GET", "/live", None, self.live),
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("GET", "/openapi.json", None, self.openapi),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
@@ -156,12 +163,28 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        if self.directory is not None:
+            self._following = asyncio.create_task(self.directory.keep(self.serve, self.leave))
         try:
             yield
         finally:
+            if self._following is not None:
+                self._following.cancel()
             for name, stream in self.streams.items():
                 self._writers[name].close()
                 stream.close()
+
+    def serve(self, stream: ServedStream) -> None:
+        """Serve one more stream."""
+        self._writers[stream.name] = Writer(stream, self.limits.waiting)
+        self.streams[stream.name] = stream
+
+    def leave(self, name: str) -> None:
+        """Serve a stream no more; who follows it is told to come again."""
+        stream = self.streams.pop(name)
+        stream.feed.end("the stream is not served here any more")
+        self._writers.pop(name).close()
+        asyncio.get_running_loop().run_in_executor(None, stream.close)
 
     def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -169,7 +192,7 @@ class Gateway:
             try:
                 if endpoint.right is None:
                     return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
-                return await endpoint.answer(request, self._stream(request, endpoint.right))  # type: ignore[call-arg]
+                return await endpoint.answer(request, await self._stream(request, endpoint.right))  # type: ignore[call-arg]
             except Problem as problem:
                 return problem.response()
             except SpatialStreamError as error:
@@ -182,25 +205,43 @@ class Gateway:
 
         return answer
 
-    def _stream(self, request: Request, right: str) -> ServedStream:
+    async def _stream(self, request: Request, right: str) -> ServedStream:
         """The stream of a request, if its caller has the right."""
-        caller, name = self.caller(request), request.path_params["stream"]
+        caller, name = await self.caller(request), request.path_params["stream"]
+        await caller.check(right, name)
+        if self.directory is not None and name in self.directory.unserved:
+            raise Problem("try-again", self.directory.unserved[name], retry=10)
         if name not in self.streams:
-            caller.check(right, name)
             raise Problem("not-found", f"there is no stream {name} here")
-        caller.check(right, name)
         return self.streams[name]
 
-    def caller(self, request: Request) -> Caller:
+    def _writer(self, stream: ServedStream) -> Writer:
+        if stream.name not in self._writers:
+            raise Problem("try-again", f"{stream.name} is not served here any more", retry=1)
+        return self._writers[stream.name]
+
+    async def caller(self, request: Request) -> Caller | Reviewed:
         """Who a request comes from."""
-        caller = self.access.caller(request.headers.get("authorization"))
+        caller = await self.access.caller(request.headers.get("authorization"))
         request.scope["state"]["caller"] = caller.name
         return caller
 
     # ------------------------------------------------------------------------------------------------------- answers
 
+    async def live(self, request: Request) -> Response:
+        """Whether the process is worth keeping: it answers, and nothing in it has ended that must not."""
+        ended = self._following is not None and self._following.done()
+        return JSONResponse({"live": not ended}, 503 if ended else 200)
+
     async def ready(self, request: Request) -> Response:
-        """Whether all streams can be asked; looked at once a second."""
+        """Whether all streams can be asked, looked at once a second; of a cluster, whether it has listed its streams.
+
+        There one stream that does not run is nothing to the others, and their names are not for everybody.
+        """
+        if self.directory is not None:
+            ready = self.directory.ready and not self.ending.is_set()
+            self.metrics.running.set(ready)
+            return JSONResponse({"ready": ready, "streams": {}}, 200 if ready else 503)
         if time.monotonic() > self._ready[0] + _READY_SECONDS:
             found = await asyncio.gather(*(each.ready() for each in self.streams.values()))
             self._ready = time.monotonic(), dict(zip(self.streams, found, strict=True))
@@ -263,20 +304,20 @@ class Gateway:
             raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
         given = parsed(await read_body(request, self.limits.body))
         caller = request.scope["state"]["caller"]
-        outcome = await self._writers[stream.name].register(given, key, caller, timeout)
+        outcome = await self._writer(stream).register(given, key, caller, timeout)
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
         """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
-        return _written(await self._writers[stream.name].cancel(request.path_params["query"], timeout), 200)
+        return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 says that the broker has all of them."""
         check_parameters(request)
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        count = await self._writers[stream.name].objects(await read_body(request, self.limits.body))
+        count = await self._writer(stream).objects(await read_body(request, self.limits.body))
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 

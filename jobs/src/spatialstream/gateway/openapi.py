@@ -79,6 +79,7 @@ _SCHEMAS = {
         position={**_TEXT, "description": "a place in the results before its first row"},
     ),
     "Taken": _object(objects={"type": "integer", "minimum": 0}),
+    "Live": _object(live={"type": "boolean"}),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),
@@ -122,8 +123,12 @@ def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
 _WRITTEN = {JSON: _ref("Written")}
 
 _OPERATIONS: dict[str, dict[str, Any]] = {
+    "GET /live": {
+        "summary": "Whether the process is worth keeping",
+        "responses": {"200": _content("yes", {JSON: _ref("Live")}), "503": _content("no", {JSON: _ref("Live")})},
+    },
     "GET /ready": {
-        "summary": "Whether all streams can be asked",
+        "summary": "Whether all streams can be asked; of a cluster, whether its streams are known",
         "responses": {"200": _content("yes", {JSON: _ref("Ready")}), "503": _content("no", {JSON: _ref("Ready")})},
     },
     "GET /openapi.json": {

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.errors import Gone, Unavailable
+from spatialstream.model.errors import Gone, Replaced, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.seats.calls import called
@@ -139,11 +139,12 @@ class Doorway:
             seconds: within which the driver has to answer.
 
         Raises:
-            Unavailable: it does not; or the stream is another one now.
+            Unavailable: it does not.
+            Replaced: the stream is another one now.
         """
         door = self.door
         if (door.space, door.rule) != self._stream:
-            raise Unavailable("the stream was begun anew with another space or rule for terms: connect to it again")
+            raise Replaced("the stream was begun anew with another space or rule for terms: connect to it again")
         try:
             known = act(self._client(door, door.address), "directory", b"", options(door.secret, seconds), door.address)
         except SeatLost as error:
