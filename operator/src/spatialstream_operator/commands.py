@@ -114,7 +114,7 @@ def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
 def _identity(spec: StreamSpec) -> list[str]:
     """What both jobs have to be told alike for the stream's whole life."""
     command = ["--slots", str(spec.workers.executors.max), "--router-partitions", str(spec.router.partitions)]
-    command += ["--interval", format_duration(spec.interval)]
+    command += ["--mergers", str(spec.mergers), "--interval", format_duration(spec.interval)]
     if spec.retention is not None:
         command += ["--retention", format_duration(spec.retention)]
     command += [f"--space={spec.space}", "--min-term-length", str(spec.terms.min_length)]

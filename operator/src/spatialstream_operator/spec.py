@@ -506,6 +506,7 @@ class StreamSpec:
         time: how the router follows the time of records.
         router: the router job.
         workers: the worker job.
+        mergers: parts of MERGE, and partitions of the results.
         interval: Δ.
         retention: how far back snapshot queries see; None: everything is kept.
         max_record_bytes: longer records are rejected.
@@ -534,6 +535,7 @@ class StreamSpec:
     time: Time
     router: Router
     workers: Workers
+    mergers: int
     interval: int
     retention: int | None
     max_record_bytes: int
@@ -578,6 +580,7 @@ class StreamSpec:
             time=Time.parse(fields.part("time")),
             router=Router.parse(fields.part("router")),
             workers=Workers.parse(fields.part("workers")),
+            mergers=fields.whole("mergers", 1, 1),
             interval=fields.duration("interval", "5m"),
             retention=_retention(fields),
             max_record_bytes=fields.whole("maxRecordBytes", 1 << 20, 1),

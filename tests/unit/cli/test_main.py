@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from spatialstream.cli import main
+
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_that_only_waits_is_interrupted(how: signal.Signals) -> None:
@@ -24,3 +26,10 @@ def test_a_command_that_only_waits_is_interrupted(how: signal.Signals) -> None:
     # a shell says 130 for both; Python ends by the signal if it was in the middle of exec(), as imports are
     assert process.returncode in (130, -signal.SIGINT)
     assert told == "spatialstream: interrupted\n"
+
+
+def test_the_command_tells_of_an_option_that_it_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["tree", "--sorts", "5"])
+    told = "spatialstream tree: unrecognized arguments: --sorts 5; see spatialstream tree --help"
+    assert told in capsys.readouterr().err

@@ -270,6 +270,18 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     assert sum(each["queries"] for each in known["slots"]) == 2 * objects.sum()
 
 
+def test_a_stream_may_be_named_as_elsewhere(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(live, "ZOOKEEPER", "zk:2181")
+    assert main(["status", "--stream", "quakes"]) == 0
+    assert "quakes, 3 slots" in capsys.readouterr().out
+
+    for more in (["other"], ["--context", "prod"]):
+        assert main(["status", "--stream", "quakes", *more]) == 2
+        assert "give the name alone" in capsys.readouterr().err
+
+
 def test_a_pending_version_is_shown(store: MemoryStore) -> None:
     version, _ = some_version()
     store.publish(RoutingVersion(1, version.index, version.mapping, version.slots), 0, "abc", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from spatialstream.sources.kafka import Topics
 
 @dataclass
 class Topic:
-    """One partition; ``first`` is the offset of the first message that is still there."""
+    """A partition; ``first`` is the offset of the first message that is still there."""
 
     messages: list[tuple[bytes | None, bytes | None]] = field(default_factory=list)
     first: int = 0
@@ -27,12 +27,13 @@ class _Message:
     place: int
     name: bytes | None
     content: bytes | None
+    number: int = 0
 
     def error(self) -> None:
         return None
 
     def partition(self) -> int:
-        return 0
+        return self.number
 
     def offset(self) -> int:
         return self.place
@@ -48,21 +49,22 @@ class Broker:
     """Stands for a :class:`~spatialstream.sources.kafka.Connection`, and for its clients.
 
     Args:
-        topic: of the results.
+        topic: of the results; several are the partitions of one.
         rejected: of the dead letters.
         hear: is told each record that is sent to the topic of queries, and its offset.
     """
 
     def __init__(
         self,
-        topic: Topic,
+        topic: Topic | Sequence[Topic],
         rejected: Topic | None = None,
         hear: Callable[[dict[str, Any], int], None] = lambda record, offset: None,
     ) -> None:
         self.topic, self.letters, self.hear = topic, rejected or Topic(), hear
         self.sent: list[dict[str, Any]] = []
-        self._read = topic
-        self._at = 0
+        self._read: Sequence[Topic] = []
+        self._at: list[int] = []
+        self._turn = 0
 
     def topics(self, stream: str) -> Topics:
         return Topics(stream)
@@ -86,32 +88,38 @@ class Broker:
             self.hear(record, offset)
         return 0
 
-    def _of(self, name: str) -> Topic:
-        return self.letters if name.endswith(".rejected") else self.topic
+    def _of(self, name: str) -> Sequence[Topic]:
+        topic = self.letters if name.endswith(".rejected") else self.topic
+        return [topic] if isinstance(topic, Topic) else topic
 
     def describe_topics(self, asked: Any, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(topic_id=self.topic.id))
+        answer.set_result(SimpleNamespace(topic_id=self._of("results")[0].id))
         return defaultdict(lambda: answer)
 
     def list_topics(self, name: str, timeout: float) -> Any:
-        return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions={0: None})})
+        partitions = dict.fromkeys(range(len(self._of(name))))
+        return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions=partitions)})
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
-        topic = self._of(place.topic)
+        topic = self._of(place.topic)[place.partition]
         return topic.first, len(topic.messages)
 
     def assign(self, places: list[Any]) -> None:
-        (place,) = places
-        self._read = self._of(place.topic)
-        assert self._read.first <= place.offset <= len(self._read.messages)
-        self._at = place.offset
+        self._read, self._at = self._of(places[0].topic), [place.offset for place in places]
+        assert [place.partition for place in places] == list(range(len(self._read)))
+        for read, at in zip(self._read, self._at, strict=True):
+            assert read.first <= at <= len(read.messages)
 
     def poll(self, timeout: float) -> _Message | None:
-        if self._at == len(self._read.messages):
-            return None
-        self._at += 1
-        return _Message(self._at - 1, *self._read.messages[self._at - 1])
+        """The next message, of one partition after the other."""
+        for _ in self._read:
+            self._turn = turn = (self._turn + 1) % len(self._read)
+            at, messages = self._at[turn], self._read[turn].messages
+            if at < len(messages):
+                self._at[turn] += 1
+                return _Message(at, *messages[at], turn)
+        return None
 
     def close(self) -> None:
         pass

@@ -12,23 +12,30 @@ from spatialstream.model.errors import SettingError
 from spatialstream.sources.delivery import Place
 
 ROWS = st.builds(
-    lambda round_, phase, upto, life, offset: Row(b"", Place(round_, phase, 0, life), upto, 0, offset, {}),
+    lambda round_, phase, upto, life, offset, partition: Row(
+        b"", Place(round_, phase, 0, life), upto, partition, offset, {}
+    ),
     *(st.integers(0, 9), st.integers(0, 1), st.integers(1, 5), st.sampled_from(["", "a", "b"]), st.integers(0, 99)),
+    st.integers(0, 1),
 )
 
 
 @given(st.lists(ROWS, max_size=20), ROWS)
 def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> None:
-    cursor, had = Cursor(3), list[Row]()
+    cursor, had = Cursor.of([3, 4], "0a1b"), list[Row]()
     for row in rows:
         if not cursor.has(row):
             cursor = cursor.after(row)
             had.append(row)
-            assert cursor.offset == row.resume
+            assert cursor.offsets[row.partition] == row.resume
         assert cursor.has(row)
     assert Cursor.parse(str(cursor)) == cursor
     assert cursor.joined(cursor) == cursor
-    same = [each for each in had if (each.place.life, each.place.phase) == (other.place.life, other.place.phase)]
+
+    def series(row: Row) -> object:
+        return row.partition, row.place.life, row.place.phase
+
+    same = [each for each in had if series(each) == series(other)]
     latest = max(((each.place.round, each.upto) for each in same), default=(-1, 0))
     assert cursor.has(other) == ((other.place.round, other.upto) <= latest)
 
@@ -36,18 +43,22 @@ def test_a_word_says_which_rows_have_been_had(rows: list[Row], other: Row) -> No
 @given(st.lists(ROWS, max_size=9), st.lists(ROWS, max_size=9), ROWS)
 def test_joined_has_what_either_has(one: list[Row], two: list[Row], other: Row) -> None:
     def of(rows: list[Row]) -> Cursor:
-        cursor = Cursor(0)
+        cursor = Cursor.of([0, 0])
         for row in rows:
             cursor = cursor if cursor.has(row) else cursor.after(row)
         return cursor
 
     joined = of(one).joined(of(two))
     assert joined.has(other) == (of(one).has(other) or of(two).has(other))
-    assert joined.offset == max(of(one).offset, of(two).offset)
+    assert joined.offsets == tuple(map(max, of(one).offsets, of(two).offsets))
 
 
 @pytest.mark.parametrize(
-    "word", ["", "x", "-1", "1~a", "1~a.1.2", "1~a.1.2.3", "9" * 19, "1~é.1.1.1.1", "1\n", "1~a.1.1.1.1" * 5]
+    "word",
+    [
+        *("", "x", "1", "-", "-1-", "--1", "x-1", "-1" * 65, "-1~a", "-1~a.1.2", "-1~a.1.2.3", "-" + "9" * 19, "-1\n"),
+        *("-1~é.1.1.1.1", "-1~a.1.1.1.1-" + "1~a.1.1.1.1" * 5, "0" * 17 + "-1", "-1" * 10_000),
+    ],
 )
 def test_what_is_no_word_is_refused(word: str) -> None:
     with pytest.raises(SettingError, match="position: is not one"):
@@ -55,8 +66,8 @@ def test_what_is_no_word_is_refused(word: str) -> None:
 
 
 def test_lives_are_a_few() -> None:
-    cursor = Cursor(0)
+    cursor = Cursor.of([0])
     for life in "abcdef":
         cursor = cursor.after(Row(b"", Place(1, 0, 0, life), 1, 0, 1, {}))
-    assert [life for life, _ in cursor.lives] == ["c", "d", "e", "f"]
+    assert [life for life, _ in cursor.parts[0].lives] == ["c", "d", "e", "f"]
     assert Cursor.parse(str(cursor)) == cursor

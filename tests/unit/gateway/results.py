@@ -24,7 +24,8 @@ class Slow(Broker):
         return message
 
 
-def opener(topic: Topic) -> Any:
+def opener(*topic: Topic) -> Any:
+    """Of the partitions of a topic."""
     return lambda start: Results(Slow(topic), "s", start=start)  # type: ignore[arg-type]
 
 

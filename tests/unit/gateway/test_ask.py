@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spatialstream.client import SnapshotAsker
 from spatialstream.gateway.app import Gateway, Limits
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import Replaced, Unavailable
 from spatialstream.model.space import WGS84, Space
 from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway.http import Client, served, serving
@@ -110,6 +110,25 @@ def test_a_stream_that_is_away_is_found_when_it_is_there(live: Live) -> None:
     assert (answer.status, answer.json["detail"]) == (503, live.away[0])
     live.away.clear()
     assert live.ask("POST", ASK, SRQ).status == 200
+
+
+def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
+    stream.round(1_000, objects(10, 900))
+    closed = list[Opened]()
+
+    class Old(Opened):
+        def close(self) -> None:
+            closed.append(self)
+
+    def replaced(seconds: float) -> NoReturn:
+        raise Replaced("the stream was begun anew")
+
+    openers = [lambda: Old(replaced, stream.call, WGS84), lambda: Opened(stream.newest, stream.call, PLANE)]
+    with serving(Gateway([served("s", lambda: openers.pop(0)())])) as ask:
+        assert ask("POST", ASK, SRQ | {"id": "q"}).json == stream.right(SRQ | {"id": "q"})
+        assert len(closed) == 1
+        assert ask("POST", ASK, SKQ).status == 200
+    assert openers == []
 
 
 def test_requests_that_are_none(live: Live) -> None:

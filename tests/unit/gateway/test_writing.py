@@ -26,6 +26,10 @@ LINE = {"id": "a", "t": 5, "lon": 13.4, "lat": 52.5, "text": "hello"}
 TOKEN = "everything-0123456789"
 
 
+MARK = "7692c3ad"
+"""Of the topic of results."""
+
+
 @dataclass
 class Stream:
     """Takes in what it is sent, with a round each, if it goes on; stands for its topics and its clock."""
@@ -43,7 +47,7 @@ class Stream:
         if b"away" in lines:
             raise Unavailable("messages were not taken: no answer")
         self.busy.set()
-        self.room.wait(10.0)
+        self.room.wait(60.0)
         self.lines.append(lines)
 
     def queries(self, *records: dict[str, Any]) -> Sent:
@@ -104,7 +108,12 @@ def send(gateway: Gateway) -> Iterator[Client]:
 def test_a_query_is_told_to_stand_when_it_does(send: Client, stream: Stream) -> None:
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
     assert answer.status == 201
-    assert answer.json == {"query": "q", "taken_in": True, "as_of": {"round": 0, "clock": 1_000}, "position": "0"}
+    assert answer.json == {
+        "query": "q",
+        "taken_in": True,
+        "as_of": {"round": 0, "clock": 1_000},
+        "position": f"{MARK}-0",
+    }
     ((record, probe),) = stream.sent
     assert record == CRQ | {"id": "q", "t": 0}  # the stream's clock
     assert (probe["t"], probe["type"]) == (0, "SRQ")
@@ -139,7 +148,10 @@ def test_with_a_key_a_registration_is_made_once(send: Client, stream: Stream) ->
 def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, stream: Stream) -> None:
     stream.goes_on = False
     answer = send("POST", "/streams/s/queries?timeout=50ms", CRQ | {"id": "q"})
-    assert (answer.status, answer.json) == (202, {"query": "q", "taken_in": False, "as_of": None, "position": "0"})
+    assert (answer.status, answer.json) == (
+        202,
+        {"query": "q", "taken_in": False, "as_of": None, "position": f"{MARK}-0"},
+    )
     stream.refused[1] = {1: "t: is in the future", 2: "t: is in the future"}
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q", "t": 10**15})
     assert (answer.status, answer.errors) == (400, [{"pointer": "#/t", "detail": "is in the future"}])
@@ -176,7 +188,7 @@ def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: S
     stream.room.clear()
     first = threading.Thread(target=lambda: statuses.append(send("POST", "/streams/s/objects", line).status))
     first.start()
-    assert stream.busy.wait(10.0)
+    assert stream.busy.wait(60.0)
     answer = send("POST", "/streams/s/objects", line)
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     stream.room.set()

@@ -114,3 +114,31 @@ def test_the_arrays_are_the_whole_sample(small: int) -> None:
     assert again.objects.ids.equals(sample.objects.ids)
     assert again.objects[7] == sample.objects[7]
     assert [again.queries[i] for i in range(2)] == [sample.queries[i] for i in range(2)]
+
+
+def test_a_query_ends_with_the_first_cancellation_after_it() -> None:
+    """An id may be registered again once it has been cancelled."""
+    queries = [asked("a", 10, 10**15), asked("a", 30, 10**15), asked("a", 50, 10**15), asked("b", 10, 5)]
+    ends = [Cancellation("a", 40), Cancellation("a", 20), Cancellation("a", 9), Cancellation("b", 16)]
+
+    whole = Sample.of(PLANE, NO_OBJECTS, QueryBatch.of([*queries, *ends]), 1000.0)
+    later = Sample.of(PLANE, NO_OBJECTS, QueryBatch.of(queries), 1000.0)
+    later = later.updated(Sample.of(PLANE, NO_OBJECTS, NO_QUERIES, 1000.0), QueryBatch.of(ends))
+
+    assert whole.queries.duration.tolist() == [10, 10, 10**15, 5]
+    assert later.queries.duration.tolist() == [10, 10, 10**15, 5]
+
+
+def test_long_records_are_bounded_by_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TEXT", 50_000)
+    long = [SpatialObject(f"o{i}", 0, i % 4 + 0.5, 0.5, tuple(f"w{i}-{j}" for j in range(100))) for i in range(400)]
+
+    sample = Sample.of(PLANE, ObjectBatch.of(long), QueryBatch.of([asked(f"q{i}", 0, 9) for i in range(400)]), 1.0)
+
+    kept = [sample.objects[i] for i in range(len(sample.objects))]
+    text = sum(len(each.id) + sum(map(len, each.terms)) for each in kept)
+    assert 49_000 < text <= 50_000
+    assert sample.counts()[0].sum() == pytest.approx(400, rel=0.3)
+    assert len(sample.queries) == 400
+    arrays, _ = sample.to_arrays()
+    assert arrays["objects"].nbytes < 150_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.statistics import SKQ, SRQ, Statistics
+from spatialstream.index.statistics import LEAST, MOST, SKQ, SRQ, Statistics
 from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CODE
@@ -20,6 +20,7 @@ from tests.unit.index.samples import PLANE, obj, points, query, samples, spaces
 NO_OBJECTS = ObjectBatch.of([])
 NO_QUERIES = QueryBatch.of([])
 LEVELS = 2
+PLANE_BOX = Box(0.0, 0.0, 4.0, 4.0)
 
 
 def cell_boxes(space, levels=LEVELS):
@@ -166,7 +167,17 @@ def test_similarity_by_hand():
     statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 1)
 
     # p_srq: 1 in the whole; 1, 1/4, 0, 0 in the quarters; p_stq: 1 everywhere
-    assert statistics.similarity(PLANE.bounds) == pytest.approx((1.25 + 4.0) / (4.0 * 2.0))
+    assert statistics.similarity(PLANE.bounds, weighted=False) == pytest.approx((1.25 + 4.0) / (4.0 * 2.0))
+    assert statistics.similarity(PLANE.bounds) == pytest.approx((4 * 1.25 + 1 * 4.0) / (4.0 * 5.0))
+
+
+def test_a_rare_type_that_goes_everywhere_does_not_decide():
+    boxes = [Box(x, y, x + 0.1, y + 0.1) for x in (1.0, 3.0) for y in (1.0, 3.0)] * 25
+    asked = [query("CRQ", box) for box in boxes] + [query("CKQ", at=(1.0, 1.0))]
+    statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 1)
+
+    assert statistics.similarity(PLANE.bounds) < 0.27
+    assert statistics.similarity(PLANE.bounds, weighted=False) == 0.625
 
 
 def test_queries_that_meet_one_quarter_each_are_least_similar():
@@ -240,3 +251,53 @@ def test_circles_count_as_the_boxes_around_them():
     statistics = Statistics.of(PLANE, NO_OBJECTS, asked, 1.0, 1)
 
     assert statistics.reached[SRQ].tolist() == [2.0, 2.0, 1.0, 1.0, 1.0]
+
+
+# ------------------------------------------------------------------------------------------------------ adaptive depth
+
+
+def clustered(n=2_000):
+    rng = np.random.default_rng(1)
+    places = (1.0 + 0.01 * rng.random((n, 2))).tolist()
+    return ObjectBatch.of([obj(f"o{i}", x, y, "a") for i, (x, y) in enumerate(places)])
+
+
+def test_j_is_deep_where_objects_are_many_and_nowhere_else():
+    statistics = Statistics.of(PLANE, clustered(), NO_QUERIES, 1.0)
+
+    here, there = statistics.cells_of(np.array([[1.005, 1.005, 1.005, 1.005], [3.0, 3.0, 3.0, 3.0]])).tolist()
+    assert statistics.cells.level[here] > 8
+    assert statistics.cells.level[there] <= 2
+    assert len(statistics.cells) <= MOST
+    split = statistics.cells.first >= 0
+    assert (statistics.objects[split] >= LEAST).all()
+    for cell in np.flatnonzero(split).tolist():
+        first = statistics.cells.first[cell]
+        assert statistics.objects[cell] == statistics.objects[first : first + 4].sum()
+        assert (statistics.cells.parent[first : first + 4] == cell).all()
+
+
+def test_few_queries_are_smoothed_by_what_is_known_of_the_cells_above():
+    """One query in a corner says little about its quarters; a thousand say all."""
+    one = query("SRQ", Box(1.001, 1.001, 1.002, 1.002), "a")
+    few, many = (Statistics.of(PLANE, clustered(), QueryBatch.of([one] * n), 1.0) for n in (1, 1_000))
+
+    def part(statistics, place):
+        """Which part of the queries that reach the cell above reach the cell of a place on level 9."""
+        cell, cells = int(statistics.cells_of(np.array([[place] * 4]))[0]), statistics.cells
+        while cells.level[cell] > 9:
+            cell = int(cells.parent[cell])
+        shares = statistics.reach(np.array([cell, cells.parent[cell]]))[SRQ]
+        return float(shares[0] / shares[1])
+
+    assert 0.0 < part(few, 1.0015) < 0.5
+    assert part(many, 1.0015) > 0.9
+    assert 0.0 < part(many, 1.009) < part(few, 1.009) < 0.5
+
+
+def test_words_of_cells_with_few_queries_are_those_of_the_cell_above():
+    asked = [query("SRQ", Box(1.001, 1.001, 1.002, 1.002), "a")] + [query("SRQ", PLANE_BOX, "b")] * 200
+    statistics = Statistics.of(PLANE, clustered(), QueryBatch.of(asked), 1.0)
+    cell = int(statistics.cells_of(np.array([[1.0015, 1.0015, 1.0015, 1.0015]]))[0])
+
+    assert sorted(statistics.keyword_distribution(cell, SRQ).tolist()) == pytest.approx([1 / 201, 200 / 201])

@@ -22,6 +22,7 @@ FULL = {
     "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
     "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
     "workers": {"min": 2, "max": 8, "cores": 2},
+    "mergers": 2,
     "interval": "10m",
     "retention": "2d",
     "maxRecordBytes": 2048,
@@ -52,7 +53,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert told.zookeeper == "z:2181/geo"
         assert str(told.zookeeper_credentials) == "/etc/spatialstream/zookeeper/credentials"
         assert str(told.checkpoint) == "/checkpoint"
-        assert (told.slots, told.router_partitions) == (8, 3)
+        assert (told.slots, told.router_partitions, told.mergers) == (8, 3, 2)
         assert (told.interval, told.retention) == (600_000, 172_800_000)
         assert told.space == Space.planar(-5, -5, 10.5, 20)
         assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)

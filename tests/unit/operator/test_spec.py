@@ -38,6 +38,7 @@ def specs(draw):
             {}, optional={"stopWords": st.lists(st.text(min_size=1, max_size=8), max_size=3)}
         ),
         "time": st.fixed_dictionaries({}, optional={"idle": durations, "ahead": durations}),
+        "mergers": st.integers(1, 64),
         "maxRecordBytes": st.integers(1024, 8 << 20),
         "maxRowBytes": st.integers(1024, 1 << 30),
         "archive": st.just({"claimName": "archive", "subPath": "a/b"}),
@@ -93,7 +94,7 @@ def test_a_minimal_spec():
     assert spec.image == "spark:1"
     assert spec.prometheus_url == "http://prometheus:9090"
     assert (workers.min, workers.max, workers.wanted) == (1, 4, 1)
-    assert (spec.interval, spec.retention) == (300_000, None)
+    assert (spec.mergers, spec.interval, spec.retention) == (1, 300_000, None)
     assert (spec.time.idle, spec.time.disorder, spec.time.ahead) == (500, 0, 3_600_000)
     assert (spec.rebalance.mode, spec.rebalance.cooldown) == ("auto", 600_000)
     assert (spec.router.driver.memory, spec.router.driver.heap, spec.router.executors) == (2048, 1024, None)

@@ -102,7 +102,7 @@ class _Adjuster:
 
     def split(self, node: int) -> int:
         """Split a leaf by Eqn 3; returns SPATIAL or TEXTUAL."""
-        h = self.editor.statistics.similarity(self.editor.box(node))
+        h = self.editor.statistics.similarity(self.editor.box(node), weighted=not self.settings.printed)
         kind = SPATIAL if h <= self.settings.similarity else TEXTUAL
         del self.loads[node]
         self._add(list(self.editor.split(node, kind)))

@@ -19,6 +19,8 @@ class BalanceSettings:
         similarity: ε; a leaf is split by space if the queries of its quarters are at most this similar (ĥ of Eqn 3),
             and by text otherwise. From 0 to 1: ĥ lies between 0.25 and 1.
         leaves: FG makes no tree with more leaves than this, unless the tree has more already. At least 1.
+        printed: whether ĥ is Eqn 3 as the paper prints it, where a rare type of query says as much as a frequent one.
+            Otherwise types count by how probable they are.
 
     Raises:
         SettingError: a value makes no sense; names it.
@@ -27,6 +29,7 @@ class BalanceSettings:
     imbalance: float = 6.0
     similarity: float = 0.5
     leaves: int = 1024
+    printed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LEASE_PATIENCE",
     "VARIABLES",
+    "ZOOKEEPER",
     "Begun",
     "add_balance",
     "add_broker",
@@ -65,6 +66,9 @@ VARIABLES = {
 
 _FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
 
+ZOOKEEPER = "127.0.0.1:2181"
+"""Where ZooKeeper is unless it is said, as ``cluster up`` starts it."""
+
 LEASE_PATIENCE = 20.0
 """Seconds that a job waits for the one before it: if that has died, ZooKeeper gives it up after 10."""
 
@@ -73,16 +77,16 @@ def _environment(option: str, default: str | None = None) -> str | None:
     return os.environ.get(VARIABLES[option]) or default
 
 
-def add_stream(parser: argparse.ArgumentParser) -> None:
+def add_stream(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """``--stream``."""
     known = _environment("stream")
     told = "the stream's name; its topics begin with it"
-    parser.add_argument("--stream", required=known is None, default=known, metavar="NAME", help=told)
+    parser.add_argument("--stream", required=required and known is None, default=known, metavar="NAME", help=told)
 
 
-def add_broker(parser: argparse.ArgumentParser) -> None:
-    """``--stream``, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
-    add_stream(parser)
+def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """``--stream``, which may be required, ``--bootstrap``, ``--kafka-security``, ``--topic``."""
+    add_stream(parser, required=required)
     add = parser.add_argument
     known = _environment("bootstrap", "127.0.0.1:9092")
     add("--bootstrap", default=known, metavar="HOST:PORT,...", help="the broker (default %(default)s)")
@@ -99,11 +103,11 @@ def _topic(text: str) -> tuple[str, str]:
     return read_topic(text)
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) -> None:
     """``--zookeeper``, ``--zookeeper-credentials``."""
     add = parser.add_argument
-    known = _environment("zookeeper", "127.0.0.1:2181")
-    add("--zookeeper", default=known, metavar="HOST:PORT,...", help="ZooKeeper (default %(default)s)")
+    known = _environment("zookeeper", default)
+    add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
     known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest access"
     add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
 

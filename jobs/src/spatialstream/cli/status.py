@@ -34,14 +34,14 @@ def add_parser(commands: Any) -> None:
         "status",
         help="show the state of a live stream",
         description="Shows a stream on Kubernetes: its conditions, jobs, workers, routing, rebalancing and latest "
-        "events; without a name, all streams of the namespace. With --zookeeper, or where the environment names the "
-        "stream's ZooKeeper, shows what the routing store knows.",
+        "events; without a name, all streams of the namespace. With --stream or --zookeeper, or where the environment "
+        "names the stream's ZooKeeper, shows what the routing store knows.",
     )
-    parser.add_argument("stream", nargs="?", metavar="STREAM", help="name of the SpatialStream, or of the stream")
-    kubernetes.add_cluster(parser)
-    live.add_store(parser)
-    parser.set_defaults(zookeeper=os.environ.get(live.VARIABLES["zookeeper"]))
     add = parser.add_argument
+    add("stream", nargs="?", metavar="STREAM", help="name of the SpatialStream, or of the stream")
+    add("--stream", dest="stored", metavar="NAME", help="name of a stream that is not on Kubernetes")
+    kubernetes.add_cluster(parser)
+    live.add_store(parser, None)
     add("--watch", action="store_true", help="show it again and again")
     add("--every", type=shared.duration, default=5_000, metavar="TIME", help="with --watch: how often (5s)")
     add("--json", action="store_true", help="as JSON, a line each time")
@@ -49,6 +49,12 @@ def add_parser(commands: Any) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
+    if options.stored is not None:
+        if options.stream is not None or kubernetes.asked(options):
+            told = "names a stream that is not on Kubernetes; of one that is, give the name alone"
+            raise SettingError("--stream", told)
+        options.stream = options.stored
+        options.zookeeper = options.zookeeper or live.ZOOKEEPER
     if kubernetes.asked(options) or options.zookeeper is None:
         kubectl = kubernetes.Kubectl.of(options)
         look = _look_at_all if options.stream is None else _look_at_stream

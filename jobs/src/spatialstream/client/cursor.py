@@ -1,35 +1,41 @@
 """How far a consumer has come in the results of a stream, as a word that it keeps and shows when it comes again.
 
 Rows of a round's phase come in order, and those of a round that is done again are the same (see
-:mod:`~spatialstream.sources.delivery`). So the last row of each phase says which rows have been had, whoever reads them
-and however often they are sent; and an offset says where to read on. A word bears a few of the stream's lives, so that
-rows of an earlier one that come late are told, too.
+:mod:`~spatialstream.sources.delivery`). So in each partition the last row of each phase says which rows have been had,
+whoever reads them and however often they are sent; and an offset says where to read on. A word bears a few of the
+stream's lives, so that rows of an earlier one that come late are told, too; and a mark of the topic, so that a place in
+one that was there before under the same name is known to be none.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Self
 
 from spatialstream.client.results import Row
-from spatialstream.model.errors import SettingError
+from spatialstream.model.errors import Gone, SettingError
 
-__all__ = ["Cursor"]
+__all__ = ["PATTERN", "Cursor", "Reached"]
 
 _LIVES = 4
 _PHASES = 2
 _NOTHING = (-1, 0)
 _LIFE = r"~([0-9A-Za-z]{0,64})" + r"\.([0-9]{0,18})\.([0-9]{1,18})" * _PHASES
-_WORD = re.compile(rf"([0-9]{{1,18}})((?:{_LIFE}){{0,{_LIVES}}})")
+_PART = re.compile(rf"([0-9]{{1,18}})((?:{_LIFE}){{0,{_LIVES}}})")
+_MARK = re.compile(r"[0-9a-f]{0,16}")
+_MOST_PARTS = 64
+PATTERN = r"^[0-9a-f]{0,16}(-[0-9]{1,18}[0-9A-Za-z~.]*){1,64}$"
+"""What words look like, for those who pass them on."""
 
 _Seen = tuple[tuple[int, int], ...]
 """For each phase the round of the last row, and how many rows of it there have been."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
-    """A place after some row.
+class Reached:
+    """A place in one partition.
 
     Attributes:
         offset: of the first message that has rows after it, or begins one.
@@ -47,32 +53,99 @@ class Cursor:
                 return (place.round, row.upto) <= seen[place.phase]
         return False
 
-    def after(self, row: Row) -> Cursor:
+    def after(self, row: Row) -> Reached:
         """The place after a row that it has not."""
         place = row.place
         number = (place.round, row.upto)
         lives = dict(self.lives)
         before = lives.get(place.life, (_NOTHING,) * _PHASES)
         lives[place.life] = tuple(number if phase == place.phase else had for phase, had in enumerate(before))
-        return Cursor(row.resume, tuple(lives.items())[-_LIVES:])
+        return Reached(row.resume, tuple(lives.items())[-_LIVES:])
 
-    def at(self, offset: int) -> Cursor:
-        """The same rows, to be read on from another offset."""
-        return self if offset == self.offset else Cursor(offset, self.lives)
-
-    def joined(self, other: Cursor) -> Cursor:
+    def joined(self, other: Reached) -> Reached:
         """The place that has what either has, of those who have had all up to there that is for them."""
         lives = dict(self.lives)
         for life, seen in other.lives:
             lives[life] = tuple(map(max, lives.get(life, seen), seen))
-        return Cursor(max(self.offset, other.offset), tuple(lives.items())[-_LIVES:])
+        return Reached(max(self.offset, other.offset), tuple(lives.items())[-_LIVES:])
 
     def __str__(self) -> str:
-        """The word."""
+        """As in the word."""
         word = str(self.offset)
         for life, seen in self.lives:
             word += f"~{life}" + "".join(f".{'' if round_ < 0 else round_}.{upto}" for round_, upto in seen)
         return word
+
+    @classmethod
+    def parse(cls, word: str) -> Self | None:
+        """What :meth:`__str__` gave; None if it is none of these."""
+        match = _PART.fullmatch(word)
+        if match is None:
+            return None
+        lives = dict[str, _Seen]()
+        for life, *numbers in re.findall(_LIFE, match[2]):
+            rounds, rows = numbers[::2], numbers[1::2]
+            lives[life] = tuple((int(each or -1), int(upto)) for each, upto in zip(rounds, rows, strict=True))
+        return cls(int(match[1]), tuple(lives.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in all partitions, after some row.
+
+    Attributes:
+        parts: the place in each partition.
+        topic: what tells the topic from others of its name; empty: not known.
+    """
+
+    parts: tuple[Reached, ...]
+    topic: str = ""
+
+    @classmethod
+    def of(cls, offsets: Iterable[int], topic: str = "") -> Self:
+        """The place before the messages of these offsets, one for each partition."""
+        return cls(tuple(map(Reached, offsets)), topic)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where to read on, in each partition."""
+        return tuple(part.offset for part in self.parts)
+
+    def has(self, row: Row) -> bool:
+        """Whether a row is before the place."""
+        return self.parts[row.partition].has(row)
+
+    def after(self, row: Row) -> Cursor:
+        """The place after a row that it has not."""
+        return self._with(row.partition, self.parts[row.partition].after(row))
+
+    def at(self, partition: int, offset: int) -> Cursor:
+        """The same rows, a partition to be read on from another offset."""
+        part = self.parts[partition]
+        return self if offset == part.offset else self._with(partition, replace(part, offset=offset))
+
+    def _with(self, partition: int, part: Reached) -> Cursor:
+        return Cursor((*self.parts[:partition], part, *self.parts[partition + 1 :]), self.topic)
+
+    def joined(self, other: Cursor) -> Cursor:
+        """See :meth:`Reached.joined`; both are of one topic."""
+        if self == other:
+            return self
+        parts = zip(self.parts, other.parts, strict=True)
+        return Cursor(tuple(mine.joined(its) for mine, its in parts), other.topic)
+
+    def check(self, other: Cursor) -> None:
+        """Make sure that another one is of the same topic.
+
+        Raises:
+            Gone: it is not.
+        """
+        if len(self.parts) != len(other.parts) or len({self.topic, other.topic} - {""}) > 1:
+            raise Gone("the results have been made anew since this position was given; begin without it, or at oldest")
+
+    def __str__(self) -> str:
+        """The word."""
+        return "-".join((self.topic, *map(str, self.parts)))
 
     @classmethod
     def parse(cls, word: str) -> Self:
@@ -81,11 +154,8 @@ class Cursor:
         Raises:
             SettingError: it is none.
         """
-        match = _WORD.fullmatch(word)
-        if match is None:
+        topic, *words = word.split("-", _MOST_PARTS + 1)
+        parts = [part for each in words if (part := Reached.parse(each)) is not None]
+        if not parts or not len(parts) == len(words) <= _MOST_PARTS or not _MARK.fullmatch(topic):
             raise SettingError("position", "is not one that was given here; begin without it, or at oldest")
-        lives = dict[str, _Seen]()
-        for life, *numbers in re.findall(_LIFE, match[2]):
-            rounds, rows = numbers[::2], numbers[1::2]
-            lives[life] = tuple((int(each or -1), int(upto)) for each, upto in zip(rounds, rows, strict=True))
-        return cls(int(match[1]), tuple(lives.items()))
+        return cls(tuple(parts), topic)

@@ -9,10 +9,11 @@ and :meth:`Results.written`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from spatialstream.client.position import Position
-from spatialstream.model.errors import Gone, SettingError, Unavailable
+from spatialstream.model.errors import Gone, Unavailable
 from spatialstream.sources.delivery import Assembler, Deduplicator, Place
 from spatialstream.sources.kafka import Connection
 
@@ -97,17 +98,18 @@ class Results:
         stream: its name.
         newest: begin with what comes from now on, and not with the oldest that is kept.
         position: see above.
-        start: begin with the message of this offset; if it is negative, with the one so many before the end. Only a
-            topic of one partition has such places.
+        start: begin with the messages of these offsets, one for each partition; a negative number: so many before the
+            end of each.
         report: is told what a person should know.
 
     Attributes:
-        start: where it begins in partition 0.
-        end: the offset after the last message that there was then in partition 0.
+        start: where it begins, in each partition.
+        end: the offset after the last message that there was then, in each.
+        mark: what tells the topic from others of its name, as a short word; empty: not known, or not asked for.
 
     Raises:
         Unavailable: the broker does not answer, or has no such topic; Gone: it does not have ``start``.
-        SettingError: the position file is none, or of another topic, or cannot be written; or ``start`` is no place.
+        SettingError: the position file is none, or of another topic, or cannot be written.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Results:
         *,
         newest: bool = False,
         position: Path | None = None,
-        start: int | None = None,
+        start: Sequence[int] | int | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._topic = connection.topics(stream).results
@@ -127,7 +129,8 @@ class Results:
         self._last: Row | None = None
         with answering(connection), ExitStack() as opened:
             self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
-            topic_id = None if position is None else self._id_of_topic(connection)
+            topic_id = None if position is None and start is None else self._id_of_topic(connection)
+            self.mark = "" if topic_id is None else hashlib.sha256(topic_id.encode()).hexdigest()[:8]
             self._position = Position(self._topic, topic_id, position)
             if not self._position.load():
                 report(f"{self._topic} has been made anew since the position was saved; reading it from the start")
@@ -143,6 +146,10 @@ class Results:
         """Rows that have been dropped."""
         return sum(each.repeated for each in self._read.values())
 
+    def has_read(self, ends: Mapping[int, int]) -> bool:
+        """Whether all messages before these offsets of the partitions have been given."""
+        return all(self._position.next.get(partition, 0) >= end for partition, end in ends.items())
+
     # ----------------------------------------------------------------------------------------------------- beginning
 
     def _id_of_topic(self, connection: Connection) -> str | None:
@@ -153,16 +160,19 @@ class Results:
         except (KafkaException, TimeoutError, ValueError):
             return None
 
-    def _assign(self, newest: bool, given: int | None) -> None:
+    def _assign(self, newest: bool, given: Sequence[int] | int | None) -> None:
         partitions, next_ = bounds(self._consumer, self._topic), self._position.next
-        low, self.end = partitions[0]
-        if given is not None:
-            if len(partitions) > 1:
-                problem = "so no offset is a place in it; leave start out, or have the stream begin with --mergers 1"
-                raise SettingError("start", f"{self._topic} has {len(partitions)} partitions, {problem}")
-            next_[0] = max(low, self.end + given) if given < 0 else given
-            if not low <= next_[0] <= self.end:
-                raise Gone(f"{self._topic} has messages {low} to {self.end}, and not {given}: rows would be missing")
+        self.end = tuple(partitions[each][1] for each in sorted(partitions))
+        if isinstance(given, int):
+            next_ |= {each: max(low, high + given) for each, (low, high) in partitions.items()}
+        elif given is not None:
+            if len(given) != len(partitions):
+                raise Gone(f"{self._topic} has {len(partitions)} partitions, and not {len(given)}")
+            next_ |= enumerate(given)
+            for each, (low, high) in partitions.items():
+                if not low <= next_[each] <= high:
+                    there = f"{self._topic} has messages {low} to {high} in partition {each}"
+                    raise Gone(f"{there}, and not {next_[each]}: rows would be missing")
         for partition, (low, high) in partitions.items():
             start = next_.get(partition, high if newest else low)
             if start > high:
@@ -174,7 +184,7 @@ class Results:
                 self._report(f"the broker has removed {low - start} messages of {self._topic} that had not been read")
                 start = low
             next_[partition] = start
-        self.start = next_[0]
+        self.start = tuple(next_[each] for each in sorted(partitions))
         self._consumer.assign([TopicPartition(self._topic, i, next_[i]) for i in partitions])
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -209,21 +219,24 @@ class Results:
 
     def messages_with_rows(
         self, stop: Callable[[], bool], patience: float | None = None
-    ) -> Iterator[tuple[int, int, list[Row]]]:
-        """Of each message its offset, that from which on the rows after it can be had, and the rows whole with it.
+    ) -> Iterator[tuple[int, int, int, list[Row]]]:
+        """Of each message its partition, its offset, that from which on later rows can be had, and its whole rows.
 
-        For those who keep places of their own; see :meth:`messages`.
+        For those who keep places of their own; errors are those of :meth:`messages`.
         """
         for message in self._messages(stop, patience):
-            rows, partition, offset = list(self._rows(message)), message.partition(), message.offset()
-            self._passed(message)
+            partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
+            if offset < self._position.next[partition]:
+                raise Unavailable(f"{self._topic} has been made anew")
+            rows = list(self._rows(message))
+            self._passed(message)
             read = self._read.get(partition)
             life = (
                 "" if read is None or read.life is None else read.life
             )  # what one has begun that is over, nobody ends
-            yield offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
+            yield partition, offset, min(offset + 1, self._begun.get((partition, life), offset + 1)), rows
 
     def written(self) -> None:
         """What was given last has been written out: the position is after it."""

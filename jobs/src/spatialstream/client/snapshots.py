@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, overload
 
 from spatialstream.client.asking import checked_query
-from spatialstream.model.errors import RecordError, SettingError, Unavailable
+from spatialstream.model.errors import RecordError, Replaced, SettingError, Unavailable
 from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
@@ -68,6 +68,20 @@ class SnapshotAsker:
         directory = self._newest(timeout)
         return _as_of(directory) if directory is not None and directory.begun else None
 
+    def directory(self, timeout: float = 10.0) -> Directory:
+        """What is known of the stream's newest round.
+
+        Args:
+            timeout: seconds within which the stream has to say.
+
+        Raises:
+            Unavailable: it does not, or has done none yet.
+        """
+        directory = self._newest(timeout)
+        if directory is None:
+            raise Unavailable("the stream has only begun: it has done no round yet")
+        return directory
+
     @overload
     def ask(
         self, question: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0
@@ -101,6 +115,7 @@ class SnapshotAsker:
             SettingError: a question is no snapshot query of this stream, or about a time that the clock has not come
                 to; names it, and says what would be right.
             Unavailable: there is no answer in time; later there may be.
+            Replaced: the stream is another one now.
         """
         if isinstance(question, Mapping):
             (line,) = self.lines([("query", question)], at_least, timeout)
@@ -147,6 +162,8 @@ class SnapshotAsker:
                 if earliest is not None and directory.clock < earliest:
                     raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
                 return self._answered(asked, directory, until)
+            except Replaced:
+                raise  # no later try can succeed
             except Unavailable as error:
                 if time.monotonic() + pause > until:
                     raise Unavailable(f"{error}; waited {timeout:g} s") from None

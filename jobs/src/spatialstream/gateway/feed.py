@@ -16,10 +16,11 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from operator import ge, le
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.results import Results, Row
@@ -48,6 +49,7 @@ _IN_PARTS = b', "part": '  # quotes within strings are escaped, so this is nothi
 
 Rows = list[tuple[Cursor, Row]]
 """Rows, each with the place after it."""
+Opener = Callable[[Sequence[int] | int], Results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class _Line:
 class _Kept:
     """What a message has given."""
 
+    partition: int
     offset: int
     lines: list[_Line]
     nbytes: int
@@ -92,16 +95,17 @@ class Feed:
 
     Args:
         name: of the stream.
-        opener: gives a consumer of the results that begins at an offset, or so many messages before the end.
+        opener: gives a consumer of the results that begins at offsets, or so many messages before the end of each
+            partition.
         limits: how much may wait.
 
     Attributes:
         cursor: the place after all that has been read.
-        first: all rows that are whole with the message of this offset or a later one are kept.
+        first: for each partition, all rows that are whole with the message of this offset or a later one are kept.
         limits: as given.
     """
 
-    def __init__(self, name: str, opener: Callable[[int], Results], limits: FeedLimits | None = None) -> None:
+    def __init__(self, name: str, opener: Opener, limits: FeedLimits | None = None) -> None:
         self.limits, self._name, self._opener = limits or FeedLimits(), name, opener
         self._threads = ThreadPoolExecutor(_PAST, f"past-{name}")
         self._readers = asyncio.Semaphore(_PAST)
@@ -111,7 +115,7 @@ class Feed:
         self._nbytes = 0
         self._reading: _Reading | None = None
         self._over: str | None = None
-        self.cursor, self.first = Cursor(0), 0
+        self.cursor, self.first = Cursor(()), list[int]()
 
     @property
     def listeners(self) -> int:
@@ -153,8 +157,8 @@ class Feed:
 
     # ------------------------------------------------------------------------------------------------ for listeners
 
-    async def past(self, start: int) -> _Past:
-        """A consumer of what lies further back, from an offset on.
+    async def past(self, start: Sequence[int] | int) -> _Past:
+        """A consumer of what lies further back, from a place on, see :class:`Feed`.
 
         Raises:
             Gone, Unavailable, Problem: as :meth:`listen`.
@@ -176,7 +180,7 @@ class Feed:
         """What is kept of a listener's rows; whether that is all, so that it has the next ones as they come."""
         rows, size = Rows(), 0
         for kept in self._kept:
-            if kept.offset < listener.cursor.offset:
+            if kept.offset < listener.cursor.parts[kept.partition].offset:
                 continue
             if size > _PIECE:
                 return rows, False
@@ -213,25 +217,29 @@ class Feed:
         if reading is not self._reading or not reading.ready.is_set():
             raise Unavailable(reading.failed or f"the results of {self._name} do not come")
 
-    def begin(self, start: int) -> None:
-        """Reading begins at an offset."""
+    def begin(self, place: Cursor) -> None:
+        """Reading begins at a place."""
         self._kept.clear()
-        self._nbytes, self.cursor, self.first = 0, Cursor(start), start
+        self._nbytes, self.cursor, self.first = 0, place, list(place.offsets)
 
-    def publish(self, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
+    def has(self, place: Cursor) -> bool:
+        """Whether all rows after a place are kept, or will be."""
+        return all(map(le, self.first, place.offsets)) and all(map(le, place.offsets, self.cursor.offsets))
+
+    def publish(self, partition: int, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
         """A message has given these rows; None: parts of rows that had begun before the first message."""
         self.cursor = cursor
-        if lines is None:
-            self._kept.clear()
-            self._nbytes, self.first = 0, offset + 1
+        if lines is None:  # nothing whole has come of this partition before
+            self._kept = deque(kept for kept in self._kept if kept.partition != partition)
+            self._nbytes, self.first[partition] = sum(kept.nbytes for kept in self._kept), offset + 1
             return
         nbytes = _OF_MESSAGE + sum(_OF_ROW + len(line.row.line) for line in lines)
-        self._kept.append(_Kept(offset, lines, nbytes))
+        self._kept.append(_Kept(partition, offset, lines, nbytes))
         self._nbytes += nbytes
         while self._nbytes > self.limits.kept:
             gone = self._kept.popleft()
             self._nbytes -= gone.nbytes
-            self.first = gone.offset + 1
+            self.first[gone.partition] = gone.offset + 1
         for line in lines:
             for listener in list(self._joined.get(line.query, ())):
                 listener.offer(line)
@@ -270,13 +278,16 @@ class Listener:
     async def go(self, place: Cursor | str) -> None:
         """Begin at a place; errors as in :meth:`Feed.listen`."""
         if isinstance(place, Cursor):
+            place.check(self._feed.cursor)
             self.cursor = place
-            if self._feed.first <= place.offset <= self._feed.cursor.offset:
+            if self._feed.has(place):
                 return
         # the broker knows whether there is such a place; another process may have come further than this one
-        self._past = await self._feed.past(place.offset if isinstance(place, Cursor) else -_ALL)
-        if not isinstance(place, Cursor):
-            self.cursor = Cursor(self._past.start)
+        self._past = await self._feed.past(place.offsets if isinstance(place, Cursor) else -_ALL)
+        if isinstance(place, Cursor):
+            self._past.start.check(place)
+        else:
+            self.cursor = self._past.start
 
     async def rows(self, patience: float) -> Rows:
         """The rows after those given before, as soon as there are some; none after so many seconds, or if it is over.
@@ -285,10 +296,10 @@ class Listener:
             Unavailable: what lies back cannot be read.
         """
         while self._past is not None:
-            if self.cursor.offset >= self._feed.first:
+            if all(map(ge, self.cursor.offsets, self._feed.first)):
                 self.close()
                 break
-            rows, self.cursor = await self._past.rows(self.cursor, self.queries, self._feed.first)
+            rows, self.cursor = await self._past.rows(self.cursor, self.queries, tuple(self._feed.first))
             if rows or self.over is not None:
                 return rows
         if not self._is_joined:
@@ -337,6 +348,10 @@ class Listener:
             self._past = None
 
 
+def _beginning(results: Results) -> Cursor:
+    return Cursor.of(results.start, results.mark)
+
+
 class _Past:
     """A consumer of what lies back, used in threads by one listener."""
 
@@ -344,7 +359,7 @@ class _Past:
         self._threads, self._release = threads, release
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._results: Results | None = None
-        self.start = 0
+        self.start = Cursor(())
 
     async def open(self, opener: Callable[[], Results]) -> None:
         """Connect; errors are the opener's."""
@@ -353,13 +368,13 @@ class _Past:
             with self._lock:
                 if not self._stop.is_set():
                     self._results = opener()
-                    self.start = self._results.start
+                    self.start = _beginning(self._results)
                     self._messages = self._results.messages_with_rows(self._stop.is_set, _PATIENCE)
 
         await asyncio.get_running_loop().run_in_executor(self._threads, opened)
 
-    async def rows(self, cursor: Cursor, queries: frozenset[str], upto: int) -> tuple[Rows, Cursor]:
-        """Rows of queries after a cursor, some at a time, not far beyond an offset; and how far that is.
+    async def rows(self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int]) -> tuple[Rows, Cursor]:
+        """Rows of queries after a cursor, some at a time, not far beyond these offsets; and how far that is.
 
         Raises:
             Unavailable: the broker does not answer.
@@ -367,18 +382,18 @@ class _Past:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: self._rows(cursor, queries, upto))
 
-    def _rows(self, cursor: Cursor, queries: frozenset[str], upto: int) -> tuple[Rows, Cursor]:
+    def _rows(self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int]) -> tuple[Rows, Cursor]:
         rows, size = Rows(), 0
         with self._lock:
-            for _, resume, whole in self._messages:
+            for partition, _, resume, whole in self._messages:
                 for row in whole:
                     if not cursor.has(row):
                         cursor = cursor.after(row)
                         if _Line.of(row).query in queries and _IN_PARTS not in row.line:
                             rows.append((cursor, row))
                             size += len(row.line)
-                cursor = cursor.at(resume)
-                if size >= _PIECE or cursor.offset >= upto:
+                cursor = cursor.at(partition, resume)
+                if size >= _PIECE or all(map(ge, cursor.offsets, upto)):
                     return rows, cursor
         if self._stop.is_set():
             return rows, cursor
@@ -406,7 +421,7 @@ class _Reading:
         stop: that it is to end.
     """
 
-    def __init__(self, feed: Feed, opener: Callable[[int], Results], name: str) -> None:
+    def __init__(self, feed: Feed, opener: Opener, name: str) -> None:
         self.ready, self.stop = asyncio.Event(), threading.Event()
         self.failed: str | None = None
         self._feed, self._opener, self._loop = feed, opener, asyncio.get_running_loop()
@@ -425,31 +440,35 @@ class _Reading:
         self._tell(self._ended)
 
     def _read(self, results: Results) -> None:
-        cursor, clean = Cursor(results.start), False
-        self._tell(lambda: self._feed.begin(results.start))
-        if results.start >= results.end:
+        cursor = begun = _beginning(results)
+        clean, left = set[int](), {each for each, end in enumerate(results.end) if results.start[each] < end}
+        self._tell(lambda: self._feed.begin(begun))
+        if not left:
             self._tell(self.ready.set)
-        for offset, resume, rows in results.messages_with_rows(self.stop.is_set):
-            broken = not clean and any(_IN_PARTS in row.line for row in rows)
-            clean = clean or (bool(rows) and not broken)
+        for partition, offset, resume, rows in results.messages_with_rows(self.stop.is_set):
+            broken = partition not in clean and any(_IN_PARTS in row.line for row in rows)
+            if rows and not broken:
+                clean.add(partition)
             lines = list[_Line]()
             for row in rows:
                 if not cursor.has(row):
                     cursor = cursor.after(row)
                     lines.append(_Line.of(row))
-            cursor = cursor.at(resume)
+            cursor = cursor.at(partition, resume)
             while not self._room.acquire(timeout=1.0):
                 if self.stop.is_set():
                     return
-            self._publish(offset, None if broken else lines, cursor)
-            if offset + 1 >= results.end:
-                self._tell(self.ready.set)
+            self._publish(partition, offset, None if broken else lines, cursor)
+            if partition in left and offset + 1 >= results.end[partition]:
+                left.discard(partition)
+                if not left:
+                    self._tell(self.ready.set)
 
-    def _publish(self, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
+    def _publish(self, partition: int, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:
         def published() -> None:
             self._room.release()
             if not self.stop.is_set():
-                self._feed.publish(offset, lines, cursor)
+                self._feed.publish(partition, offset, lines, cursor)
 
         self._tell(published)
 

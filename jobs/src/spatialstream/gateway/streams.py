@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from spatialstream.client.inlet import Inlet
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.problems import Problem
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import Replaced, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -39,10 +40,22 @@ class ServedStream:
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
+        self._users: dict[Stream, int] = {}
         self._waiting = 0
 
-    def opened(self) -> Stream:
-        """The stream.
+    def _do(self, work: Callable[[Stream], T]) -> T:
+        """Do something with the stream; if it has been begun anew, with the one that is there now."""
+        with self._held() as stream:
+            try:
+                return work(stream)
+            except Replaced:
+                self._drop(stream)
+        with self._held() as stream:
+            return work(stream)
+
+    @contextmanager
+    def _held(self) -> Iterator[Stream]:
+        """The stream, which is not closed as long as anybody has it.
 
         Raises:
             Unavailable: it cannot be reached.
@@ -50,7 +63,23 @@ class ServedStream:
         with self._opening:
             if self._stream is None:
                 self._stream = self._opener()
-            return self._stream
+            stream = self._stream
+            self._users[stream] = self._users.get(stream, 0) + 1
+        try:
+            yield stream
+        finally:
+            with self._opening:
+                self._users[stream] -= 1
+                if not self._users[stream]:
+                    del self._users[stream]
+                    if stream is not self._stream:
+                        stream.close()
+
+    def _drop(self, stream: Stream) -> None:
+        """Have it closed, and opened anew."""
+        with self._opening:
+            if stream is self._stream:
+                self._stream = None
 
     async def call(self, work: Callable[[Stream], T]) -> T:
         """Do something with the stream in a thread.
@@ -63,7 +92,7 @@ class ServedStream:
             if self._waiting >= _MOST_WAITING:
                 raise Problem("try-again", f"{self._waiting} requests are under way", retry=1)
             self._waiting += 1
-        future = self._threads.submit(lambda: work(self.opened()))
+        future = self._threads.submit(lambda: self._do(work))
         future.add_done_callback(self._done)  # whoever asked may have gone long before
         return await asyncio.wrap_future(future)
 

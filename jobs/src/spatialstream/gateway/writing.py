@@ -23,6 +23,7 @@ from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.queries import Query
 from spatialstream.records.decode import decode_objects
+from spatialstream.records.reasons import reason_class
 
 __all__ = ["Outcome", "Writer"]
 
@@ -33,7 +34,6 @@ _MOST_REGISTERING = 256
 _LOOK_SECONDS = 0.5
 _ROUND_SECONDS = 0.01
 _BOM = b"\xef\xbb\xbf"
-_IN_USE = " is in use until "  # the reason of a registration whose id is another's, see the registry of queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,8 @@ class Writer:
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
         outcome, reason = await self._send(stream, record, timeout)
-        if reason is not None and _IN_USE in reason:
+        # the id itself has been checked, so a rejection of this class says that it is another query's
+        if reason is not None and reason_class(reason) == "id":
             if key is None:
                 raise Problem("conflict", reason, [{"pointer": "#/id", "detail": reason.partition(": ")[2]}])
             return replace(outcome, before=True)

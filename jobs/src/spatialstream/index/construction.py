@@ -221,8 +221,8 @@ class _Builder:
 
     def child_cell(self, cell: int, child: int) -> int:
         """A quarter of a cell of J, or the cell itself where J is not that deep."""
-        below = 4 * cell + 1 + child
-        return below if below < len(self.statistics.objects) else cell
+        first = int(self.statistics.cells.first[cell])
+        return cell if first < 0 else first + child
 
     def weight(self, cell: int) -> Floats:
         """Pr(srq) p_srq and Pr(skq) p_skq of a cell."""

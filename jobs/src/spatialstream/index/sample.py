@@ -12,6 +12,9 @@ what stands has to be known however long ago it came.
 
 u is a hash of the record's id, so a cancellation finds the query that it ends wherever that was drawn.
 
+The sample is kept in ZooKeeper, so its text is bounded too (:data:`TEXT`): where records are so long that this bites,
+fewer of them are kept, and long ones count for a little less than they are.
+
 Cost: O(records that come + records kept) for each update.
 """
 
@@ -26,21 +29,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.index.statistics import LEVELS, Statistics
-from spatialstream.model.arrays import Array, Floats, Ints, Words
+from spatialstream.index.statistics import Statistics
+from spatialstream.model.arrays import Array, Floats, Ints, Words, numpy_view
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL, STANDING, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
-__all__ = ["MEMORY", "OBJECTS", "QUERIES", "Sample"]
+__all__ = ["MEMORY", "OBJECTS", "QUERIES", "TEXT", "Sample"]
 
 MEMORY = 6 * 3_600_000
 """Default time in ms of the stream in which what is known fades to 1/e."""
 
 OBJECTS, QUERIES = 16_384, 16_384
 """Records of each kind that are kept, at most."""
+
+TEXT = 4 << 20
+"""Bytes of ids and terms that the records of each kind have together, at most."""
 
 _REGIONAL = having(lambda kind: kind.standing and kind.route is Route.REGION)
 
@@ -139,8 +146,13 @@ class Sample:
         return both._bounded()
 
     def _bounded(self) -> Sample:
-        objects, weight, least = _highest(self.objects, self._logs(0), self.weights[0], self.least[0], OBJECTS)
-        queries, asked, lowest = _highest(self.queries, self._logs(1), self.weights[1], self.least[1], QUERIES)
+        sizes = _sizes(self.objects.ids, self.objects.terms), _sizes(self.queries.ids, self.queries.keywords)
+        objects, weight, least = _highest(
+            self.objects, sizes[0], self._logs(0), self.weights[0], self.least[0], OBJECTS
+        )
+        queries, asked, lowest = _highest(
+            self.queries, sizes[1], self._logs(1), self.weights[1], self.least[1], QUERIES
+        )
         objects = replace(objects, terms=objects.terms.compact())
         queries = replace(queries, keywords=queries.keywords.compact())
         return replace(self, objects=objects, queries=queries, weights=(weight, asked), least=(least, lowest))
@@ -169,7 +181,7 @@ class Sample:
         stands = _REGIONAL[queries.code] & (queries.duration > self.now - queries.t)
         return queries.take(np.flatnonzero(stands))
 
-    def statistics(self, levels: int = LEVELS) -> Statistics:
+    def statistics(self, levels: int | None = None) -> Statistics:
         """J of the sample.
 
         A query that has stood for longer than the memory counts as if it came once in a memory, and lived as long.
@@ -223,25 +235,38 @@ def _uniform(hashes: Words) -> Floats:
     return result
 
 
-def _highest(batch: _Records, logs: Floats, weights: Floats, least: float, most: int) -> tuple[_Records, Floats, float]:
+def _sizes(ids: pa.StringArray, terms: TermLists) -> Ints:
+    """Bytes that each record's id and terms are, int64[n]."""
+    words = numpy_view(pc.binary_length(terms.vocabulary))[terms.codes]
+    text = np.concatenate([np.zeros(1, np.int64), np.cumsum(words, dtype=np.int64)])[terms.offsets]
+    result: Ints = numpy_view(pc.binary_length(ids)) + np.diff(text)
+    return result
+
+
+def _highest(
+    batch: _Records, sizes: Ints, logs: Floats, weights: Floats, least: float, most: int
+) -> tuple[_Records, Floats, float]:
     """The records with the highest priorities, their weights, and the highest priority that is not kept."""
-    if len(batch) <= most:
+    if len(batch) <= most and sizes.sum() <= TEXT:
         return batch, weights, least
     priority = logs - np.log(_uniform(hash_strings(batch.ids)))
     order = np.argsort(-priority, kind="stable")
+    most = min(most, int(np.searchsorted(np.cumsum(sizes[order]), TEXT, "right")))
     kept = np.sort(order[:most])
     return batch.take(kept), weights[kept], max(least, float(priority[order[most]]))
 
 
 def _ended(queries: QueryBatch, ends: QueryBatch) -> QueryBatch:
-    """Queries as they are after cancellations: each ends with its own, if there is one."""
+    """Queries as they are after cancellations: each ends with the first of its id that comes no earlier than it."""
     if not len(ends) or not len(queries):
         return queries
-    at = dict(zip(ends.ids.to_pylist(), ends.t.tolist(), strict=True))
-    found = pc.is_in(queries.ids, value_set=pa.array(list(at), pa.string())).to_numpy(zero_copy_only=False)
-    duration = queries.duration.copy()
-    for row in np.flatnonzero(found).tolist():
-        lasted = at[queries.ids[row].as_py()] - int(queries.t[row])
-        if 0 <= lasted < duration[row]:
-            duration[row] = lasted
-    return replace(queries, duration=duration)
+    ids = pc.unique(ends.ids)
+    which, cancels = (numpy_view(pc.fill_null(pc.index_in(each.ids, ids), -1)) for each in (queries, ends))
+    order = np.lexsort((ends.t, cancels))
+    times, ranks = np.unique(np.concatenate([ends.t, queries.t]), return_inverse=True)
+    keys = np.concatenate([cancels, which]).astype(np.int64) * len(times) + ranks  # by id, and by time within it
+    first = np.searchsorted(keys[order], keys[len(ends) :])
+    first = order[np.minimum(first, len(ends) - 1)]
+    lasted = ends.t[first] - queries.t
+    ended = (cancels[first] == which) & (lasted >= 0)
+    return replace(queries, duration=np.where(ended, np.minimum(lasted, queries.duration), queries.duration))

@@ -1,12 +1,16 @@
 """J: the statistics of where queries go, what they ask and how long they last (SSTD, section 4.1.1 and figure 5).
 
-J is a complete quadtree of fixed depth over the space, all levels kept. Cell 0 is the space, and the children of cell c
-are 4c + 1 + j with j = (east half) + 2 (north half). A :class:`Statistics` holds counts only: how many queries of each
-type reach each cell, how often their keywords do, how many objects each cell got in how much time. Probabilities and
-rates are quotients of counts, taken when they are asked for. A query counts for as many as it stands for: J of a live
-stream is made from a :class:`~spatialstream.index.sample.Sample` of it whenever somebody wants it, and kept nowhere.
+J is a quadtree (:mod:`spatialstream.index.cells`) that is deep where sampled objects and queries are many: a cell with
+:data:`LEAST` of them is split, and there are :data:`MOST` cells at most. A :class:`Statistics` holds how many queries
+of each type reach each cell, how often their keywords do, how many objects each cell got in how much time. A query
+counts for as many as it stands for: J of a live stream is made from a :class:`~spatialstream.index.sample.Sample` of it
+whenever somebody wants it, and kept nowhere.
 
-Cost: O(cells that the query's border crosses + depth) for each query, O(1) for each object.
+Where few queries were counted, what is known of the cells above decides: a cell's p is estimated as its parent's, times
+the part that it gets of it, and that part with a prior (:func:`_smoothed`); words of cells with few are those of the
+nearest cell above with enough.
+
+Cost: O(cells that the query's border crosses + depth) for each query, O(depth) for each object.
 """
 
 from __future__ import annotations
@@ -16,24 +20,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.index.cells import Cells, visit
 from spatialstream.index.cost import CellStatistics, workloads
 from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.expressions import has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
-from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType
+from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 
-__all__ = ["LEVELS", "SKQ", "SRQ", "KeywordCounts", "Statistics"]
+__all__ = ["SKQ", "SRQ", "KeywordCounts", "Statistics"]
 
-LEVELS = 5
-"""Default depth: 4^5 = 1024 cells on the finest level."""
+LEAST = 16
+"""Sampled objects and queries with which a cell of J is split."""
+
+MOST = 16_384
+"""Cells that J has at most."""
+
+DEPTH = 12
+"""Level below which no cell of J is split."""
+
+_PRIOR = 8.0
+"""As many queries as this say, before any is counted, that a cell's quarters are reached as those of its level are."""
+
+_WORDS = 64.0
+"""Keywords that a cell's queries need for its words to be its own, and not those of the cell above."""
 
 SRQ, SKQ, CKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
+
+_REGIONAL = having(lambda kind: kind.route is Route.REGION)
+"""Which codes are of queries with a region."""
 
 _LONGEST = 16
 """Queries with more keywords than this count as if they had this many."""
@@ -44,14 +64,6 @@ _BUCKETS = 64
 _ENDLESS = 30 * 86_400_000
 """A query that lives until it is cancelled counts as one of this duration, in ms."""
 
-_SLACK = 1e-6
-"""Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
-
-
-def cell_count(levels: int) -> int:
-    """Cells of all levels from 0 to ``levels``."""
-    return int((4 ** (levels + 1) - 1) // 3)
-
 
 def _scatter(offsets: Ints) -> Ints:
     """The owner of each entry of a CSR structure."""
@@ -59,44 +71,6 @@ def _scatter(offsets: Ints) -> Ints:
 
 
 # ---------------------------------------------------------------------------------------- which cells a query reaches
-
-
-@kernel
-def _visit(levels: int, first: Ints, second: Ints, offsets: Ints, rows: Ints) -> None:
-    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
-
-    Cells below a covered one are left out. With empty ``rows`` only counts into ``offsets[1:]``, else fills ``rows``.
-    """
-    counting = len(rows) == 0
-    stack = np.empty((4 * levels + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
-    for q in range(len(first)):
-        found = 0
-        stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << levels, 0, 0
-        depth = 1
-        while depth > 0:
-            depth -= 1
-            cell, width, x, y = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
-            meets = False
-            covered = width == 1
-            for part in (first, second):
-                w, s, e, n = part[q, 0], part[q, 1], part[q, 2], part[q, 3]
-                if w < x + width and e >= x and s < y + width and n >= y:
-                    meets = True
-                    covered |= w <= x and e >= x + width - 1 and s <= y and n >= y + width - 1
-            if not meets:
-                continue
-            if not counting:
-                rows[offsets[q] + found] = 2 * cell + (1 if covered else 0)
-            found += 1
-            if covered:
-                continue
-            half = width // 2
-            for child in range(4):
-                stack[depth, 0], stack[depth, 1] = 4 * cell + 1 + child, half
-                stack[depth, 2], stack[depth, 3] = x + half * (child & 1), y + half * (child >> 1)
-                depth += 1
-        if counting:
-            offsets[q + 1] = found
 
 
 @kernel
@@ -122,35 +96,6 @@ def _pair_keys(
                 k += 1
 
 
-def _finest_ranges(space: Space, parts: Floats, levels: int) -> Ints:
-    """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
-    side = 1 << levels
-    west, south, east, north = space.bounds
-    scaled = (parts - np.array([west, south] * 2)) * (side / np.array([east - west, north - south] * 2))
-    ranges: Ints = np.clip(np.floor(scaled), 0, side - 1).astype(np.int64)
-    ranges[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
-    return ranges
-
-
-def _finest_cells(space: Space, x: Floats, y: Floats, levels: int) -> Ints:
-    """The finest cell of each point."""
-    side = 1 << levels
-    west, south, east, north = space.bounds
-    column = np.clip((x - west) * (side / (east - west)), 0, side - 1).astype(np.int64)
-    row = np.clip((y - south) * (side / (north - south)), 0, side - 1).astype(np.int64)
-    cell = np.zeros(len(x), np.int64)
-    for bit in range(levels - 1, -1, -1):
-        cell = 4 * cell + 1 + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)
-    return cell
-
-
-def _add_up(counts: Floats, levels: int) -> None:
-    """Give every cell the sum of its children, from the finest level (already counted) up."""
-    for level in range(levels - 1, -1, -1):
-        first, last = cell_count(level - 1) if level else 0, cell_count(level)
-        counts[first:last] = counts[4 * first + 1 : 4 * last + 1].reshape(-1, 4).sum(axis=1)
-
-
 # ---------------------------------------------------------------------------------------------- how far a kNN reaches
 
 
@@ -160,7 +105,7 @@ def _nearest_boxes(
     weight: Floats,
     counts: Floats,
     span: float,
-    levels: int,
+    cells: Cells,
     queries: QueryBatch,
 ) -> Floats:
     """Estimated search regions of SKQs and CKQs, as parts float64[n, 2, 4].
@@ -188,13 +133,13 @@ def _nearest_boxes(
     west, south, east, north = space.bounds
     shrink = np.maximum(np.cos(np.radians(y)), 1e-3) if space.geographic else np.ones(len(queries))
     area = (east - west) * shrink * (north - south)
-    cell = _finest_cells(space, x, y, levels)
+    cell = cells.of_points(x, y)
     radius = np.full(len(queries), np.inf)
-    for level in range(levels, -1, -1):
+    for _ in range(cells.depth + 1):
         enough = np.isinf(radius) & (counts[cell] >= needed)
-        density = counts[cell[enough]] * 4.0**level / area[enough]
+        density = counts[cell[enough]] * 4.0 ** cells.level[cell[enough]] / area[enough]
         radius[enough] = np.sqrt(needed[enough] / (np.pi * density))
-        cell = (cell - 1) // 4
+        cell = cells.parent[cell].astype(np.int64)
     wide = radius / shrink
     parts = np.empty((len(queries), 2, 4))
     parts[:, 0] = np.stack([x - wide, y - radius, x + wide, y + radius], axis=1)
@@ -208,6 +153,34 @@ def _nearest_boxes(
 # --------------------------------------------------------------------------------------------------------- the counts
 
 
+def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
+    """A place of each query that concerns some of the space more than the rest: ρ, or the middle of its region."""
+    parts = region_parts(space, queries.regions)[:, 0]
+    regional = np.flatnonzero(_REGIONAL[queries.code] & (parts[:, 0] <= parts[:, 2]))
+    nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
+    x = np.append((parts[regional, 0] + parts[regional, 2]) / 2.0, queries.at[nearest, 0])
+    y = np.append((parts[regional, 1] + parts[regional, 3]) / 2.0, queries.at[nearest, 1])
+    return x, y
+
+
+def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floats:
+    """Which part of each type's queries reaches each cell, p, float64[6, n].
+
+    A cell's part of what reaches its parent is estimated as if so many more queries had reached the parent, of which a
+    quarter got the part that quarters of that level get on average. Few queries so say little, and many all.
+    """
+    shares: Floats = reached / np.maximum(came, 1e-300)[:, np.newaxis]
+    if prior == 0.0:
+        return shares
+    for level in cells.levels()[1:]:
+        parent = cells.parent[level]
+        above = reached[:, parent]
+        usual = reached[:, level].sum(axis=1) / np.maximum(above.sum(axis=1), 1e-300)
+        part = (reached[:, level] + prior * usual[:, np.newaxis]) / (above + prior)
+        shares[:, level] = shares[:, parent] * part
+    return shares
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordCounts:
     """How often the queries of a type that reach a cell have each keyword, sparse.
@@ -219,29 +192,45 @@ class KeywordCounts:
         offsets: int64[2 cells + 1]; row r is the entries from ``offsets[r]`` to ``offsets[r + 1]``.
         term: int32[m], positions in :attr:`Statistics.terms`, ascending in a row.
         count: float64[m].
+        parent: int32[cells], the cell that each is a quarter of.
+        basis: int32[cells], the cell whose words stand for each: itself, or the nearest above with enough of them.
     """
 
     offsets: Ints
     term: Codes
     count: Floats
+    parent: Codes
+    basis: Codes
 
     @classmethod
-    def of(cls, keys: Ints, weights: Floats, rows: int, terms: int) -> KeywordCounts:
-        """From keys row * terms + term and their weights; equal keys are added up."""
+    def of(cls, keys: Ints, weights: Floats, cells: Cells, terms: int, least: float) -> KeywordCounts:
+        """From keys row * terms + term and their weights; equal keys are added up.
+
+        A cell whose queries have fewer keywords than ``least`` gets its words from the cells above.
+        """
         order = np.argsort(keys, kind="stable")
         keys, weights = keys[order], weights[order]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
         distinct = keys[starts]
         count = np.add.reduceat(weights, starts) if len(keys) else np.empty(0)
-        offsets = np.searchsorted(distinct, np.arange(rows + 1) * max(terms, 1))
-        return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count)
+        offsets = np.searchsorted(distinct, np.arange(2 * len(cells) + 1) * max(terms, 1))
+        sums = np.append(0.0, np.cumsum(count))
+        partly, wholly = (sums[offsets[1:]] - sums[offsets[:-1]]).reshape(-1, 2).T.copy()
+        cells.hand_down(wholly[np.newaxis])
+        basis = np.where(partly + wholly >= least, np.arange(len(cells)), -1).astype(np.int32)
+        basis[0] = 0
+        for level in cells.levels()[1:]:
+            few = np.flatnonzero(basis[level] < 0) + level.start
+            basis[few] = basis[cells.parent[few]]
+        return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count, cells.parent, basis)
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:
         """Keywords of the queries that reach the cell: (term int32[m], count float64[m]); counts of a term add up."""
-        rows = [2 * cell]
-        while cell >= 0:
+        cell = int(self.basis[cell])
+        rows = [2 * cell, 2 * cell + 1]
+        while cell:
+            cell = int(self.parent[cell])
             rows.append(2 * cell + 1)
-            cell = (cell - 1) // 4 if cell else -1
         parts = [slice(self.offsets[row], self.offsets[row + 1]) for row in rows]
         return np.concatenate([self.term[part] for part in parts]), np.concatenate([self.count[part] for part in parts])
 
@@ -257,22 +246,24 @@ class Statistics:
 
     Attributes:
         space: what cell 0 is.
-        levels: the finest level.
+        cells: its n cells.
         queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
-        reached: float64[6, cells], those that reach each cell.
+        reached: float64[6, n], those that reach each cell.
+        shares: float64[6, n], p_srq, ..., p_ctq of each: the part of its type's queries that reach it, smoothed.
         lengths: float64[6, l], those with l keywords.
         durations: float64[6, b], those with a duration of b bits (in ms).
         duration_sums: float64[6, b], the sum of these durations in ms.
         terms: uint64[v], hashes of the keywords, ascending.
         srq, skq: M_srq and M_skq.
-        objects: float64[cells], objects in each cell.
+        objects: float64[n], objects in each cell.
         span: the time in ms in which they came.
     """
 
     space: Space
-    levels: int
+    cells: Cells
     queries: Floats
     reached: Floats
+    shares: Floats
     lengths: Floats
     durations: Floats
     duration_sums: Floats
@@ -289,7 +280,7 @@ class Statistics:
         objects: ObjectBatch,
         queries: QueryBatch,
         span: float,
-        levels: int = LEVELS,
+        levels: int | None = None,
         weights: tuple[Floats, Floats] | None = None,
     ) -> Statistics:
         """Statistics of a period of history, or of a sample of it.
@@ -300,38 +291,46 @@ class Statistics:
                 from the density of objects around ρ and the frequency of the keywords.
             queries: the queries that came; cancellations are passed over.
             span: its length in ms.
-            levels: the finest level of J.
+            levels: None: J is deep where objects and queries are many, and smoothed; else it is a complete quadtree of
+                this depth, with plain counts.
             weights: how many objects, and how many queries, each of them stands for; by default itself alone.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         if not len(queries) or (queries.code == CANCEL).any():
             chosen = np.flatnonzero(queries.code != CANCEL)
             queries, asked = queries.take(chosen), asked[chosen]
-        cells = cell_count(levels)
-        counts = np.bincount(_finest_cells(space, objects.x, objects.y, levels), weight, cells).astype(np.float64)
-        _add_up(counts, levels)
+        centres = _centres(space, queries)
+        if levels is None:
+            x, y = np.append(objects.x, centres[0]), np.append(objects.y, centres[1])
+            cells = Cells.adaptive(space, x, y, least=LEAST, most=MOST, depth=DEPTH)
+        else:
+            cells = Cells.complete(space, levels)
+        n = len(cells)
+        counts = np.bincount(cells.of_points(objects.x, objects.y), weight, n).astype(np.float64)
+        cells.add_up(counts)
 
         if has_marks(queries.keywords):
             queries = replace(queries, keywords=searched(queries.keywords))
         parts = region_parts(space, queries.regions)
         nearest = np.flatnonzero((queries.code == SKQ) | (queries.code == CKQ))
         if len(nearest):
-            parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, levels, queries.take(nearest))
-        first, second = (_finest_ranges(space, parts[:, part], levels) for part in (0, 1))
+            parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, cells, queries.take(nearest))
+        ranges = cells.ranges(parts[:, 0]), cells.ranges(parts[:, 1])
         visits = np.zeros(len(queries) + 1, np.int64)
-        _visit(levels, first, second, visits, np.empty(0, np.int64))
+        visit(cells.first, cells.depth, *ranges, visits, np.empty(0, np.int64))
         np.cumsum(visits, out=visits)
         rows = np.empty(visits[-1], np.int64)
         if len(rows):
-            _visit(levels, first, second, visits, rows)
+            visit(cells.first, cells.depth, *ranges, visits, rows)
 
         code = queries.code.astype(np.int64)
         visitor = _scatter(visits)
-        hit = np.bincount(code[visitor] * 2 * cells + rows, asked[visitor], len(TYPES) * 2 * cells)
-        partly, wholly = np.moveaxis(hit.reshape(len(TYPES), cells, 2).astype(np.float64), 2, 0)
-        for level in range(1, levels + 1):
-            above, start, end = cell_count(level - 2) if level > 1 else 0, cell_count(level - 1), cell_count(level)
-            wholly[:, start:end] += np.repeat(wholly[:, above:start], 4, axis=1)
+        hit = np.bincount(code[visitor] * 2 * n + rows, asked[visitor], len(TYPES) * 2 * n)
+        partly, wholly = np.moveaxis(hit.reshape(len(TYPES), n, 2).astype(np.float64), 2, 0)
+        cells.hand_down(wholly)
+        came, reached = np.bincount(code, asked, len(TYPES)).astype(np.float64), partly + wholly
+        each_counts = float(asked.mean()) if len(asked) else 1.0
+        prior, least = (0.0, 0.0) if levels is not None else (_PRIOR * each_counts, _WORDS * each_counts)
 
         lengths = np.minimum(np.diff(queries.keywords.offsets), _LONGEST).astype(np.int64)
         duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
@@ -345,7 +344,7 @@ class Statistics:
             keys, each = np.empty(size, np.int64), np.empty(size)
             words, places = queries.keywords, ranks.astype(np.int32)
             _pair_keys(chosen, visits, rows, words.offsets, words.codes, places, len(terms), asked, keys, each)
-            return KeywordCounts.of(keys, each, 2 * cells, len(terms))
+            return KeywordCounts.of(keys, each, cells, len(terms), least)
 
         def table(column: Ints, width: int, of_each: Floats) -> Floats:
             flat = np.bincount(code * width + column, of_each, len(TYPES) * width)
@@ -353,9 +352,10 @@ class Statistics:
 
         return cls(
             space,
-            levels,
-            np.bincount(code, asked, len(TYPES)).astype(np.float64),
-            partly + wholly,
+            cells,
+            came,
+            reached,
+            _smoothed(cells, came, reached, prior),
             table(lengths, _LONGEST + 1, asked),
             table(buckets, _BUCKETS, asked),
             table(buckets, _BUCKETS, asked * duration),
@@ -369,51 +369,39 @@ class Statistics:
     # -------------------------------------------------------------------------------------------- probabilities, rates
 
     def cells_of(self, boxes: Floats) -> Ints:
-        """The smallest cell of J that covers each box float64[n, 4] (west, south, east, north), int64[n].
-
-        A box that ends where the next cell begins is not taken to reach into that. A box smaller than J's finest cells
-        gets the finest cell that it lies in, unless it stands astride of two.
-        """
-        side = 1 << self.levels
-        west, south, east, north = self.space.bounds
-        scaled = (boxes - np.array([west, south] * 2)) * (side / np.array([east - west, north - south] * 2))
-        low = np.clip(np.floor(scaled[:, :2] + _SLACK), 0, side - 1).astype(np.int64)
-        high = np.clip(np.ceil(scaled[:, 2:] - _SLACK) - 1, low, side - 1).astype(np.int64)
-        apart = np.bitwise_or.reduce(low ^ high, axis=1)
-        level = self.levels - np.frexp(apart.astype(np.float64))[1]
-        cell = np.zeros(len(boxes), np.int64)
-        for bit in range(self.levels - 1, -1, -1):
-            below = 4 * cell + 1 + ((low[:, 0] >> bit) & 1) + 2 * ((low[:, 1] >> bit) & 1)
-            cell = np.where(level >= self.levels - bit, below, cell)
-        return cell
+        """The smallest cell of J that covers each box float64[n, 4] (west, south, east, north), int64[n]."""
+        return self.cells.of_boxes(boxes)
 
     def reach(self, cells: Ints) -> Floats:
         """p_srq, ..., p_ctq of each cell, float64[6, n]; 0 for a type that no query has."""
-        result: Floats = self.reached[:, cells] / np.maximum(self.queries, 1e-300)[:, np.newaxis]
+        result: Floats = self.shares[:, cells]
         return result
 
-    def similarity(self, box: tuple[float, float, float, float]) -> float:
+    def similarity(self, box: tuple[float, float, float, float], weighted: bool = True) -> float:
         """ĥ (section 5.3, before Eqn 3): which part of the queries that reach a cell reach one of its quarters.
 
         With N_0 the smallest cell of J that covers the box and N_1 to N_4 its quarters, it is the sum over i and j of
-        N_i.p_j, divided by 4 times the sum over j of N_0.p_j: from 0.25, where each query meets one quarter, to 1,
-        where each meets all four.
+        Pr(j) N_i.p_j, divided by 4 times the sum over j of Pr(j) N_0.p_j: from 0.25, where each query meets one
+        quarter, to 1, where each meets all four. The paper leaves the probabilities Pr(j) of the types out, so that a
+        rare type which goes everywhere, as kNN queries do, has as much to say as all others.
 
-        On J's finest level nothing is known about quarters: they count as being reached by what reaches the cell, so ĥ
-        is 1, which speaks for text. Where no query reaches N_0 at all it is 0, which speaks for space: an even choice
-        goes to space in Algorithm 1 too.
+        Of a cell of J that is not split nothing is known about quarters: they count as being reached by what reaches
+        the cell, so ĥ is 1, which speaks for text. Where no query reaches N_0 at all it is 0, which speaks for space:
+        an even choice goes to space in Algorithm 1 too.
 
         Args:
             box: (west, south, east, north).
+            weighted: whether types count by their probabilities; else as the paper prints it.
         """
         cell = int(self.cells_of(np.array([box]))[0])
-        whole = float(self.reach(np.array([cell])).sum())
-        if whole == 0.0:
+        chance = self.queries if weighted else np.ones(len(TYPES))
+        whole = float(chance @ self.shares[:, cell])
+        if whole == 0.0 or not self.reached[:, cell].any():
             return 0.0
-        quarters = 4 * cell + 1 + np.arange(4)
-        if quarters[3] >= len(self.objects):
+        first = int(self.cells.first[cell])
+        if first < 0:
             return 1.0
-        return float(self.reach(quarters).sum()) / (4.0 * whole)
+        return float((chance @ self.shares[:, first : first + 4]).sum()) / (4.0 * whole)
 
     def cell(self, cell: int) -> CellStatistics:
         """What the cost model wants to know of a cell. A type that no query has has probability 0."""
@@ -456,7 +444,7 @@ class Statistics:
 
         So the rates of the objects of any partition add up to its E_P, also of a textual share of a cell.
         """
-        cells = _finest_cells(self.space, x, y, self.levels)
+        cells = self.cells.of_points(x, y)
         sampled = np.bincount(cells, minlength=len(self.objects))
         result: Floats = self.objects[cells] / (sampled[cells] * max(self.span, 1.0))
         return result

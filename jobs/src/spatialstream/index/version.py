@@ -12,7 +12,7 @@ from spatialstream.index.base import GlobalIndex
 from spatialstream.index.construction import SPLITS, build_tree
 from spatialstream.index.partition import karmarkar_karp
 from spatialstream.index.qttree import QTTree
-from spatialstream.index.statistics import LEVELS, Statistics
+from spatialstream.index.statistics import Statistics
 from spatialstream.model import hashing
 from spatialstream.model.arrays import Codes, Ints, pack_arrays, unpack_arrays
 from spatialstream.model.errors import StateError
@@ -111,7 +111,7 @@ def build(
     *,
     number: int = 0,
     splits: Collection[str] = SPLITS,
-    levels: int = LEVELS,
+    levels: int | None = None,
 ) -> RoutingVersion:
     """A routing version for a stream that goes on as its sample: statistics, QT-tree, allocation of leaves to slots.
 
@@ -127,7 +127,7 @@ def build(
         slots: number of slots.
         number: the version's number.
         splits: kinds of split to try.
-        levels: depth of J.
+        levels: depth of a complete J; None: it is deep where records are many.
     """
     if not len(objects):
         objects = _uniform_objects(space)

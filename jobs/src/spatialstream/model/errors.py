@@ -10,7 +10,8 @@
     │   ├── Lost        what a process had in memory of a stream's state is gone; it can be made anew
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
-    │   └── Gone        what was asked for is not kept there any more; what is newer is
+    │   ├── Gone        what was asked for is not kept there any more; what is newer is
+    │   └── Replaced    what was connected to is another one now; connect again
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -25,6 +26,7 @@ __all__ = [
     "Lost",
     "Missing",
     "RecordError",
+    "Replaced",
     "RunError",
     "ServerError",
     "SettingError",
@@ -95,6 +97,10 @@ class Unavailable(SpatialStreamError):  # noqa: N818 (as Conflict)
 
 class Gone(Unavailable):
     """What was asked for is not kept any more, or not there. Ask for what is newest."""
+
+
+class Replaced(Unavailable):
+    """What is of this name now is not what was connected to, but like it: connect again."""
 
 
 class ServerError(SpatialStreamError):

@@ -314,7 +314,8 @@ def _sentence(query: Query, end: int, space: Space) -> str:
 def _text_words(text: Expression) -> str:
     groups = [" and ".join(f"“{term}”" for term in group) for group in text.groups if group]
     none = " or ".join(f"“{term}”" for term in text.none)
-    return (f" with {', or '.join(groups)}" if groups else "") + (f" without {none}" if none else "")
+    only = ", but" if len(groups) > 1 else ""  # what must be absent is so of all groups
+    return (f" with {', or '.join(groups)}" if groups else "") + (f"{only} without {none}" if none else "")
 
 
 def _region_words(region: Region | None, space: Space) -> str:

@@ -61,7 +61,7 @@ ENDED = "ended"
 MARKER = "marker"
 """End of the epoch from one router partition: (epoch, upto, router partitions)."""
 
-# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of CKQs)
+# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of queries that stand)
 LINES = "lines"
 """Finished result lines (CRQ): (t, seq, line)."""
 ARRIVALS = "arrivals"

@@ -17,7 +17,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
 from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import ask, merge, merge_second, merger_owner
+from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, view
 from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
 from spatialstream.stages.route import admit, dead_letters, registry_owner, route_epoch
@@ -197,7 +197,11 @@ class RoundTasks:
         yield str(world.sink.rows(self.turn.number, 1, lines, part))
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
-        """Have a slot's view as of this round, which is done, to be asked."""
+        """Have a slot's view as of this round, which is done, to be asked; under ``~part`` that of a part of MERGE."""
+        if slot < 0:
+            listing = view(~slot, self.turn, world.settings.space, world.storage)
+            keep(world.storage.place, slot, listing)
+            return iter(())
         objects = slot_objects(slot, self.turn, world.storage)
         keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
         return iter(())

@@ -37,7 +37,7 @@ from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
-from spatialstream.model.kinds import CODE, KINDS, TYPES, Kind, QueryType, Route, having
+from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
@@ -432,8 +432,7 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         load.queries.append(queries)
         if not turn.known:
             snapshots = _among(queries, number, _SNAPSHOT)
-        if slot == 0:  # every slot knows every CKQ; one of them tells the merger
-            yield from _forward(slot, queries, number)
+        yield from _forward(slot, queries, number)
     if ended := by_kind.get(messages.ENDED):
         number, t = (np.concatenate([numbers(content, name) for content in ended]) for name in ("number", "t"))
         order = np.lexsort((t, number))
@@ -498,8 +497,11 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
-    known, known_number = _among(queries, number, _EVERYWHERE)
+    """The queries that stand, for MERGE, which knows one from several slots by its number."""
+    # every slot has every CKQ, and one of them tells of it
+    known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
     if len(known):
+        known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))
 
 

@@ -224,11 +224,11 @@ class WorkerTurns:
         if record is None or self.worker.unfinished:
             return None
         try:
-            self.engine.map(_tasks(record).recall, range(self.slots))
+            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
         except Lost:
             self.go_back(record)
             self._do(replace(record, round=replace(record.round, known=True)))
-            self.engine.map(_tasks(record).recall, range(self.slots))
+            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
         return record.round
 
     def forget(self) -> None:

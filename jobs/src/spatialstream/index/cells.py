@@ -1,0 +1,205 @@
+"""The cells of J: a quadtree over the space that is deep where records are many.
+
+Cell 0 is the space. A cell that is split has four children in a row, in the order (east half) + 2 (north half). Cells
+of a level come after those of the level above, so one pass up or down the numbers follows the tree. Places are counted
+in columns and rows of cells of the deepest level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spatialstream.model.arrays import Codes, Floats, Ints
+from spatialstream.model.kernels import kernel
+from spatialstream.model.space import Space
+
+__all__ = ["Cells", "visit"]
+
+_SLACK = 1e-6
+"""Share of a finest cell by which rounding may move a border that boxes and cells have in common."""
+
+
+@kernel
+def visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints, rows: Ints) -> None:
+    """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
+
+    Cells below a covered one are left out, and what is not split counts as covered. With empty ``rows`` only counts
+    into ``offsets[1:]``, else fills ``rows``.
+    """
+    counting = len(rows) == 0
+    stack = np.empty((4 * depth + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
+    for q in range(len(one)):
+        found = 0
+        stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << depth, 0, 0
+        top = 1
+        while top > 0:
+            top -= 1
+            cell, width, x, y = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
+            meets = False
+            covered = first[cell] < 0
+            for part in (one, other):
+                w, s, e, n = part[q, 0], part[q, 1], part[q, 2], part[q, 3]
+                if w < x + width and e >= x and s < y + width and n >= y:
+                    meets = True
+                    covered |= w <= x and e >= x + width - 1 and s <= y and n >= y + width - 1
+            if not meets:
+                continue
+            if not counting:
+                rows[offsets[q] + found] = 2 * cell + (1 if covered else 0)
+            found += 1
+            if covered:
+                continue
+            half = width // 2
+            for child in range(4):
+                stack[top, 0], stack[top, 1] = first[cell] + child, half
+                stack[top, 2], stack[top, 3] = x + half * (child & 1), y + half * (child >> 1)
+                top += 1
+        if counting:
+            offsets[q + 1] = found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """A quadtree of n cells.
+
+    Attributes:
+        space: what cell 0 is.
+        depth: the deepest level that there may be.
+        first: int32[n], the first child; -1 where a cell is not split.
+        parent: int32[n]; 0 for cell 0.
+        level: int32[n].
+    """
+
+    space: Space
+    depth: int
+    first: Codes
+    parent: Codes
+    level: Codes
+
+    @classmethod
+    def complete(cls, space: Space, levels: int) -> Cells:
+        """All cells of all levels down to one."""
+        return cls._grown(space, levels, np.arange(4**levels, dtype=np.int64), 0)
+
+    @classmethod
+    def adaptive(cls, space: Space, x: Floats, y: Floats, *, least: int, most: int, depth: int) -> Cells:
+        """Cells that are split where places are many.
+
+        Args:
+            space: what is divided.
+            x: the places' longitudes, of objects and queries alike.
+            y: their latitudes.
+            least: a cell with fewer is not split.
+            most: there are no more cells than this; if there would be, more places are asked for.
+            depth: no cell is split below this level.
+        """
+        column, row = _grid(space, x, y, depth)
+        keys = np.sort(_interleaved(column, row, depth))
+        while True:
+            made = cls._grown(space, depth, keys, least)
+            if len(made.first) <= most:
+                return made
+            least *= 2
+
+    @classmethod
+    def _grown(cls, space: Space, depth: int, keys: Ints, least: int) -> Cells:
+        """Cells with at least so many of these ascending keys, with their ancestors' other children."""
+        first, parent, level = [np.full(1, -1, np.int32)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
+        numbers, at, count = (
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            1,
+        )  # prefixes of the level's cells; their places
+        for deep in range(depth):
+            width = 2 * (depth - deep)
+            inside = np.searchsorted(keys, (numbers + 1) << width) - np.searchsorted(keys, numbers << width)
+            split = np.flatnonzero(inside >= max(least, 1))
+            if not len(split):
+                break
+            first[deep][split] = count + 4 * np.arange(len(split), dtype=np.int32)
+            parent.append(np.repeat(at[split], 4).astype(np.int32))
+            numbers = (4 * numbers[split, np.newaxis] + np.arange(4)).reshape(-1)
+            at = count + np.arange(len(numbers))
+            count += len(numbers)
+            first.append(np.full(len(numbers), -1, np.int32))
+            level.append(np.full(len(numbers), deep + 1, np.int32))
+        return cls(space, depth, np.concatenate(first), np.concatenate(parent), np.concatenate(level))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.first)
+
+    def levels(self) -> list[slice]:
+        """The cells of each level, from the space down."""
+        ends = np.searchsorted(self.level, np.arange(int(self.level[-1]) + 2))
+        return [slice(int(start), int(end)) for start, end in pairwise(ends)]
+
+    def ranges(self, parts: Floats) -> Ints:
+        """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
+        side = 1 << self.depth
+        result: Ints = np.clip(np.floor(self._scaled(parts)), 0, side - 1).astype(np.int64)
+        result[parts[:, 0] > parts[:, 2]] = (side, side, -1, -1)
+        return result
+
+    def of_points(self, x: Floats, y: Floats) -> Ints:
+        """The smallest cell of each point, int64[n]."""
+        column, row = _grid(self.space, x, y, self.depth)
+        return self._descend(column, row, np.full(len(x), self.depth))
+
+    def of_boxes(self, boxes: Floats) -> Ints:
+        """The smallest cell that covers each box float64[n, 4] (west, south, east, north), int64[n].
+
+        A box that ends where the next cell begins is not taken to reach into that. A box smaller than the cells there
+        gets the one that it lies in, unless it stands astride of two.
+        """
+        side = 1 << self.depth
+        scaled = self._scaled(boxes)
+        low = np.clip(np.floor(scaled[:, :2] + _SLACK), 0, side - 1).astype(np.int64)
+        high = np.clip(np.ceil(scaled[:, 2:] - _SLACK) - 1, low, side - 1).astype(np.int64)
+        apart = np.bitwise_or.reduce(low ^ high, axis=1)
+        return self._descend(low[:, 0], low[:, 1], self.depth - np.frexp(apart.astype(np.float64))[1])
+
+    def _scaled(self, boxes: Floats) -> Floats:
+        west, south, east, north = self.space.bounds
+        size = np.array([east - west, north - south] * 2)
+        result: Floats = (boxes - np.array([west, south] * 2)) * ((1 << self.depth) / size)
+        return result
+
+    def _descend(self, column: Ints, row: Ints, lowest: Ints) -> Ints:
+        """The cell at each place, no deeper than its lowest level."""
+        cell = np.zeros(len(column), np.int64)
+        for deep in range(self.depth):
+            bit = self.depth - 1 - deep
+            below = self.first[cell] + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)
+            cell = np.where((self.first[cell] >= 0) & (self.level[cell] == deep) & (lowest > deep), below, cell)
+        return cell
+
+    def add_up(self, counts: Floats) -> None:
+        """Give every cell what its children have, besides its own: from the deepest level up."""
+        for cells in reversed(self.levels()[1:]):
+            np.add.at(counts, self.parent[cells], counts[cells])
+
+    def hand_down(self, counts: Floats) -> None:
+        """Give every cell what its parent has, besides its own, in each row of counts float64[m, n]."""
+        for cells in self.levels()[1:]:
+            counts[:, cells] += counts[:, self.parent[cells]]
+
+
+def _grid(space: Space, x: Floats, y: Floats, depth: int) -> tuple[Ints, Ints]:
+    """Column and row of each point among cells of a level."""
+    side = 1 << depth
+    west, south, east, north = space.bounds
+    column = np.clip((x - west) * (side / (east - west)), 0, side - 1).astype(np.int64)
+    row = np.clip((y - south) * (side / (north - south)), 0, side - 1).astype(np.int64)
+    return column, row
+
+
+def _interleaved(column: Ints, row: Ints, depth: int) -> Ints:
+    """Z-order keys: two bits a level, the highest first."""
+    keys = np.zeros(len(column), np.int64)
+    for bit in range(depth - 1, -1, -1):
+        keys = 4 * keys + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)
+    return keys
