@@ -1,5 +1,9 @@
 """The gateway with a real API server: whose tokens it takes, what they allow, and which streams it serves."""
 
+import contextlib
+import json
+import sys
+
 import pytest
 from kubernetes.client import Configuration
 
@@ -9,7 +13,7 @@ from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.reviews import Reviews
-from spatialstream.servers.process import await_condition
+from spatialstream.servers.process import Server, await_condition
 from tests.api.client import eventually
 from tests.api.installation import install, token_of
 from tests.api.resources import stream, streams
@@ -165,6 +169,45 @@ def test_streams_are_served_while_they_exist(api, cluster, quick):
         eventually(lambda: status("quakes") == 404, "a stream that is gone is not served")
         assert "me:word" not in str(told)
     assert not directory.unserved
+
+
+class GatewayProcess(Server):
+    """``spatialstream gateway`` as a pod of the chart runs it, but for where the API server is."""
+
+    name = "gateway"
+
+    def __init__(self, folder, server, token):
+        super().__init__(folder)
+        self._kubeconfig = server.kubeconfig(token)
+
+    def _configure(self):
+        (self.folder / "kubeconfig").write_text(json.dumps(self._kubeconfig))
+
+    def _command(self):
+        settings = [f"KUBECONFIG={self.folder / 'kubeconfig'}", "NO_PROXY=127.0.0.1"]
+        given = ["--namespaces=gw-geo", "--token-review", f"--port={self.port}"]
+        return ["env", *settings, sys.executable, "-m", "spatialstream", "gateway", *given]
+
+    def _answers(self):
+        with contextlib.suppress(OSError):
+            return Client(self.port)("GET", "/ready").status == 200
+        return False
+
+
+def test_the_command_serves_a_cluster(server, api, installed, tmp_path):
+    account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
+    token = token_of(api, "gw-geo", "asker")
+    api.apply(stream("gw-geo", "quakes", {"zookeeper": {"servers": "127.0.0.1:1"}}))
+    try:
+        with GatewayProcess(tmp_path, server, token_of(api, installed.namespace, installed.gateway)) as gateway:
+            assert Client(gateway.port)("POST", "/streams/gw-geo.quakes/ask", {}).status == 401
+            someone = Client(gateway.port, token)
+            assert someone("POST", "/streams/gw-geo.quakes/queries", {}).status == 403
+            away = someone("POST", "/streams/gw-geo.quakes/ask?timeout=1s", {"type": "SRQ"})
+            assert away.status == 503
+            assert "127.0.0.1:1" in away.json["detail"]
+    finally:
+        api.delete(streams("gw-geo", "quakes"))
 
 
 def test_a_namespace_that_is_not_the_gateways(cluster):
