@@ -321,9 +321,7 @@ class Gateway:
         if form == GEOJSON:
             _check_geojson(asked)
         places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
-        geographic, lines = await stream.call(
-            lambda opened: (opened.space.geographic, list(opened.lines(places, at_least, timeout)))
-        )
+        geographic, lines = await stream.ask(places, at_least, timeout)
         if form == GEOJSON:
             if not geographic:
                 raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
