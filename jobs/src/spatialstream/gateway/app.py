@@ -33,7 +33,7 @@ from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.directory import Directory
-from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.feed import OLDEST, Listener
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
@@ -51,7 +51,7 @@ from spatialstream.gateway.requests import (
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.writing import Outcome, Writer
-from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.errors import SpatialStreamError, Unavailable
 
 __all__ = ["Gateway", "Limits"]
 
@@ -60,6 +60,7 @@ KNOWN = "known"
 """Instead of a right: the caller has to be one who is known, whatever they may do."""
 
 _READY_SECONDS = 1.0
+_ALLOWED_SECONDS = 30.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
@@ -345,7 +346,23 @@ class Gateway:
         async with AsyncExitStack() as held:
             held.enter_context(self._rates.connected(request.scope["state"]["client"]))
             held.enter_context(self.metrics.listening(stream.name))
-            return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+            listener = await held.enter_async_context(opened)
+            allowed = asyncio.create_task(self._while_allowed(request.headers.get("authorization"), stream, listener))
+            held.callback(allowed.cancel)
+            return Events(listener, held.pop_all(), self.limits.heartbeat, sent)
+
+    async def _while_allowed(self, authorization: str | None, stream: ServedStream, listener: Listener) -> None:
+        """Let somebody go who may not follow any more: a connection lasts for longer than tokens and rights may."""
+        while True:
+            await asyncio.sleep(_ALLOWED_SECONDS)
+            try:
+                await (await self.access.caller(authorization)).check("watch", stream.name)
+            except Unavailable:
+                continue  # nobody says so
+            except Problem as problem:
+                if problem.status in (401, 403):
+                    listener.end("the token or its right has gone")
+                    return
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
         """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
