@@ -16,6 +16,9 @@ __all__ = ["GROUP", "Api", "RefusalError", "eventually", "path_of"]
 
 GROUP = "/apis/spatialstream.dev/v1alpha1"
 _TIMEOUT = 30.0
+PATIENCE = 120.0
+"""Seconds within which comes what comes at all, on a slow machine that does much else."""
+
 _PLURALS = {
     "networkpolicy": "networkpolicies",
     "endpoints": "endpoints",
@@ -136,7 +139,7 @@ def path_of(thing: Mapping[str, Any]) -> str:
 
 
 def eventually(
-    condition: Callable[[], Any], what: str, within: float = 30.0, now: Callable[[], Any] = lambda: ""
+    condition: Callable[[], Any], what: str, within: float = PATIENCE, now: Callable[[], Any] = lambda: ""
 ) -> Any:
     """Wait until a condition holds, and return what it gives.
 

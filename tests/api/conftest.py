@@ -103,8 +103,9 @@ def process(
     folder = tmp_path_factory.mktemp("operator")
     token = installation.token(api)
     settings = {"PROMETHEUS_URL": prometheus.url, "EXECUTOR_GRACE": "8", "NETWORK_POLICIES": "true"}
+    settings |= {"GATEWAY_URL": "https://streams.example.org", "CLIENTS_FROM": '[{"podSelector": {}}]'}
     with OperatorProcess(folder, server, token, installation.namespace, **settings) as started:
-        eventually(lambda: started.ready, "the operator is at work", 60)
+        eventually(lambda: started.ready, "the operator is at work")
         yield started
 
 
@@ -113,7 +114,7 @@ def operator(process: OperatorProcess) -> OperatorProcess:
     """The operator, which runs; it is started again if a test before has ended it."""
     if not process.running:
         process.start()
-    eventually(lambda: process.ready, "the operator is at work", 60)
+    eventually(lambda: process.ready, "the operator is at work")
     return process
 
 

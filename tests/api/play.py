@@ -17,7 +17,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.store.reports import LoadReport, save_load, save_sample
 from spatialstream.store.zookeeper import ZooKeeperStore
-from tests.api.client import Api, RefusalError, eventually
+from tests.api.client import PATIENCE, Api, RefusalError, eventually
 from tests.api.resources import merged, stream, streams
 from tests.unit.index.samples import PLANE, obj, query
 
@@ -86,7 +86,7 @@ class Played:
         """One of its conditions; an empty one if there is none."""
         return next((each for each in self.status.get("conditions", []) if each["type"] == name), {})
 
-    def says(self, name: str, status: str, reason: str | None = None, within: float = 30.0) -> dict[str, Any]:
+    def says(self, name: str, status: str, reason: str | None = None, within: float = PATIENCE) -> dict[str, Any]:
         """Wait for what a condition says."""
 
         def found() -> dict[str, Any] | None:
@@ -97,11 +97,11 @@ class Played:
         said: dict[str, Any] = eventually(found, f"{name} is {status} {reason or ''}", within, lambda: self.status)
         return said
 
-    def until(self, condition: Callable[[dict[str, Any]], Any], what: str, within: float = 30.0) -> Any:
+    def until(self, condition: Callable[[dict[str, Any]], Any], what: str, within: float = PATIENCE) -> Any:
         """Wait for something about the status."""
         return eventually(lambda: condition(self.status), what, within, lambda: self.status)
 
-    def rebalances(self, phase: str, within: float = 30.0) -> dict[str, Any]:
+    def rebalances(self, phase: str, within: float = PATIENCE) -> dict[str, Any]:
         """Wait for a phase of rebalancing."""
 
         def found(status: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ class Played:
         found = self.pod(job)
         return "" if found is None else found["metadata"]["annotations"][HASH]
 
-    def made(self, job: str, other_than: str = "", within: float = 30.0) -> str:
+    def made(self, job: str, other_than: str = "", within: float = PATIENCE) -> str:
         """Wait for the pod of a job that is not the one with this uid; its uid."""
 
         def found() -> str | None:
@@ -261,7 +261,7 @@ class Played:
             if refusal.code != 404:  # it, or the operator, has been faster
                 raise
 
-    def gone(self, within: float = 30.0) -> None:
+    def gone(self, within: float = PATIENCE) -> None:
         """Wait until there is no such stream."""
         eventually(lambda: self.api.find(self.path) is None, "the stream is gone", within, lambda: self.body)
 

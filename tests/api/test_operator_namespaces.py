@@ -26,7 +26,7 @@ def bounded(tmp_path_factory, server, api, namespace, process):
     folder = tmp_path_factory.mktemp("two")
     namespaces = ",".join((GOING, STAYING))
     with OperatorProcess(folder, server, installed.token(api), installed.namespace, NAMESPACES=namespaces) as started:
-        eventually(lambda: started.ready, "the operator is at work", 60)
+        eventually(lambda: started.ready, "the operator is at work")
         yield started
 
 
@@ -53,7 +53,7 @@ def test_a_stream_says_that_rights_are_missing_and_goes_on_with_them(bounded, ap
     for kind, role in roles.items():
         del role["metadata"]["resourceVersion"], role["metadata"]["uid"]
         api.post(paths[kind], role)
-    stream.says("Degraded", "False", within=70)
+    stream.says("Degraded", "False")
     assert len(lines(bounded, f"{STAYING}/other: ApiError")) == 1
 
 
@@ -84,7 +84,7 @@ def test_the_custom_resource_can_be_removed_and_installed_again(bounded, api, de
     stream.annotate(skip_cleanup="true")
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/spatialstreams.spatialstream.dev"
     api.delete(path)
-    eventually(lambda: api.find(path) is None, "the definition is gone, and all streams with it", 60)
+    eventually(lambda: api.find(path) is None, "the definition is gone, and all streams with it")
     eventually(lambda: bounded.metric(SERVED, namespace=STAYING) == 0.0, "the operator has seen that")
     assert bounded.running
 

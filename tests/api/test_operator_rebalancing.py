@@ -265,7 +265,7 @@ def test_the_operator_dies_before_it_publishes(operator, played, known):
 
         operator.start()
 
-        pending = eventually(lambda: store.state().pending, "the version is published", 60, lambda: stream.status)
+        pending = eventually(lambda: store.state().pending, "the version is published", now=lambda: stream.status)
         assert pending.proposal == waiting["id"]
         assert store.state().last == 1
 

@@ -19,7 +19,7 @@ from spatialstream.sources import kafka_clients
 from spatialstream.sources.kafka import Connection, Topics, read_properties
 from spatialstream.sources.kafka_stream import KafkaChannel
 from spatialstream.sources.keys import block_key
-from tests.cluster.stream import Servers
+from tests.cluster.stream import PATIENCE, Servers
 
 
 def block(number: int, size: int = 1000) -> tuple[int, bytes, pa.Buffer]:
@@ -36,13 +36,13 @@ def kafka(tmp_path: Path) -> Iterator[KafkaServer]:
         yield server
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_broker_that_dies_and_comes_back(kafka: KafkaServer) -> None:
     connection = Connection(kafka.bootstrap, kafka.security)
     Topics("s").ensure(connection, slots=1)
     channel, sent = KafkaChannel(connection, "s", 1), 0
     channel.send([block(-1)])
-    restart = threading.Thread(target=lambda: (time.sleep(0.3), kafka.kill(), kafka.start(100.0)))
+    restart = threading.Thread(target=lambda: (time.sleep(0.3), kafka.kill(), kafka.start(PATIENCE)))
     restart.start()
     while restart.is_alive():  # each is made while the broker is there, is dying, is away, or is coming back
         channel.send(block(number) for number in range(sent, sent + 3))
@@ -53,7 +53,7 @@ def test_a_broker_that_dies_and_comes_back(kafka: KafkaServer) -> None:
     assert numbers(channel)[-1] == block(sent)[1]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_process_that_is_forked_makes_its_own_clients(servers: Servers) -> None:
     connection = Connection(servers.kafka.bootstrap)
     Topics("forks").ensure(connection, slots=1)
@@ -68,12 +68,12 @@ def test_a_process_that_is_forked_makes_its_own_clients(servers: Servers) -> Non
 
     fork = multiprocessing.get_context("fork").Process(target=again)
     fork.start()
-    fork.join(60.0)
+    fork.join(PATIENCE)
     assert fork.exitcode == 0
     assert numbers(channel) == [block(0)[1], block(1)[1]]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_clients, "PATIENCE", 2.0)
     monkeypatch.setattr(kafka_clients, "_END_PATIENCE", 0.1)
@@ -84,7 +84,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         list(channel.blocks(0, 0, 1))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_more_than_the_queue_holds(servers: Servers) -> None:
     connection = Connection(servers.kafka.bootstrap)
     Topics("many").ensure(connection, slots=1)
@@ -139,7 +139,7 @@ def _certify(folder: Path, name: str) -> None:
     openssl(*signed, "-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_certificates_go_with_the_clients(tmp_path: Path) -> None:
     with _Certified(tmp_path / "kafka") as kafka:
         connection = Connection(kafka.bootstrap, kafka.security)

@@ -35,19 +35,19 @@ class OnBroker:
     def produce(self, topic: str, partition: int, *messages: Message, abort: bool = False) -> None:
         if abort:
             producer = self.connection.producer(**{"transactional.id": self.stream})
-            producer.init_transactions(30.0)
+            producer.init_transactions(240.0)
             producer.begin_transaction()
         else:
             producer = self._producer
         for key, value in messages:
             producer.produce(topic, value, key, partition)
-        assert producer.flush(30.0) == 0
+        assert producer.flush(240.0) == 0
         if abort:
-            producer.abort_transaction(30.0)
+            producer.abort_transaction(240.0)
 
     def delete(self, topic: str, partition: int, before: int) -> None:
         admin, at = self.connection.admin(), TopicPartition(topic, partition, before)
-        admin.delete_records([at])[at].result(30.0)
+        admin.delete_records([at])[at].result(240.0)
 
     def all(self, topic: str) -> list[Message]:
         begins, ends = kafka_clients.offsets(self.connection).bounds({topic: 1})

@@ -16,7 +16,7 @@ from spatialstream.model.errors import Conflict, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from spatialstream.store.reports import read_load, read_sample
-from tests.cluster.stream import LiveStream, Servers, differences
+from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.streams import random_stream
 
 
@@ -45,20 +45,21 @@ def rebalance(stream: LiveStream, strategy: str) -> bool:
     return True
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_all_types_while_rebalancing(servers: Servers, tmp_path: Path) -> None:
     drawn = random_stream(5, 9_000, 40, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     strategies = ["FG", "PM", "rebuild", "FM"]
     with LiveStream(servers, "exact", tmp_path, WGS84, 3, "--mergers", "2") as stream:
-        sending = stream.send(objects, queries, rate=100.0)
+        sending = stream.send(objects, queries, rate=100.0, lasting=True)
         for strategy in strategies:
             before = stream.store.state().active.number
-            assert await_condition(lambda: rebalance(stream, strategy), 120.0)  # noqa: B023
-            assert await_condition(lambda: stream.store.state().active.number > before, 120.0)  # noqa: B023
+            assert await_condition(lambda: rebalance(stream, strategy), PATIENCE)  # noqa: B023
+            assert await_condition(lambda: stream.store.state().active.number > before, PATIENCE)  # noqa: B023
+        stream.sending.rate = 0.0  # the rest as fast as can be
         sending.join()
-        assert differences(stream, objects, queries, timeout=180.0) == []
+        assert differences(stream, objects, queries) == []
         assert [binding.number for binding in stream.store.state().bindings] == list(range(len(strategies) + 1))
         assert stream.results.repeated == 0
         with closing(stream.connection.consumer("exact-ends")) as consumer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from spatialstream.servers.ports import free_port
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.store.lease import Lease, ZooKeeperLease
 from spatialstream.store.zookeeper import ZooKeeperStore
-from tests.contracts.lease import SOON, LeaseContract, Rival
+from tests.contracts.lease import SOON, LeaseContract, Rival, refusal
 from tests.unit.store.contract import eventually
 
 SESSION = 4.0
@@ -90,7 +91,6 @@ def _end(server: ZooKeeperServer, session: object) -> None:
 class TestZooKeeper(LeaseContract):
     examples = 6
     moment = 1.0
-    told = 5.0
 
 
 def test_an_expired_session_is_no_reason_to_end(server: ZooKeeperServer, rival: Rival) -> None:
@@ -102,8 +102,7 @@ def test_an_expired_session_is_no_reason_to_end(server: ZooKeeperServer, rival: 
 
     assert eventually(lambda: lease._client.client_id not in (None, session) and lease.held)
     assert (lease.number, lease.superseded) == (1, False)
-    with pytest.raises(SettingError, match=r"another router of lease-\d+ is running, on .* \(process \d+\)"):
-        other.acquire(5.0)
+    assert re.search(r"another router of lease-\d+ is running, on .* \(process \d+\)", refusal(other, 1.0))
 
 
 def test_whose_place_was_taken_meanwhile_is_superseded(server: ZooKeeperServer, rival: Rival) -> None:
@@ -147,8 +146,7 @@ def test_who_began_without_a_server_becomes_the_holder_when_it_comes(lone_server
         lone_server.start()
         assert eventually(lambda: lease.held)
         with ZooKeeperStore(lone_server.hosts, "s") as another, another.lease("router") as late:
-            with pytest.raises(SettingError):
-                late.acquire(5.0)
+            assert refusal(late, 1.0)
             assert not late.held
 
 
@@ -180,10 +178,10 @@ def test_the_lease_belongs_to_the_user_of_the_stream(lone_server: ZooKeeperServe
 
 
 def test_who_is_known_to_be_dead_is_not_waited_for(server: ZooKeeperServer, stores: list[ZooKeeperStore]) -> None:
-    """Killed on this machine: the session lasts some seconds more, the lease does not."""
+    """Killed on this machine: the session lasts 40 seconds more, the lease does not."""
     script = (
         "import sys; from spatialstream.store.zookeeper import ZooKeeperStore\n"
-        "lease = ZooKeeperStore(sys.argv[1], 'dead', session=60.0).lease('router')\n"
+        "lease = ZooKeeperStore(sys.argv[1], 'dead', session=40.0).lease('router')\n"
         "lease.acquire(20.0); print(lease.number, flush=True); input()"
     )
     command = [sys.executable, "-c", script, server.hosts]
@@ -191,13 +189,11 @@ def test_who_is_known_to_be_dead_is_not_waited_for(server: ZooKeeperServer, stor
         assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"
         stores.append(ZooKeeperStore(server.hosts, "dead", session=SESSION))
-        with stores[0].lease("router") as other, pytest.raises(SettingError, match="another router of dead is running"):
-            other.acquire(2.0)
+        with stores[0].lease("router") as other:
+            assert "another router of dead is running" in refusal(other, 1.0)
         process.kill()
         process.wait()
         stores.append(ZooKeeperStore(server.hosts, "dead", session=SESSION))
         with stores[1].lease("router") as successor:
-            began = time.monotonic()
-            successor.acquire(20.0)
-            assert time.monotonic() - began < 5.0
+            successor.acquire(30.0)
             assert (successor.held, successor.number) == (True, 2)

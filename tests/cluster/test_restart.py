@@ -12,32 +12,32 @@ from pathlib import Path
 import pytest
 
 from spatialstream.model.space import WGS84
-from tests.cluster.stream import LiveStream, Servers, differences
+from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.streams import random_stream
 
 _SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "60"))
 _RATE = 250.0
 
 
-@pytest.mark.timeout(900 + 4 * _SECONDS)
+@pytest.mark.timeout(1200 + 4 * _SECONDS)
 def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = random_stream(8, int(_RATE * _SECONDS), 10, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     with LiveStream(servers, "restart", tmp_path, WGS84) as stream:
         sending = stream.send(objects, queries, _RATE)
-        stream.await_rows(50, 120.0)
+        stream.await_rows(50)
         sending.join(_SECONDS / 3)
         assert stream.worker.stop(90.0), "the worker did not end by itself"
         assert stream.router.stop(90.0), "the router did not end by itself"
         sending.join(_SECONDS / 3)
         began = time.monotonic()
-        stream.router.start(timeout=240.0)
-        stream.worker.start(timeout=240.0)
+        stream.router.start(timeout=PATIENCE)
+        stream.worker.start(timeout=PATIENCE)
         for job in (stream.router, stream.worker):  # while messages come
             assert f"{job.name}: the warm-up has failed" not in job.log.read_text()
         sending.join()
-        assert differences(stream, objects, queries, timeout=240.0) == []
+        assert differences(stream, objects, queries) == []
         with capsys.disabled():
             print(f"\ncaught up {time.monotonic() - began:.1f} s after the restart")
         assert stream.results.repeated == 0

@@ -16,7 +16,7 @@ from spatialstream.cli import main
 from spatialstream.client import CLOCK, mark
 from spatialstream.model.space import Space
 from spatialstream.servers.process import await_condition
-from tests.cluster.stream import PARTITIONS, LiveStream, Servers
+from tests.cluster.stream import PARTITIONS, PATIENCE, LiveStream, Servers
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
 END = 1_000
@@ -48,7 +48,7 @@ def send(stream: LiveStream) -> None:
 def words_of(stream: LiveStream, position: Path, *more: str) -> list[str]:
     """The command."""
     where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap, "--position", str(position)]
-    return [sys.executable, "-m", "spatialstream", "results", *where, "--type", "CRQ", "--patience", "2s", *more]
+    return [sys.executable, "-m", "spatialstream", "results", *where, "--type", "CRQ", "--patience", "10s", *more]
 
 
 def interrupted(stream: LiveStream, position: Path, after: int) -> list[str]:
@@ -57,7 +57,7 @@ def interrupted(stream: LiveStream, position: Path, after: int) -> list[str]:
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(after)]
         running.send_signal(signal.SIGINT)
-        lines += running.communicate(timeout=60)[0].splitlines()
+        lines += running.communicate(timeout=PATIENCE)[0].splitlines()
     assert running.returncode == 0
     return [json.loads(line)["object"]["id"] for line in lines]
 
@@ -66,19 +66,19 @@ def printed(stream: LiveStream, position: Path, *more: str, into: str = "") -> t
     """(ids of the objects in the rows that one use of the command prints, what it says)."""
     words = words_of(stream, position, *more)
     command = ["sh", "-c", f'"$@" | {into}', "sh", *words] if into else words
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return [json.loads(line)["object"]["id"] for line in done.stdout.splitlines()], done.stderr
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_rows_are_whole_once_and_of_their_life(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = [f"o{i}" for i in range(SMALL)]
     with LiveStream(servers, "lives", tmp_path, PLANE) as stream:
         send(stream)
-        stream.await_rows(SMALL + 1, 240.0)
+        stream.await_rows(SMALL + 1)
         (row,) = (row for row in stream.rows() if row["query"] == "all")
         assert [each["id"][:2] for each in row["objects"]] == [f"{i:02d}" for i in range(LONG)]
         assert len(json.dumps(row)) > 16 << 20
@@ -105,9 +105,9 @@ def test_rows_are_whole_once_and_of_their_life(
             assert main([job, "--stream", stream.name, *options]) == 2
             assert f"another life of lives ({first})" in capsys.readouterr().err
         stream.store.erase()
-        stream.router.start(timeout=240.0)
-        stream.worker.start(timeout=240.0)
-        assert await_condition(lambda: len(stream.lines) >= 2 * (SMALL + 1), 240.0)
+        stream.router.start(timeout=PATIENCE)
+        stream.worker.start(timeout=PATIENCE)
+        assert await_condition(lambda: len(stream.lines) >= 2 * (SMALL + 1), PATIENCE)
         again, said = printed(stream, position)
         assert again == expected
         assert "the stream has begun anew" in said

@@ -71,11 +71,11 @@ def test_a_server_that_ends_at_once(tmp_path):
 
 def test_a_server_that_does_not_answer(tmp_path):
     server = Dummy(
-        tmp_path, "import os, pathlib, time; pathlib.Path('me').write_text(str(os.getpid())); time.sleep(60)"
+        tmp_path, "import os, pathlib, time; pathlib.Path('me').write_text(str(os.getpid())); time.sleep(600)"
     )
 
-    with pytest.raises(ServerError, match=r"did not answer within 1 s"):
-        server.start(timeout=1.0)
+    with pytest.raises(ServerError, match=r"did not answer within 5 s"):
+        server.start(timeout=5.0)
 
     assert not server.running
     assert not exists(int((tmp_path / "me").read_text()))
@@ -83,34 +83,34 @@ def test_a_server_that_does_not_answer(tmp_path):
 
 def test_a_server_that_does_not_want_to_stop(tmp_path):
     server = Dummy(
-        tmp_path, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + READY + "time.sleep(60)"
+        tmp_path, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + READY + "time.sleep(600)"
     )
     pid = server.start().pid
     began = time.monotonic()
 
     server.stop(timeout=0.3)
 
-    assert 0.3 <= time.monotonic() - began < 20.0
+    assert time.monotonic() - began >= 0.3
     assert not exists(pid)
 
 
 def test_children_of_the_server_end_with_it(tmp_path):
-    child = "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(c.pid, flush=True); "
-    server = Dummy(tmp_path, "import subprocess, sys; " + child + READY + "time.sleep(60)")
+    child = "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); print(c.pid, flush=True); "
+    server = Dummy(tmp_path, "import subprocess, sys; " + child + READY + "time.sleep(600)")
     server.start()
     pid = int(server.log.read_text())
     assert exists(pid)
 
     server.kill()
 
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not exists(pid)
 
 
 def test_to_start_or_stop_twice_does_nothing(tmp_path):
-    server = Dummy(tmp_path, READY + "time.sleep(60)")
+    server = Dummy(tmp_path, READY + "time.sleep(600)")
     server.stop()
     pid = server.start().pid
 
@@ -127,7 +127,7 @@ FORGETFUL = """
 import sys
 from pathlib import Path
 from tests.cluster.test_servers import READY, Dummy
-server = Dummy(Path(sys.argv[1]), READY + "time.sleep(60)").start()
+server = Dummy(Path(sys.argv[1]), READY + "time.sleep(600)").start()
 if sys.argv[2] == "detach":
     server.detach()
 print(server.pid)
@@ -161,7 +161,7 @@ def test_a_detached_server_is_stopped_by_its_folder(tmp_path):
 
 
 def test_another_process_of_the_same_number_is_left_alone(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True) as stranger:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True) as stranger:
         (tmp_path / "pid").write_text(f"{stranger.pid} 1\n")
 
         assert not stop_recorded(tmp_path)
@@ -215,7 +215,7 @@ def produce(server, values):
     producer = Producer({"bootstrap.servers": server.bootstrap, "message.max.bytes": MESSAGE_BYTES, "acks": "all"})
     for value in values:
         producer.produce("t", value, on_delivery=lambda error, _: error and failures.append(error))
-    assert producer.flush(30.0) == 0
+    assert producer.flush(240.0) == 0
     assert failures == []
 
 
@@ -225,7 +225,7 @@ def consume(server, count, first=0):
     )
     consumer.assign([TopicPartition("t", 0, first)])
     found = []
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 240.0
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None and not message.error():
@@ -241,7 +241,7 @@ def test_kafka_keeps_its_data_over_a_crash(tmp_path):
         pid = server.pid
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         wanted = NewTopic("t", num_partitions=1, replication_factor=1, config={"max.message.bytes": str(MESSAGE_BYTES)})
-        admin.create_topics([wanted])["t"].result(30.0)
+        admin.create_topics([wanted])["t"].result(240.0)
         produce(server, values)
 
         server.kill()
@@ -252,9 +252,9 @@ def test_kafka_keeps_its_data_over_a_crash(tmp_path):
         produce(server, [b"after"])
         with pytest.raises(KafkaException, match="UNKNOWN_PARTITION"):
             Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"}).get_watermark_offsets(
-                TopicPartition("unheard-of", 0), timeout=10.0
+                TopicPartition("unheard-of", 0), timeout=60.0
             )
-        assert "unheard-of" not in admin.list_topics(timeout=10.0).topics
+        assert "unheard-of" not in admin.list_topics(timeout=60.0).topics
     assert not listens(server.port)
     with KafkaServer(tmp_path / "kafka", server.port) as again:
         assert consume(again, 1, len(values)) == [b"after"]

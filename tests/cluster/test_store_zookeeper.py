@@ -218,7 +218,7 @@ def test_a_server_that_is_killed_and_comes_back(lone_server):
 
 
 def test_a_call_waits_for_a_server_that_comes_in_time(lone_server):
-    with ZooKeeperStore(lone_server.hosts, "s", timeout=30.0) as store:
+    with ZooKeeperStore(lone_server.hosts, "s", timeout=240.0) as store:
         store.create(version(0))
         lone_server.kill()
         assert eventually(lambda: store.latest() is None)
@@ -417,7 +417,7 @@ def test_a_client_is_closed_at_once_while_a_call_waits():
     waiting.start()
 
     store.close()
-    waiting.join(20.0)
+    waiting.join(60.0)
 
     assert refused == ["the connection to ZooKeeper has been closed"]
 
@@ -540,7 +540,7 @@ def test_refusals_survive_pickling():
 
 
 def test_an_outage_is_logged_once(lone_server, caplog):
-    with ZooKeeperStore(lone_server.hosts, "s", session=2.0) as store, caplog.at_level(logging.INFO):
+    with ZooKeeperStore(lone_server.hosts, "s") as store, caplog.at_level(logging.INFO):
         store.create(version(0))
         lone_server.kill()
         assert eventually(lambda: store.latest() is None)

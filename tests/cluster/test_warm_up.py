@@ -13,7 +13,7 @@ from tests.cluster.stream import PARTITIONS, LiveStream, Servers
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_warm_up_has_no_effect_on_the_stream(servers: Servers, tmp_path: Path) -> None:
     with LiveStream(servers, "warm", tmp_path, PLANE) as stream:
         for job in (stream.router, stream.worker):

@@ -151,13 +151,13 @@ class TestChannel:
         after = channel.announced(0, 9, 10.0)[1]
         began = time.monotonic()
         assert channel.announced(after, 9, 0.3) == ([], after)
-        assert 0.2 < time.monotonic() - began < 5.0, "patience"
+        assert 0.2 < time.monotonic() - began < 60.0, "patience"
         late = threading.Timer(0.5, channels.of(life).announce, [announcement(1)])
-        late.start()
         began = time.monotonic()
-        found, after = channel.announced(after, 9, 20.0)
+        late.start()
+        found, after = channel.announced(after, 9, 120.0)
         assert [each and each["epoch"] for each in found] == [1]
-        assert 0.3 < time.monotonic() - began < 5.0
+        assert 0.3 < time.monotonic() - began < 60.0
         assert channel.announced(after, 9, 0.0) == ([], after)
 
     def test_announcements_that_are_none(self, channels: Channels, life: str) -> None:

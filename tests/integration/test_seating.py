@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from spatialstream.seats.wire import SeatLost
 from spatialstream.spark.seating import SparkSeating
 from spatialstream.stream.engine import Engine
 from tests.contracts.engine_contract import EngineContract
-from tests.contracts.engines import TASKS, TestTasks, until, world
+from tests.contracts.engines import TASKS, WITHIN, TestTasks, until, world
 from tests.integration.processes import python_of
 
 WORDS = tuple((str(item),) for item in range(6))
@@ -27,7 +26,7 @@ ALL = list(range(6))
 
 @pytest.fixture(scope="module")
 def engine(spark: SparkSession) -> Iterator[Engine]:
-    with SeatEngine(world(), SparkSeating(spark, name="tests"), tasks=TASKS) as made:
+    with SeatEngine(world(), SparkSeating(spark, name="tests"), silence=2 * WITHIN, tasks=TASKS) as made:
         yield made
 
 
@@ -46,10 +45,8 @@ def turn(engine: SeatEngine) -> bool:
 def test_a_process_that_is_killed_is_soon_replaced(engine: SeatEngine, capfd: pytest.CaptureFixture[str]) -> None:
     until(lambda: turn(engine) and len(engine.observed()) == 2)
     killed = engine.observed()[0].pid
-    began = time.monotonic()
     os.kill(killed, signal.SIGKILL)
     until(lambda: len(engine.observed()) == 2 and killed not in [seat.pid for seat in engine.observed()])
-    assert time.monotonic() - began < 10.0  # on a machine that does nothing else a second
     until(lambda: turn(engine))
     assert capfd.readouterr().err == ""
 
@@ -74,7 +71,7 @@ def engine(count=None):
 def run(script: str, master: str) -> str:
     given = [sys.executable, "-c", _SCRIPT + script, master]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run(given, check=False, capture_output=True, text=True, timeout=250, env=environment)
+    done = subprocess.run(given, check=False, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -91,7 +88,7 @@ with engine() as made:
     print(f"again after {time.monotonic() - began:.1f} s")
     began = time.monotonic()
 print(f"over after {time.monotonic() - began:.1f} s")
-until(lambda: not session.sparkContext.statusTracker().getActiveJobsIds(), 5.0)
+until(lambda: not session.sparkContext.statusTracker().getActiveJobsIds())
 session.stop()
 """
     assert "again after" in run(script, "local[2]")

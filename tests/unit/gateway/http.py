@@ -53,7 +53,7 @@ class Client:
     port: int
     token: str | None = None
 
-    def connection(self, timeout: float = 30.0) -> http.client.HTTPConnection:
+    def connection(self, timeout: float = 120.0) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def headers(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -81,9 +81,9 @@ def serving(gateway: Gateway) -> Iterator[Client]:
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()
         try:
-            assert await_condition(lambda: server.started or not thread.is_alive(), 10.0)
+            assert await_condition(lambda: server.started or not thread.is_alive(), 60.0)
             yield Client(sock.getsockname()[1])
         finally:
             server.should_exit = True
-            thread.join(30.0)
+            thread.join(60.0)
             assert not thread.is_alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -66,17 +67,22 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         path.with_suffix(".new").replace(path)
         time.sleep(1.1)
 
-    assert access.caller(f"Bearer {ASKER}").name == "asker"
+    def name(token: str) -> str:
+        return asyncio.run(access.caller(token)).name
+
+    assert name(f"Bearer {ASKER}") == "asker"
+    asker = asyncio.run(access.caller(f"Bearer {ASKER}"))
+    assert [asyncio.run(asker.rights_on(each)) for each in ("s", "other")] == [{"ask", "watch"}, set()]
     changed("{")
-    assert access.caller(f"bearer {ASKER}").name == "asker"
+    assert name(f"bearer {ASKER}") == "asker"
     assert "line 1: is not JSON" in told[0]
     changed(json.dumps(LINES[1]))
-    assert access.caller(f"Bearer {WRITER}").name == "writer"
+    assert name(f"Bearer {WRITER}") == "writer"
     with pytest.raises(Problem):
-        access.caller(f"Bearer {ASKER}")
+        name(f"Bearer {ASKER}")
     path.unlink()
     time.sleep(1.1)
-    assert access.caller(f"Bearer {WRITER}").name == "writer"
+    assert name(f"Bearer {WRITER}") == "writer"
     assert "cannot be read" in told[1]
 
 

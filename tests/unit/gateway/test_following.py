@@ -106,7 +106,7 @@ def test_events_are_resumed_by_their_ids(live: Live) -> None:
         return live.metrics.registry.get_sample_value(f"spatialstream_gateway_{name}", {"stream": "s"})
 
     assert sample("rows_total") == 5.0
-    assert await_condition(lambda: sample("listeners") == 0.0, 10.0)
+    assert await_condition(lambda: sample("listeners") == 0.0, 60.0)
 
 
 def test_polls_go_on_where_the_last_one_ended(live: Live) -> None:

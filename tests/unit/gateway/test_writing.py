@@ -47,7 +47,7 @@ class Stream:
         if b"away" in lines:
             raise Unavailable("messages were not taken: no answer")
         self.busy.set()
-        self.room.wait(10.0)
+        self.room.wait(60.0)
         self.lines.append(lines)
 
     def queries(self, *records: dict[str, Any]) -> Sent:
@@ -188,7 +188,7 @@ def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: S
     stream.room.clear()
     first = threading.Thread(target=lambda: statuses.append(send("POST", "/streams/s/objects", line).status))
     first.start()
-    assert stream.busy.wait(10.0)
+    assert stream.busy.wait(60.0)
     answer = send("POST", "/streams/s/objects", line)
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     stream.room.set()

@@ -287,13 +287,13 @@ def test_seats_end_when_their_driver_is_gone(tmp_path: Path, driver: Any) -> Non
     assert len(pids) == 2
     driver.kill()
     driver.join()
-    until(lambda: not any(map(lives, pids)), 2 * SILENCE)
+    until(lambda: not any(map(lives, pids)))
 
 
 def test_a_driver_that_stands_still_for_too_long_gets_other_seats(tmp_path: Path, driver: Any) -> None:
     _, before = _told(tmp_path)
     os.kill(driver.pid, signal.SIGSTOP)
-    until(lambda: not any(map(lives, before)), 2 * SILENCE)
+    until(lambda: not any(map(lives, before)))
     done, _ = _told(tmp_path)
     os.kill(driver.pid, signal.SIGCONT)
     until(lambda: _told(tmp_path)[0] > done + 10)

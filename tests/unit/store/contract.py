@@ -23,7 +23,7 @@ from spatialstream.store.state import STAGES, Binding, Pending
 from tests.unit.index.samples import PLANE, obj, query
 
 SLOTS = 4
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 Connect = Callable[..., RoutingStore]
 """Makes a client of the stream of that name; without a name, of the same one throughout a test."""

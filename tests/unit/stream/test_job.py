@@ -100,7 +100,7 @@ class Turns(_Job):
 
     def _turn(self) -> bool:
         if self.broken is not None:
-            assert self.attended.wait(10.0)
+            assert self.attended.wait(60.0)
         outcome = self.turns.pop(0)
         if not self.turns:
             self.stop()
@@ -218,7 +218,7 @@ class Idle(Turns):
     """A job that has nothing to do."""
 
     def _turn(self) -> bool:
-        assert self._stopping.wait(10.0)
+        assert self._stopping.wait(60.0)
         return False
 
 
@@ -296,7 +296,7 @@ def test_a_job_is_warm_before_it_says_that_it_is_running(given_: Given) -> None:
 
 def test_a_job_that_is_stopped_while_it_warms_up_has_not_been_running(given_: Given) -> None:
     over = threading.Event()
-    job = warming(given_, lambda: (job.stop(), over.wait(10.0)))
+    job = warming(given_, lambda: (job.stop(), over.wait(60.0)))
     job.run()
     over.set()
     assert given_.states == [False]
@@ -321,7 +321,7 @@ def test_a_warm_up_that_fails_is_told_and_the_job_runs(given_: Given) -> None:
 
 def test_a_warm_up_that_takes_too_long_is_broken_off_and_the_job_runs(given_: Given) -> None:
     over = threading.Event()
-    job = warming(given_, lambda: over.wait(10.0), warm_up=0.01)
+    job = warming(given_, lambda: over.wait(60.0), warm_up=0.01)
     job.run()
     over.set()
     assert given_.states == [True, False]

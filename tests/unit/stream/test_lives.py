@@ -46,7 +46,7 @@ def test_what_has_been_claimed_needs_no_lease_but_what_has_not_does(tmp_path: Pa
     assert claim(SETTINGS, Folder(tmp_path), away, 0.0) == life
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("owner", ["router", "worker", "stream"])
 def test_whoever_has_locked_a_checkpoint_claims_it(tmp_path: Path, owner: str) -> None:
     with locked(tmp_path, owner):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,10 @@ from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
 if TYPE_CHECKING:
-    from spatialstream.client import Connection, Results, Stream
+    from spatialstream.client import Connection, Stream
+    from spatialstream.gateway.directory import Place
+    from spatialstream.gateway.streams import ServedStream
+    from spatialstream.store.zookeeper import ZooKeeperStore
 
 __all__ = ["add_parser"]
 
@@ -26,11 +28,18 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "gateway",
         help="serve live streams over HTTP (--stream NAME,... for several)",
-        description="Answers snapshot queries over HTTP. Without --tokens it is read-only, and for this machine alone. "
-        "It keeps nothing: any number of them serve the same streams. Runs until it is interrupted.",
+        description="Answers snapshot queries over HTTP. Without --tokens or --token-review it is read-only, and for "
+        "this machine alone. It keeps nothing: any number of them serve the same streams. Runs until interrupted.",
     )
-    live.add_broker(parser)
+    live.add_broker(parser, required=False)
     live.add_store(parser)
+    add = parser.add_argument_group("in a pod of a Kubernetes cluster").add_argument
+    told = "serve the SpatialStreams of these namespaces as they come and go (*: of all), in place of --stream"
+    add("--namespaces", metavar="NAME,...", help=told)
+    told = "let the cluster say whose a token is, and what he may do (TokenReview, SubjectAccessReview)"
+    add("--token-review", action="store_true", help=told)
+    told = "a token has to be for this audience; may be repeated (default: the API server's own)"
+    add("--audience", action="append", default=[], metavar="NAME", help=told)
     add = parser.add_argument_group("the gateway").add_argument
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default %(default)s)")
     add("--port", type=int, default=8080, metavar="PORT", help="and on which port; 0: any (default %(default)s)")
@@ -40,6 +49,10 @@ def add_parser(commands: Any) -> None:
     told = "pages of this origin may call it from a browser; may be repeated (default: none)"
     add("--allow-origin", action="append", default=[], metavar="URL", help=told)
     add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help="of a request (default 8 MiB)")
+    told = "requests a second that one client may make; 0: any number (default %(default)s)"
+    add("--rate", type=float, default=1_000.0, metavar="N", help=told)
+    told = "connections that one client may follow results with (default %(default)s)"
+    add("--connections", type=shared.count, default=1_000, metavar="N", help=told)
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="log nothing but errors")
@@ -48,52 +61,97 @@ def add_parser(commands: Any) -> None:
 
 def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import serve as serve_metrics
-    from spatialstream.client import Inlet
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
-    from spatialstream.gateway.feed import Feed
+    from spatialstream.gateway.directory import Directory
     from spatialstream.gateway.metrics import GatewayMetrics
+    from spatialstream.gateway.rates import RateLimits
+    from spatialstream.gateway.reviews import Reviews
     from spatialstream.gateway.server import check_address, listen, server_of
-    from spatialstream.gateway.streams import ServedStream
 
-    names = options.stream.split(",")
-    if len(names) > 1 and options.topic:
-        raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
-    if options.largest_body > _MOST_BODY:
-        raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
-    if (options.certificate is None) != (options.key is None):
-        raise SettingError("certificate", "give both --certificate and --key, or neither")
+    _check(options)
     logs.set_up(quiet=options.quiet)
-    access = Access(options.tokens, lambda text: logs.event("tokens", told=text))
-    check_address(options.host, local=access.local)
-    metrics = GatewayMetrics()
-    broker = live.connection(options)
-    streams = []
-    for name in names:
-        feed = Feed(name, partial(_results, broker, name))
-        streams.append(ServedStream(name, partial(_opened, options, name), feed, Inlet(broker, name)))
-    gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin)
-    server = server_of(gateway, options.certificate, options.key)
-    with listen(options.host, options.port) as sock:
+    with ExitStack() as closing:
+        reviews, directory = None, None
+        if options.namespaces is not None:
+            from spatialstream.gateway.cluster import Cluster
+
+            cluster = Cluster()
+            closing.callback(cluster.close)
+            reviews = Reviews(cluster, options.audience) if options.token_review else None
+            namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
+            directory = Directory(cluster, _at_place, namespaces, lambda text: logs.event("streams", told=text))
+        access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
+        check_address(options.host, local=access.local)
+        metrics = GatewayMetrics()
+        streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
+        limits = Limits(options.largest_body, client=RateLimits(options.rate, connections=options.connections))
+        gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory)
+        server = server_of(gateway, options.certificate, options.key)
+        sock = closing.enter_context(listen(options.host, options.port))
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
-        live.say(options, f"gateway of {options.stream} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        what = options.stream if directory is None else f"the streams of {options.namespaces}"
+        live.say(options, f"gateway of {what} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             server.run([sock])
     return 0
 
 
-def _opened(options: argparse.Namespace, name: str) -> Stream:
-    from spatialstream.client import Stream
+def _check(options: argparse.Namespace) -> None:
+    if (options.stream is None) == (options.namespaces is None):
+        raise SettingError("stream", "say which streams to serve: give --stream, or in a cluster --namespaces")
+    if options.namespaces is None and (options.token_review or options.audience):
+        raise SettingError("token-review", "is for the streams of a cluster; give --namespaces too")
+    if options.audience and not options.token_review:
+        raise SettingError("audience", "is of tokens that the cluster knows; give --token-review too")
+    if options.stream is not None and "," in options.stream and options.topic:
+        raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
+    if not 0 <= options.rate < float("inf"):
+        raise SettingError("rate", f"{options.rate:g} is no rate; give requests a second, or 0 for any number")
+    if options.largest_body > _MOST_BODY:
+        raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
+    if (options.certificate is None) != (options.key is None):
+        raise SettingError("certificate", "give both --certificate and --key, or neither")
 
-    with ExitStack() as opened:
-        store = opened.enter_context(live.store(argparse.Namespace(**{**vars(options), "stream": name})))
-        return Stream(store, opened.pop_all())
+
+def _named(options: argparse.Namespace, name: str) -> ServedStream:
+    """A stream of the command line."""
+    return _served(live.connection(options), name, lambda: live.store(_of(options, name)))
 
 
-def _results(broker: Connection, name: str, start: Sequence[int] | int) -> Results:
-    from spatialstream.client import Results
+def _of(options: argparse.Namespace, name: str) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(options), "stream": name})
 
-    return Results(broker, name, start=start)
+
+def _at_place(place: Place) -> ServedStream:
+    """A stream of the cluster."""
+    from spatialstream.client import Connection
+    from spatialstream.sources.kafka import read_properties
+    from spatialstream.store.zookeeper import ZooKeeperStore
+
+    security = {} if place.security is None else read_properties(Path(place.security[1]), place.text_of)
+    broker = Connection(place.bootstrap, security, place.topics)
+    return _served(
+        broker, place.name, lambda: ZooKeeperStore(place.zookeeper, place.name, credentials=place.credentials)
+    )
+
+
+def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) -> ServedStream:
+    from spatialstream.client import Inlet, Results
+    from spatialstream.gateway.feed import Feed
+    from spatialstream.gateway.streams import ServedStream
+
+    def opened() -> Stream:
+        from spatialstream.client import Stream
+
+        with ExitStack() as closing:
+            reached = closing.enter_context(store())
+            return Stream(reached, closing.pop_all())
+
+    def results(start: Sequence[int] | int) -> Results:
+        return Results(broker, name, start=start)
+
+    return ServedStream(name, opened, Feed(name, results), Inlet(broker, name))

@@ -1,6 +1,7 @@
-"""Who may do what: bearer tokens from a file, or without one everybody on this machine may read.
+"""Who may do what: bearer tokens, of a file or of a cluster's accounts; without any, who is on this machine may read.
 
-The file has a token a line, as JSON::
+What a cluster's accounts may do, the cluster says (:mod:`~spatialstream.gateway.reviews`). The file has a token a line,
+as JSON::
 
     {"name": "dashboard", "sha256": "9f86d0...", "rights": ["ask", "watch"], "streams": ["quakes"]}
     {"name": "sensors", "token": "...", "rights": ["write"], "streams": ["*"]}
@@ -23,12 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.reviews import RIGHTS, Reviewed, Reviews
 from spatialstream.model.errors import SettingError
 
 __all__ = ["ANYONE", "RIGHTS", "Access", "Caller", "read_tokens"]
-
-RIGHTS = ("ask", "watch", "write")
-"""To ask snapshot queries; to follow results; to register and cancel queries and send objects."""
 
 _FIELDS = {"name", "token", "sha256", "rights", "streams"}
 _SHORTEST = 16
@@ -52,7 +51,7 @@ class Caller:
     streams: frozenset[str]
     digest: bytes = field(default=b"", repr=False)
 
-    def check(self, right: str, stream: str) -> None:
+    async def check(self, right: str, stream: str) -> None:
         """Refuse what this caller may not do.
 
         Raises:
@@ -63,6 +62,10 @@ class Caller:
         if right not in self.rights:
             may = ", ".join(sorted(self.rights)) or "nothing"
             raise Problem("forbidden", f"{self.name} may {may}, not {right}")
+
+    async def rights_on(self, stream: str) -> frozenset[str]:
+        """What this caller may do with a stream."""
+        return self.rights if self.streams & {_EVERY, stream} else frozenset()
 
 
 ANYONE = Caller("anyone", frozenset({"ask", "watch"}), frozenset({_EVERY}))
@@ -134,37 +137,48 @@ class Access:
     Args:
         tokens: the file; None: everybody is :data:`ANYONE`.
         report: is told when the file cannot be read again; what was read before counts then.
+        reviews: asks a cluster about tokens that are not in the file; None: there are no others.
 
     Raises:
         SettingError: see :func:`read_tokens`.
     """
 
-    def __init__(self, tokens: Path | None = None, report: Callable[[str], object] = lambda text: None) -> None:
-        self._path, self._report, self._lock = tokens, report, threading.Lock()
+    def __init__(
+        self,
+        tokens: Path | None = None,
+        report: Callable[[str], object] = lambda text: None,
+        reviews: Reviews | None = None,
+    ) -> None:
+        self._path, self._report, self._lock, self._reviews = tokens, report, threading.Lock(), reviews
         self._looked, self._state = time.monotonic(), self._stat()
         self._callers = [] if tokens is None else read_tokens(tokens)
 
     @property
     def local(self) -> bool:
         """Whether there are no tokens, so that nobody but this machine is to be let in."""
-        return self._path is None
+        return self._path is None and self._reviews is None
 
-    def caller(self, authorization: str | None) -> Caller:
+    async def caller(self, authorization: str | None) -> Caller | Reviewed:
         """Who sends this header.
 
         Raises:
             Problem: nobody that is known.
+            Unavailable: the cluster does not say who it is.
         """
         if self.local:
             return ANYONE
         self._look()
         scheme, _, token = (authorization or "").partition(" ")
-        digest = hashlib.sha256(token.strip().encode(errors="surrogateescape")).digest()
-        found = [each for each in self._callers if hmac.compare_digest(each.digest, digest)]
-        if scheme.lower() != "bearer" or not found:
-            told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is not known here"
-            raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
-        return found[0]
+        if scheme.lower() == "bearer":
+            token = token.strip()
+            digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+            found = [each for each in self._callers if hmac.compare_digest(each.digest, digest)]
+            if found:
+                return found[0]
+            if self._reviews is not None and (known := await self._reviews.caller(token)) is not None:
+                return known
+        told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is not known here"
+        raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
 
     def _stat(self) -> tuple[int, int] | None:
         try:

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,14 +29,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
-from spatialstream.gateway import logs
+from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
-from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.asyncapi import events
+from spatialstream.gateway.directory import Directory
+from spatialstream.gateway.feed import OLDEST, Listener
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.gateway.rates import RateLimits, Rates
 from spatialstream.gateway.requests import (
     check_media_type,
     check_parameters,
@@ -45,14 +48,19 @@ from spatialstream.gateway.requests import (
     read_body,
     wanted_form,
 )
+from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.writing import Outcome, Writer
-from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.errors import SpatialStreamError, Unavailable
 
 __all__ = ["Gateway", "Limits"]
 
 JSON = "application/json"
+KNOWN = "known"
+"""Instead of a right: the caller has to be one who is known, whatever they may do."""
+
 _READY_SECONDS = 1.0
+_ALLOWED_SECONDS = 30.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
@@ -68,11 +76,13 @@ class Limits:
         body: bytes of its body.
         waiting: bytes of objects that are being sent, or wait for it.
         heartbeat: seconds after which who follows results hears something.
+        client: what one client may have.
     """
 
     body: int = 8 << 20
     waiting: int = 64 << 20
     heartbeat: float = 15.0
+    client: RateLimits = field(default_factory=RateLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +92,18 @@ class Endpoint:
     Attributes:
         method: of HTTP.
         path: with ``{stream}`` and what else is in it.
-        right: what the caller has to have; None: it is for everybody, and about no stream.
+        right: what the caller has to have; :data:`KNOWN`: any, it is about no stream; None: it is for everybody.
         answer: what is done.
     """
 
     method: str
     path: str
     right: str | None
-    answer: Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
+    answer: (
+        Callable[[Request, ServedStream], Awaitable[Response]]
+        | Callable[[Request, Caller | Reviewed], Awaitable[Response]]
+        | Callable[[Request], Awaitable[Response]]
+    )
 
 
 class Gateway:
@@ -101,6 +115,7 @@ class Gateway:
         metrics: of this process.
         limits: of a request.
         origins: pages of other places that may call it from a browser (CORS); none by default.
+        directory: tells which streams come and go while it runs; None: none do.
 
     Attributes:
         endpoints: all paths.
@@ -114,17 +129,33 @@ class Gateway:
         metrics: GatewayMetrics | None = None,
         limits: Limits | None = None,
         origins: Sequence[str] = (),
+        directory: Directory | None = None,
     ) -> None:
         self.streams = {each.name: each for each in streams}
+        self.directory = directory
+        self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self._rates = Rates(self.limits.client)
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self.endpoints = [
+            Endpoint("GET", "/live", None, self.live),
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("GET", "/openapi.json", None, self.openapi),
+            Endpoint("GET", "/asyncapi.json", None, self.asyncapi),
+            Endpoint("GET", "/", None, features.landing),
+            Endpoint("GET", "/conformance", None, features.conformance),
+            Endpoint("GET", "/collections", KNOWN, self.collections),
+            Endpoint("GET", "/collections/{stream}", "ask", features.collection),
+            Endpoint("GET", "/collections/{stream}/items", "ask", features.items),
+            Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", features.item),
+            Endpoint("GET", "/streams", KNOWN, self.list_streams),
+            Endpoint("GET", "/streams/{stream}", "watch", listing.state),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
+            Endpoint("GET", "/streams/{stream}/queries", "watch", listing.queries),
+            Endpoint("GET", "/streams/{stream}/queries/{query:path}", "watch", listing.query),
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
@@ -156,12 +187,28 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        if self.directory is not None:
+            self._following = asyncio.create_task(self.directory.keep(self.serve, self.leave))
         try:
             yield
         finally:
+            if self._following is not None:
+                self._following.cancel()
             for name, stream in self.streams.items():
                 self._writers[name].close()
                 stream.close()
+
+    def serve(self, stream: ServedStream) -> None:
+        """Serve one more stream."""
+        self._writers[stream.name] = Writer(stream, self.limits.waiting)
+        self.streams[stream.name] = stream
+
+    def leave(self, name: str) -> None:
+        """Serve a stream no more; who follows it is told to come again."""
+        stream = self.streams.pop(name)
+        stream.feed.end("the stream is not served here any more")
+        self._writers.pop(name).close()
+        asyncio.get_running_loop().run_in_executor(None, stream.close)
 
     def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -169,7 +216,10 @@ class Gateway:
             try:
                 if endpoint.right is None:
                     return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
-                return await endpoint.answer(request, self._stream(request, endpoint.right))  # type: ignore[call-arg]
+                if endpoint.right == KNOWN:
+                    return await endpoint.answer(request, await self.caller(request))  # type: ignore[call-arg, arg-type]
+                stream = await self._stream(request, endpoint.right)
+                return await endpoint.answer(request, stream)  # type: ignore[call-arg, arg-type]
             except Problem as problem:
                 return problem.response()
             except SpatialStreamError as error:
@@ -182,25 +232,54 @@ class Gateway:
 
         return answer
 
-    def _stream(self, request: Request, right: str) -> ServedStream:
+    async def _stream(self, request: Request, right: str) -> ServedStream:
         """The stream of a request, if its caller has the right."""
-        caller, name = self.caller(request), request.path_params["stream"]
+        caller, name = await self.caller(request), request.path_params["stream"]
+        await caller.check(right, name)
+        if self.directory is not None and name in self.directory.unserved:
+            raise Problem("try-again", self.directory.unserved[name], retry=10)
         if name not in self.streams:
-            caller.check(right, name)
             raise Problem("not-found", f"there is no stream {name} here")
-        caller.check(right, name)
         return self.streams[name]
 
-    def caller(self, request: Request) -> Caller:
-        """Who a request comes from."""
-        caller = self.access.caller(request.headers.get("authorization"))
-        request.scope["state"]["caller"] = caller.name
+    def _writer(self, stream: ServedStream) -> Writer:
+        if stream.name not in self._writers:
+            raise Problem("try-again", f"{stream.name} is not served here any more", retry=1)
+        return self._writers[stream.name]
+
+    async def caller(self, request: Request) -> Caller | Reviewed:
+        """Who a request comes from.
+
+        Raises:
+            Problem: nobody that is known, or somebody who asks too much.
+        """
+        state = request.scope["state"]
+        try:
+            caller = await self.access.caller(request.headers.get("authorization"))
+        except Problem:
+            self._rates.take(_address(request))  # tokens are not to be tried out either
+            raise
+        state["caller"] = caller.name
+        state["client"] = _address(request) if self.access.local else caller.name
+        self._rates.take(state["client"])
         return caller
 
     # ------------------------------------------------------------------------------------------------------- answers
 
+    async def live(self, request: Request) -> Response:
+        """Whether the process is worth keeping: it answers, and nothing in it has ended that must not."""
+        ended = self._following is not None and self._following.done()
+        return JSONResponse({"live": not ended}, 503 if ended else 200)
+
     async def ready(self, request: Request) -> Response:
-        """Whether all streams can be asked; looked at once a second."""
+        """Whether all streams can be asked, looked at once a second; of a cluster, whether it has listed its streams.
+
+        There one stream that does not run is nothing to the others, and their names are not for everybody.
+        """
+        if self.directory is not None:
+            ready = self.directory.ready and not self.ending.is_set()
+            self.metrics.running.set(ready)
+            return JSONResponse({"ready": ready, "streams": {}}, 200 if ready else 503)
         if time.monotonic() > self._ready[0] + _READY_SECONDS:
             found = await asyncio.gather(*(each.ready() for each in self.streams.values()))
             self._ready = time.monotonic(), dict(zip(self.streams, found, strict=True))
@@ -209,9 +288,24 @@ class Gateway:
         self.metrics.running.set(ready)
         return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
 
+    async def list_streams(self, request: Request, caller: Caller | Reviewed) -> Response:
+        """The streams with which the caller may do anything."""
+        return await listing.streams(request, caller, self.streams)
+
+    async def collections(self, request: Request, caller: Caller | Reviewed) -> Response:
+        """The streams as collections of features."""
+        return await features.collections(request, caller, self.streams)
+
     async def openapi(self, request: Request) -> Response:
         """What is here, for programs."""
-        return JSONResponse(document([(each.method, each.path, each.right) for each in self.endpoints]))
+        return JSONResponse(self._document())
+
+    async def asyncapi(self, request: Request) -> Response:
+        """What events there are, for programs."""
+        return JSONResponse(events(self._document()))
+
+    def _document(self) -> dict[str, Any]:
+        return document([(each.method, each.path, each.right) for each in self.endpoints])
 
     async def ask(self, request: Request, stream: ServedStream) -> Response:
         """Answer a snapshot query, or several as of one round."""
@@ -223,12 +317,12 @@ class Gateway:
         asked = parsed(await read_body(request, self.limits.body))
         if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
             raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+        if isinstance(asked, list):
+            self._rates.take(request.scope["state"]["client"], len(asked) - 1)
         if form == GEOJSON:
             _check_geojson(asked)
         places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
-        geographic, lines = await stream.call(
-            lambda opened: (opened.space.geographic, list(opened.lines(places, at_least, timeout)))
-        )
+        geographic, lines = await stream.ask(places, at_least, timeout)
         if form == GEOJSON:
             if not geographic:
                 raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
@@ -250,8 +344,25 @@ class Gateway:
         if form == JSON_LINES:
             return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
         async with AsyncExitStack() as held:
+            held.enter_context(self._rates.connected(request.scope["state"]["client"]))
             held.enter_context(self.metrics.listening(stream.name))
-            return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+            listener = await held.enter_async_context(opened)
+            allowed = asyncio.create_task(self._while_allowed(request.headers.get("authorization"), stream, listener))
+            held.callback(allowed.cancel)
+            return Events(listener, held.pop_all(), self.limits.heartbeat, sent)
+
+    async def _while_allowed(self, authorization: str | None, stream: ServedStream, listener: Listener) -> None:
+        """Let somebody go who may not follow any more: a connection lasts for longer than tokens and rights may."""
+        while True:
+            await asyncio.sleep(_ALLOWED_SECONDS)
+            try:
+                await (await self.access.caller(authorization)).check("watch", stream.name)
+            except Unavailable:
+                continue  # nobody says so
+            except Problem as problem:
+                if problem.status in (401, 403):
+                    listener.end("the token or its right has gone")
+                    return
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
         """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""
@@ -263,20 +374,20 @@ class Gateway:
             raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
         given = parsed(await read_body(request, self.limits.body))
         caller = request.scope["state"]["caller"]
-        outcome = await self._writers[stream.name].register(given, key, caller, timeout)
+        outcome = await self._writer(stream).register(given, key, caller, timeout)
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:
         """Cancel a standing query; 200 says that it does not stand any more, 202 that it will not."""
         check_parameters(request, "timeout")
         timeout = duration(request, "timeout", _DEFAULT_WAIT, _LONGEST_WAIT)
-        return _written(await self._writers[stream.name].cancel(request.path_params["query"], timeout), 200)
+        return _written(await self._writer(stream).cancel(request.path_params["query"], timeout), 200)
 
     async def objects(self, request: Request, stream: ServedStream) -> Response:
         """Send objects; 200 says that the broker has all of them."""
         check_parameters(request)
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        count = await self._writers[stream.name].objects(await read_body(request, self.limits.body))
+        count = await self._writer(stream).objects(await read_body(request, self.limits.body))
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 
@@ -285,6 +396,10 @@ def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
+
+
+def _address(request: Request) -> str:
+    return "nobody" if request.client is None else request.client.host
 
 
 def _place(request: Request) -> Cursor | str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -61,16 +61,27 @@ _KNOWN = {
 }
 
 
-def read_properties(path: Path) -> dict[str, str]:
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_properties(path: Path, text_of: Callable[[Path], str] = _text) -> dict[str, str]:
     """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
 
     Files that they name are read, too: processes that speak to the broker may be on other machines.
+
+    Args:
+        path: of the file.
+        text_of: reads a file; its errors are SettingErrors.
 
     Raises:
         SettingError: a file cannot be read, or a line is not one of the properties that are known.
     """
     properties = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(text_of(path).splitlines(), 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
@@ -79,16 +90,9 @@ def read_properties(path: Path) -> dict[str, str]:
             known = ", ".join(sorted(_KNOWN))
             raise SettingError("kafka-security", f"{path} line {number} is not name=value with a name of: {known}")
         if name in _FILES:
-            name, value = _FILES[name], _text(Path(value))
+            name, value = _FILES[name], text_of(Path(value))
         properties[name] = value
     return properties
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_topic(text: str) -> tuple[str, str]:

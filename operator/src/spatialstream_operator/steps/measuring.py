@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spatialstream_operator.addresses import url_from_outside
+from spatialstream.model.addresses import url_from_outside
 from spatialstream_operator.figures import Figures, read_figures
 from spatialstream_operator.look import Look
 from spatialstream_operator.prometheus import Prometheus

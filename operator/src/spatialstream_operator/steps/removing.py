@@ -18,9 +18,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, SpatialStreamError, Unavailable
 from spatialstream.store.base import RoutingStore
-from spatialstream_operator.addresses import servers_from_outside
 from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict

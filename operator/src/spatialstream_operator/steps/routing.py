@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_balance, save_balance
-from spatialstream_operator.addresses import servers_from_outside
 from spatialstream_operator.decisions.restarts import Failure
 from spatialstream_operator.look import Look
 

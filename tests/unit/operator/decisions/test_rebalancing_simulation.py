@@ -5,7 +5,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spatialstream_operator.decisions.rebalancing_inputs import STRATEGIES, RebalanceSettings
@@ -297,14 +297,19 @@ def test_whatever_happens_the_rules_hold(plan, seed):
 
 @settings(max_examples=60)
 @given(plans(), st.integers(0, 2**32))
+@example(Plan(hot=lasting(SCATTERED, WARM), useless=frozenset({"PM", "FM", "rebuild"})), 0)  # 6.0 is what PM leaves
 def test_when_faults_end_and_skew_lasts_balance_comes_back(plan, seed):
-    """However the two hours before went: at most one rest of the longest kind, and one rebalance."""
+    """However the two hours before went: at most one rest of the longest kind, and one rebalance.
+
+    Between where balance is lost and where it is back, what is said of it is what was said before.
+    """
     world = World(plan, seed).run(120)
     world.plan = Plan(hot=lasting(ONE_LEAF, HOT))
     world.run(120 + 8 * 10 + 10 + 30)
 
-    assert world.ratios[-1][1] <= world.settings.threshold
-    assert world.state.balanced is True
+    ratio = world.ratios[-1][1]
+    assert ratio <= world.settings.threshold
+    assert world.state.balanced is True or ratio > world.settings.release
     world.check()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spatialstream_operator.addresses import servers_from_outside, url_from_outside
+from spatialstream.model.addresses import servers_from_outside, url_from_outside
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Names of servers as a stream's spec gives them, as they have to be asked for from the operator's own namespace.
+"""Names of servers as a stream's spec gives them, as they have to be asked for from another namespace.
 
-A host without a dot is a service in the stream's namespace: its pods find it by that name, and the operator, which is
-elsewhere, by the name with the namespace. Names with a dot, and addresses, are the same everywhere.
+A host without a dot is a service in the stream's namespace: its pods find it by that name, and who is elsewhere, such
+as the operator and the gateway, by the name with the namespace. Names with a dot, and addresses, are the same
+everywhere.
 """
 
 from __future__ import annotations

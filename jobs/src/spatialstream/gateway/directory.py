@@ -1,0 +1,211 @@
+"""The streams of a Kubernetes cluster, as it lists them: those that come are served, those that go are let go.
+
+Lists are asked for every few seconds, and compared with what is served. They come from the API server's memory, a watch
+would save little, and this needs one right: to list SpatialStreams. A stream's secrets are read with it, each by its
+name, if its account may; the others are served without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.addresses import servers_from_outside
+from spatialstream.model.errors import SettingError, Unavailable
+
+if TYPE_CHECKING:
+    from spatialstream.gateway.cluster import Cluster
+
+__all__ = ["Directory", "Place", "Refused"]
+
+Serve = Callable[[ServedStream], object]
+Leave = Callable[[str], object]
+
+EVERY = 10.0
+"""Seconds from one list to the next."""
+
+
+class Refused(Unavailable):
+    """The API server has answered that it will not.
+
+    Args:
+        message: the server's own.
+        code: the HTTP status.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stream is; one that is equal is the same.
+
+    Attributes:
+        name: of the stream, as Kafka and ZooKeeper know it: ``NAMESPACE.NAME``.
+        uid: of the SpatialStream: one that is made anew under the name is another one.
+        bootstrap: of the broker.
+        topics: names of topics that do not begin with the stream's, by kind.
+        zookeeper: ``host:port,...``.
+        security: files of the secret for the broker by name, and which of them has the properties; not shown.
+        credentials: user and password of ZooKeeper; not shown.
+    """
+
+    name: str
+    uid: str
+    bootstrap: str
+    topics: Mapping[str, str]
+    zookeeper: str
+    security: tuple[Mapping[str, str], str] | None = field(default=None, repr=False)
+    credentials: tuple[str, str] | None = field(default=None, repr=False)
+
+    def text_of(self, path: PurePath) -> str:
+        """A file of the broker's secret, wherever it is mounted for the stream's own pods.
+
+        Raises:
+            SettingError: the secret has no such key.
+        """
+        files = self.security[0] if self.security is not None else {}
+        if path.name not in files:
+            raise SettingError("kafka.securitySecret", f"the secret has no key {path.name}")
+        return files[path.name]
+
+
+class Directory:
+    """Lists the streams of some namespaces.
+
+    Args:
+        cluster: the API server.
+        opened: makes a stream of its place. May raise SettingError.
+        namespaces: those whose streams are served; none: all.
+        report: is told why streams cannot be listed, or one not be served, when that begins or changes.
+
+    Attributes:
+        ready: whether all streams have been listed once.
+        unserved: why a stream is not served, by its name.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        opened: Callable[[Place], ServedStream],
+        namespaces: Sequence[str] = (),
+        report: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self._cluster, self._opened, self._namespaces, self._report = cluster, opened, list(namespaces), report
+        self._served: dict[str, Place] = {}
+        self._told: dict[str, str] = {}
+        self._listed: set[str] = set()
+        self.unserved: dict[str, str] = {}
+
+    @property
+    def ready(self) -> bool:
+        """See the class."""
+        return self._listed >= set(self._namespaces or [""])
+
+    async def keep(self, serve: Serve, leave: Leave) -> None:
+        """Keep what is served as the cluster is, until cancelled.
+
+        Args:
+            serve: begins to serve a stream, of whose name none is served.
+            leave: lets the stream of a name go.
+        """
+        while True:
+            for namespace in self._namespaces or [""]:
+                await self._look(namespace, serve, leave)
+            await asyncio.sleep(EVERY)
+
+    async def _look(self, namespace: str, serve: Serve, leave: Leave) -> None:
+        where = namespace or "all namespaces"
+        try:
+            found = await self._list(namespace)
+        except Unavailable as error:  # what is known may well be as it was
+            self._tell(where, f"streams cannot be listed: {error}")
+            return
+        self._tell(where, "")
+        self._listed.add(namespace)
+        for name in [*self._served, *self.unserved]:
+            if name not in found and (not namespace or name.startswith(f"{namespace}.")):
+                self._drop(name, leave)
+                self.unserved.pop(name, None)
+                self._told.pop(name, None)
+        for name, body in found.items():
+            await self._follow(name, body, serve, leave)
+
+    async def _follow(self, name: str, body: Mapping[str, Any], serve: Serve, leave: Leave) -> None:
+        """Serve a stream as it is now, unless it is served so already."""
+        try:
+            place = await self._place(name, body)
+            if self._served.get(name) != place:
+                self._drop(name, leave)
+                serve(self._opened(place))
+                self._served[name] = place
+            self.unserved.pop(name, None)
+            self._tell(name, "")
+        except (SettingError, Unavailable) as error:
+            if isinstance(error, SettingError | Refused):  # the one that is known is not what the cluster says now
+                self._drop(name, leave)
+            if name not in self._served:
+                self.unserved[name] = f"{name} is not served: {error}"
+            self._tell(name, f"is not served: {error}")
+
+    def _drop(self, name: str, leave: Leave) -> None:
+        if self._served.pop(name, None) is not None:
+            leave(name)
+
+    def _tell(self, about: str, problem: str) -> None:
+        if problem and self._told.get(about) != problem:
+            self._report(f"{about}: {problem}")
+        self._told[about] = problem
+
+    # ------------------------------------------------------------------------------------------------- what is asked
+
+    async def _list(self, namespace: str) -> dict[str, dict[str, Any]]:
+        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        # 0: as the server has it in memory, whole in one answer
+        path = f"/apis/spatialstream.dev/v1alpha1{place}/spatialstreams?resourceVersion=0"
+        items = (await self._cluster.get(path))["items"]
+        return {f"{each['metadata']['namespace']}.{each['metadata']['name']}": each for each in items}
+
+    async def _place(self, name: str, body: Mapping[str, Any]) -> Place:
+        namespace, spec = body["metadata"]["namespace"], body["spec"]
+        kafka, zookeeper = spec["kafka"], spec["zookeeper"]
+        security, credentials = kafka.get("securitySecret"), zookeeper.get("credentialsSecret")
+        files = None
+        if security is not None:
+            files = await self._secret(namespace, security["name"]), security.get("key", "kafka.properties")
+        login = None
+        if credentials is not None:
+            key, kept = credentials.get("key", "credentials"), await self._secret(namespace, credentials["name"])
+            user, colon, password = kept.get(key, "").strip().partition(":")
+            if not (user and colon and password):
+                problem = f"the key {key} of the Secret {credentials['name']} has to hold user:password"
+                raise SettingError("zookeeper.credentialsSecret", problem)
+            login = user, password
+        return Place(
+            name,
+            body["metadata"]["uid"],
+            servers_from_outside(kafka["bootstrapServers"], namespace),
+            kafka.get("topics") or {},
+            servers_from_outside(zookeeper["servers"], namespace),
+            files,
+            login,
+        )
+
+    async def _secret(self, namespace: str, name: str) -> dict[str, str]:
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
+        try:
+            data = (await self._cluster.get(path)).get("data") or {}
+        except Refused as error:
+            raise Refused(f"its Secret {name} cannot be read: {error}", error.code) from None
+        return {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}

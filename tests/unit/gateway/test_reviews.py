@@ -1,0 +1,180 @@
+"""Who may do what as a cluster says it: what is asked of it, and for how long an answer counts. See tests/api, too."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from spatialstream.gateway.access import Access
+from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.reviews import KEEP, KEEP_REFUSAL, Reviews
+from spatialstream.model.errors import Unavailable
+from spatialstream.servers.process import await_condition
+from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.results import Topic, opener
+
+TOKEN = "token-of-the-dashboard"
+DASHBOARD = {"username": "system:serviceaccount:geo:dashboard", "uid": "7", "groups": ["system:serviceaccounts"]}
+
+
+class PlayedCluster:
+    """Knows one token, and allows what is in ``allowed``."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.allowed = {("ask", "geo", "quakes")}
+        self.known, self.away = True, False
+        self.audiences: list[str] | None = None
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(body)
+        await self.hold.wait()
+        if self.away:
+            raise Unavailable("the cluster's API server does not answer")
+        spec = body["spec"]
+        if body["kind"] == "TokenReview":
+            assert path == "/apis/authentication.k8s.io/v1/tokenreviews"
+            if spec["token"] != TOKEN or not self.known:
+                return {"status": {"error": "no"}}
+            named = {} if self.audiences is None else {"audiences": self.audiences}
+            return {"status": {"authenticated": True, "user": DASHBOARD, **named}}
+        assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        assert (spec["user"], spec["uid"], spec["groups"]) == tuple(DASHBOARD.values())
+        about = spec["resourceAttributes"]
+        assert (about["group"], about["resource"]) == ("spatialstream.dev", "spatialstreams")
+        return {"status": {"allowed": (about["verb"], about["namespace"], about["name"]) in self.allowed}}
+
+
+@pytest.fixture
+def cluster() -> PlayedCluster:
+    return PlayedCluster()
+
+
+def test_rights_are_verbs_on_the_resource_of_a_stream(cluster: PlayedCluster) -> None:
+    gateway = Gateway([served("geo.quakes"), served("plain")], Access(reviews=Reviews(cluster)))
+    with serving(gateway) as nobody:
+        someone = Client(nobody.port, TOKEN)
+        assert someone("POST", "/streams/geo.quakes/ask?no=1", {}, host="elsewhere").status == 400
+        refused = someone("GET", "/streams/geo.quakes/results?query=x")
+        assert refused.status == 403
+        may_not = f"{DASHBOARD['username']} may not watch spatialstreams/quakes in the namespace geo"
+        assert refused.json["detail"] == may_not
+        assert someone("POST", "/streams/geo.quakes/queries", {}).status == 403
+        assert someone("POST", "/streams/weather.quakes/ask", {}).status == 403
+        for name in ("plain", ".quakes", "geo."):
+            assert someone("POST", f"/streams/{name}/ask", {}).status == 404
+        for token in ("wrong", TOKEN + "x", "", "é", "x" * 20_000):
+            assert Client(nobody.port, token)("POST", "/streams/geo.quakes/ask", {}).status == 401
+        assert nobody("POST", "/streams/geo.quakes/ask", {}).status == 401
+        cluster.away = True
+        assert someone("POST", "/streams/geo.other/ask", {}).headers["retry-after"] == "1"
+
+
+def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.gateway.app._ALLOWED_SECONDS", 0.05)
+    monkeypatch.setattr("spatialstream.gateway.reviews.KEEP", 0.01)
+    cluster.allowed = {("watch", "geo", "quakes")}
+    gateway = Gateway([served("geo.quakes", results=opener(Topic()))], Access(reviews=Reviews(cluster)))
+    path = "/streams/geo.quakes/results?query=x"
+    with serving(gateway) as nobody:
+        someone = Client(nobody.port, TOKEN)
+        connection = someone.connection()
+        connection.request("GET", path, headers=someone.headers({"accept": "text/event-stream"}))
+        answer = connection.getresponse()
+        assert (answer.status, answer.readline()) == (200, b"retry: 500\n")
+        cluster.away = True
+        seen = len(cluster.asked)
+        assert await_condition(lambda: len(cluster.asked) > seen + 2, 30.0)  # nobody says that the right has gone
+        cluster.away, cluster.allowed = False, set()
+        assert b"the token or its right has gone; come again" in answer.read()
+        connection.close()
+        assert someone("GET", path).status == 403
+
+
+def test_an_answer_counts_for_a_while_and_is_asked_once_at_a_time(cluster: PlayedCluster) -> None:
+    now = 0.0
+    reviews = Reviews(cluster, clock=lambda: now)
+
+    async def check() -> None:
+        nonlocal now
+
+        async def may(right: str) -> bool:
+            caller = await reviews.caller(TOKEN)
+            assert caller is not None
+            try:
+                await caller.check(right, "geo.quakes")
+            except Problem:
+                return False
+            return True
+
+        cluster.hold.clear()
+        many = [asyncio.create_task(may("ask")) for _ in range(20)]
+        await asyncio.sleep(0)
+        many[0].cancel()
+        cluster.hold.set()
+        assert [await each for each in many[1:]] == [True] * 19
+        assert len(cluster.asked) == 2
+        assert not await may("write")
+        cluster.allowed = {("write", "geo", "quakes")}
+        now += KEEP_REFUSAL
+        assert await may("write")
+        assert await may("ask")
+        now += KEEP - KEEP_REFUSAL
+        assert not await may("ask")
+        caller = await reviews.caller(TOKEN)
+        assert caller is not None
+        assert await caller.rights_on("geo.quakes") == {"write"}
+        cluster.known = False
+        now += KEEP
+        assert await reviews.caller(TOKEN) is None
+        cluster.known, cluster.away = True, True
+        now += KEEP_REFUSAL
+        with pytest.raises(Unavailable):
+            await reviews.caller(TOKEN)
+        cluster.away = False
+        assert await reviews.caller(TOKEN) is not None
+
+    asyncio.run(check())
+
+
+def test_what_is_kept_and_what_is_asked_at_a_time_is_bounded(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_KEPT", 10)
+    monkeypatch.setattr("spatialstream.gateway.reviews._MOST_ASKED", 3)
+    reviews = Reviews(cluster)
+
+    async def check() -> None:
+        for number in range(50):
+            assert await reviews.caller(f"wrong-{number}") is None
+        assert len(reviews._callers._answers) == 10
+        cluster.hold.clear()
+        waiting = [asyncio.create_task(reviews.caller(f"slow-{number}")) for number in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="come again"):
+            await reviews.caller("slow-3")
+        cluster.hold.set()
+        assert await asyncio.gather(*waiting) == [None] * 3
+        assert await reviews.caller(TOKEN) is not None
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("named", "known"), [(["gateway"], True), (["api"], False), (None, False)])
+def test_a_token_has_to_be_for_the_audience(cluster: PlayedCluster, named: list[str] | None, known: bool) -> None:
+    cluster.audiences = named
+    caller = asyncio.run(Reviews(cluster, ["gateway", "other"]).caller(TOKEN))
+
+    assert (caller is not None) is known
+    assert cluster.asked[0]["spec"]["audiences"] == ["gateway", "other"]
+
+
+def test_nothing_secret_is_shown(cluster: PlayedCluster) -> None:
+    reviews = Reviews(cluster)
+    assert TOKEN not in repr(asyncio.run(reviews.caller(TOKEN)))
+    assert TOKEN not in repr(reviews._callers._answers)
