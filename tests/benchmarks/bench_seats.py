@@ -142,7 +142,7 @@ class RoundTasks(tasks.RoundTasks):
             for row in rows:
                 if row[1] != messages.LOAD:  # which is as long as times have digits
                     counts["rows"] += row[2].num_rows
-                    counts["bytes"] += row[2].nbytes
+                    counts["bytes"] += messages.pack(row[2]).size
                 yield row
 
         yield from super().merge(world, part, counted())
