@@ -71,14 +71,14 @@ def _gateway(options: argparse.Namespace) -> int:
     streams = []
     for name in names:
         feed = Feed(name, partial(_results, broker, name))
-        streams.append(ServedStream(name, partial(_opened, options, name), feed, Inlet(broker, name)))
+        streams.append(ServedStream(name, partial(_opened, options, name), feed, Inlet(broker, name), broker))
     gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin)
     server = server_of(gateway, options.certificate, options.key)
     with listen(options.host, options.port) as sock:
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
-        live.say(options, f"gateway of {options.stream} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        live.say(options, f"gateway of {options.stream} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             server.run([sock])
     return 0

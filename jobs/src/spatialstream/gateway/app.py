@@ -31,6 +31,7 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.console import Console
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
@@ -103,7 +104,8 @@ class Gateway:
         origins: pages of other places that may call it from a browser (CORS); none by default.
 
     Attributes:
-        endpoints: all paths.
+        endpoints: all paths that are for programs.
+        console: what is for people.
         ending: whether the process is told to end.
     """
 
@@ -129,6 +131,8 @@ class Gateway:
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
+        self.console = Console(self)
+        served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
         cross_origin = Middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -139,7 +143,7 @@ class Gateway:
         starlette = Starlette(
             routes=[
                 Route(each.path, self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
-                for each in self.endpoints
+                for each in served
             ],
             middleware=[cross_origin] if origins else [],
             exception_handlers={HTTPException: _http_problem},
@@ -151,6 +155,7 @@ class Gateway:
     def end(self) -> None:
         """Tell those who are connected to come again elsewhere; nothing new is begun."""
         self.ending.set()
+        self.console.end()
         for each in self.streams.values():
             each.feed.end("the gateway ends")
 
