@@ -87,6 +87,7 @@ export class Question {
       this.app.answered(took);
       this.#set("answered", `as of ${moment(row.as_of.clock)}, in ${span(took)}`);
       this.take(row, true);
+      this.draw();
     } catch (problem) {
       this.#set("refused", problem.message, true);
       this.#wait("There is no answer.");
