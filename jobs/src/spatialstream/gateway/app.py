@@ -32,6 +32,7 @@ from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.asyncapi import events
+from spatialstream.gateway.console import Console
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST, Listener
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
@@ -118,7 +119,8 @@ class Gateway:
         directory: tells which streams come and go while it runs; None: none do.
 
     Attributes:
-        endpoints: all paths.
+        endpoints: all paths that are for programs.
+        console: what is for people.
         ending: whether the process is told to end.
     """
 
@@ -160,6 +162,8 @@ class Gateway:
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
+        self.console = Console(self)
+        served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
         cross_origin = Middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -170,7 +174,7 @@ class Gateway:
         starlette = Starlette(
             routes=[
                 Route(each.path, self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
-                for each in self.endpoints
+                for each in served
             ],
             middleware=[cross_origin] if origins else [],
             exception_handlers={HTTPException: _http_problem},
@@ -182,6 +186,7 @@ class Gateway:
     def end(self) -> None:
         """Tell those who are connected to come again elsewhere; nothing new is begun."""
         self.ending.set()
+        self.console.end()
         for each in self.streams.values():
             each.feed.end("the gateway ends")
 
@@ -207,6 +212,7 @@ class Gateway:
         """Serve a stream no more; who follows it is told to come again."""
         stream = self.streams.pop(name)
         stream.feed.end("the stream is not served here any more")
+        self.console.leave(name)
         self._writers.pop(name).close()
         asyncio.get_running_loop().run_in_executor(None, stream.close)
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TypeVar
 
+from spatialstream.client import Connection, Glimpse
+from spatialstream.client.glimpse import DeadLetters, dead_letters
 from spatialstream.client.inlet import Inlet
 from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
@@ -65,10 +67,13 @@ class ServedStream:
         opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
         feed: its results.
         inlet: what is sent to it.
+        broker: where its topics are; None: nobody can look at what is sent.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet) -> None:
-        self.name, self.feed, self.inlet, self._opener = name, feed, inlet, opener
+    def __init__(
+        self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet, broker: Connection | None = None
+    ) -> None:
+        self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
@@ -179,6 +184,27 @@ class ServedStream:
                     future.set_exception(outcome)
                 else:
                     future.set_result(outcome)
+
+    def glimpse(self) -> Glimpse:
+        """Begin to look at the objects as they are sent.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+        """
+        return Glimpse(self._known_broker(), self.name, self._do(lambda opened: opened.space))
+
+    def dead_letters(self, most: int) -> DeadLetters:
+        """The newest records that the stream could not use.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+        """
+        return dead_letters(self._known_broker(), self.name, most)
+
+    def _known_broker(self) -> Connection:
+        if self._broker is None:
+            raise Unavailable("this gateway knows no broker")
+        return self._broker
 
     async def ready(self) -> bool:
         """Whether it can be asked."""

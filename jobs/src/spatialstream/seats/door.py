@@ -126,6 +126,11 @@ class Doorway:
             self._door = Door.read(self._store)
         return self._door
 
+    @property
+    def seats(self) -> dict[int, str]:
+        """The address of the seat of each slot, as the driver has told it last; not of slots that are moving."""
+        return dict(self._seats)
+
     def _look_for_another(self) -> None:
         """The next driver has another door; where the store cannot be reached the known one may yet be right."""
         with suppress(Unavailable):
