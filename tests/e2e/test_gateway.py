@@ -123,7 +123,7 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
     assert found["connections"] >= 2
 
     asked = {"type": "SRQ", "region": WORLD, "keywords": ["a"], "duration": "1h"}
-    answer = visitor("POST", "/ask?at_least=now&timeout=30s", body=asked)
+    answer = visitor("POST", "/ask?timeout=30s", body=asked)
     assert answer["status"] == 200, answer
     assert certain <= {each["id"] for each in answer["content"]["objects"]}
     assert visitor("DELETE", "/queries/all")["status"] in (200, 202)
