@@ -71,7 +71,7 @@ export class Composer {
       each.hidden = (shape === "at") !== (kind === "nearest");
       each.setAttribute("aria-pressed", String(shape === this.drawing || (this.drawing === null && shape === this.shape)));
     }
-    this.byView.hidden = kind === "nearest";
+    say(this.byView, kind === "nearest" ? "the middle of the map" : "what the map shows");
     this.#numbers();
     this.#show();
     const reason = this.app.readOnlyReason?.() ?? null;
@@ -183,6 +183,12 @@ export class Composer {
   #fromView() {
     const bounds = this.app.map.map.getBounds();
     const { space } = this.app;
+    if (this.kind === "nearest") {
+      this.#stopDrawing();
+      this.at = space.fromMap(this.app.map.map.getCenter()).map((each) => rounded(each));
+      this.#update();
+      return;
+    }
     const [west, south] = space.fromMap(bounds.getSouthWest());
     const [east, north] = space.fromMap(bounds.getNorthEast());
     const whole = space.geographic && bounds.getEast() - bounds.getWest() >= 360;
