@@ -33,7 +33,7 @@ def request(url, token, method, path, body):
 
 
 def follow(url, token, path, last_object):
-    """Rows, and on how many connections they came."""
+    """Rows, and on how many connections they came; /tmp/connections says how many there have been so far."""
     rows, last, connections = [], None, 0
     while True:
         resume = {} if last is None else {"Last-Event-ID": last}
@@ -42,6 +42,8 @@ def follow(url, token, path, last_object):
             if answer.status != 200:
                 raise OSError(answer.status)
             connections += 1
+            with open("/tmp/connections", "w") as file:
+                file.write(str(connections))
             data = None
             while line := answer.readline():
                 name, _, value = line.decode().rstrip("\n").partition(": ")
