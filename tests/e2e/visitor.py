@@ -9,6 +9,7 @@ import http.client
 import json
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 
@@ -42,8 +43,7 @@ def follow(url, token, path, last_object):
             if answer.status != 200:
                 raise OSError(answer.status)
             connections += 1
-            with open("/tmp/connections", "w") as file:
-                file.write(str(connections))
+            Path("/tmp/connections").write_text(str(connections))
             data = None
             while line := answer.readline():
                 name, _, value = line.decode().rstrip("\n").partition(": ")
