@@ -77,10 +77,10 @@ def _two_ready(platform: Platform) -> list[str]:
 
 def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Platform, tmp_path: Path) -> None:
     stream = Stream(platform, "gate", Story(5, tmp_path))
-    stream.kube.apply(stream.manifest(time={"idle": "500ms"}), *_account("visitor"))
+    stream.kube.apply(stream.manifest(time={"idle": "500ms"}), *_account("follower"))
     stream.wait_ready()
     assert stream.status["console"] == f"{URL}/console/#stream={stream.id}"
-    visitor = Visitor(stream, stream.kube.kubectl("create", "token", "visitor").strip())
+    visitor = Visitor(stream, stream.kube.kubectl("create", "token", "follower").strip())
     stranger = Visitor(stream, stream.kube.kubectl("create", "token", "default").strip())
     assert stranger("POST", "/ask", body={})["status"] == 403
     assert Visitor(stream, "nobody's")("POST", "/ask", body={})["status"] == 401
