@@ -22,6 +22,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and .Values.gateway.enabled .Values.gateway.access.tokenReview -}}yes{{- end -}}
 {{- end -}}
 
+{{/* What the operator shows it, and knows it by: sources of a projected volume. */}}
+{{- define "spatialstream.gatewayAccess" -}}
+- serviceAccountToken:
+    path: token
+    expirationSeconds: 3600
+    {{- with .Values.gateway.access.audiences }}
+    audience: {{ first . | quote }}
+    {{- end }}
+{{- with .Values.gateway.tls.secretName }}
+- secret:
+    name: {{ . }}
+    optional: true
+    items: [{key: ca.crt, path: ca.crt}]
+{{- end }}
+{{- end -}}
+
 {{/* Where it is within the cluster. */}}
 {{- define "spatialstream.gatewayService" -}}
 {{- $scheme := ternary "https" "http" (ne .Values.gateway.tls.secretName "") -}}
