@@ -1,16 +1,21 @@
 """Loads of leaves and slots from live counts, by hand and against the cost model in plain Python."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, model_error, slot_loads
+from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, leaf_loads, model_error, slot_loads
+from spatialstream.balance.proposal import propose
+from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.construction import build_tree
 from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import StateError
+from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
@@ -43,6 +48,64 @@ def test_live_loads_follow_todays_objects_and_queries():
 
     # CRQ: half of the queries, its two seconds see 0.01 objects a ms; STQ: the other half, sees what is held
     assert loads == pytest.approx([0.5 * 2000 * 0.01 + 0.5 * 10, 10.0, 15.0, 20.0])
+
+
+def test_queries_count_where_they_were_counted():
+    """Not by the smallest cell of J that covers a leaf: J is as coarse as the space here."""
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+    asked = [query("CRQ", EVERYWHERE, duration=2000), query("STQ", EVERYWHERE)]
+    coarse = Statistics.of(PLANE, FIGURE_2, QueryBatch.of(asked), 1000.0, 0)
+    queries = np.zeros((6, 4))
+    queries[CODE["STQ"]] = [6400.0, 0.0, 0.0, 0.0]
+    queries[CODE["CRQ"]] = [0.0, 0.0, 5.0, 1.0]
+    counts = replace(count_of([10, 20, 30, 40], arrivals=[1, 2, 3, 4], span=100.0), queries=queries)
+
+    counted = asked_of(tree, counts, coarse)
+    loads = leaf_loads(version_of(tree), counts, coarse)
+
+    a_ms = 2 / 1000  # queries that come
+    assert counted is not None
+    assert counted.sum(axis=1) * a_ms == pytest.approx([0.0, 0.0, 64.0, 6.0, 0.0, 0.0])  # as many as were counted
+    stq = np.array([6400 + 16, 16, 16, 16]) * 6400 / 6464 / 100 * [10, 20, 30, 40]
+    assert loads * a_ms == pytest.approx(stq + np.array([0.0, 0.0, 5 * 0.03, 0.04]))
+
+
+def test_few_snapshot_queries_say_little_and_what_stands_all():
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+    coarse = Statistics.of(PLANE, FIGURE_2, QueryBatch.of([query("STQ", EVERYWHERE)]), 1000.0, 1)
+    queries = np.zeros((6, 4))
+    queries[CODE["STQ"], 0] = 1.0
+    counts = replace(count_of([10.0] * 4), queries=queries)
+
+    loads = leaf_loads(version_of(tree), counts, coarse)
+    assert imbalance(loads) == pytest.approx(17 / 16)
+    queries[CODE["CKQ"]] = 3.0  # of which J knows none: it reaches all
+    assert leaf_loads(version_of(tree), counts, coarse) - loads == pytest.approx([3 * 0.01 * 1000] * 4)
+
+
+def test_until_a_query_is_counted_j_says_where_they_go():
+    tree = build_tree(FIGURE_2, 4, J, {"spatial"})
+    counts = count_of([1, 2, 3, 4])
+
+    assert asked_of(tree, counts, J) is None
+    assert asked_of(tree, replace(counts, queries=np.zeros((6, 4))), J) is None
+
+
+@given(st.data(), spaces)
+def test_no_strategy_loses_what_was_counted(data, space):
+    """Leaves that stay have the loads that were counted, and those of new trees are finite."""
+    case = data.draw(cases(space))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    counts = replace(case.counts, queries=np.floor(9 * rng.random((6, len(case.counts)))))
+    loads = leaf_loads(case.version, counts, case.statistics)
+
+    for strategy in ("PM", "FM", "FG"):
+        proposal = propose(case.version, counts, case.statistics, BalanceSettings(leaves=40), strategy)
+        assert proposal is not None
+        assert proposal.loads_before.tolist() == loads.tolist()
+        assert np.isfinite(proposal.loads_after).all()
+        if strategy != "FG":
+            assert proposal.after.sum() == pytest.approx(loads.sum())
 
 
 @given(st.data(), spaces)
@@ -84,19 +147,22 @@ def test_counts_of_another_version_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("columns", "span"),
+    ("columns", "span", "queries"),
     [
-        (([1.0], [1.0], [1.0, 2.0]), 1.0),
-        (([1.0], [-1.0], [1.0]), 1.0),
-        (([1.0], [np.nan], [1.0]), 1.0),
-        (([[1.0]], [[1.0]], [[1.0]]), 1.0),
-        (([1.0], [1.0], [1.0]), 0.0),
-        (([1.0], [1.0], [1.0]), np.inf),
+        (([1.0], [1.0], [1.0, 2.0]), 1.0, None),
+        (([1.0], [-1.0], [1.0]), 1.0, None),
+        (([1.0], [np.nan], [1.0]), 1.0, None),
+        (([[1.0]], [[1.0]], [[1.0]]), 1.0, None),
+        (([1.0], [1.0], [1.0]), 0.0, None),
+        (([1.0], [1.0], [1.0]), np.inf, None),
+        (([1.0], [1.0], [1.0]), 1.0, [[1.0]]),
+        (([1.0], [1.0], [1.0]), 1.0, [[1.0, 1.0]] * 6),
+        (([1.0], [1.0], [1.0]), 1.0, [[-1.0]] * 6),
     ],
 )
-def test_what_is_no_count_is_refused(columns, span):
+def test_what_is_no_count_is_refused(columns, span, queries):
     with pytest.raises(StateError):
-        LeafCounts(*map(np.array, columns), span)
+        LeafCounts(*map(np.array, columns), span, None if queries is None else np.array(queries))
 
 
 # ---------------------------------------------------------------------------------------------------------- the model

@@ -116,6 +116,14 @@ def test_loads_while_editing_are_those_of_the_finished_tree(data, space):
     h = leaf_coverage(done.tree, statistics, cells)
     carried = done.origins.carry_objects(counts), done.origins.carry_objects(rate)
     assert loads == pytest.approx(statistics.workloads(cells, *carried, h))
+    # where it was counted that leaves are asked so many times what J says, new ones are too
+    factor = np.arange(1.0, 7.0)[:, np.newaxis]
+    before, after = (statistics.asked(statistics.cells_of(each.leaves.box)) for each in (tree, done.tree))
+    asked = done.origins.carry_asked(factor * before, before, after)
+    known = np.array([done.origins.carry_objects(of_type) for of_type in before]) > 0.0
+    assert asked == pytest.approx(np.where(known, factor * after, 0.0))
+    counted = editor.loads(editor.leaf_order(), counts, rate, factor * before)
+    assert counted == pytest.approx(statistics.workloads(cells, *carried, h, asked))
 
 
 @given(st.data(), spaces)

@@ -21,10 +21,16 @@ def test_equation_1_by_hand():
     assert keyword_coverage(np.array([0.25, 0.75]), 0.0) == 0.25  # queries without keywords concern every object
 
 
+def asked(cell):
+    """What :meth:`Statistics.asked` makes of it."""
+    lasts = np.where(np.arange(6) < 3, 1.0, cell.lifetime)
+    return cell.arrival * cell.reach * lasts
+
+
 def workload(cell, objects, rate, h_srq, h_skq):
     """That of one partition."""
-    found = workloads(cell, cell.reach.reshape(6, 1), np.array([objects]), np.array([rate]), np.array([[h_srq, h_skq]]))
-    return float(found[0])
+    coverage = [[keyword_coverage(cell.lengths[0], h_srq)], [keyword_coverage(cell.lengths[1], h_skq)]]
+    return float(workloads(asked(cell)[:, np.newaxis], np.array([objects]), np.array([rate]), np.array(coverage))[0])
 
 
 @pytest.mark.parametrize(
@@ -59,10 +65,10 @@ def test_workloads_are_those_of_plain_python(arrival, lengths, lifetime, n, rand
     reach, h = np.array([[random.random() for _ in range(n)] for _ in range(6)]), np.empty((n, 2))
     h[:] = [[random.random(), random.random()] for _ in range(n)]
     objects, rate = np.array([random.randrange(1000) for _ in range(n)], float), np.array([random.random()] * n)
-    any_cell = CellStatistics(arrival, np.full(6, np.nan), both, lifetime)
+    cells = [CellStatistics(arrival, reach[:, i], both, lifetime) for i in range(n)]
+    coverage = np.array([[keyword_coverage(both[row], h[i, row]) for i in range(n)] for row in range(2)])
 
-    found = workloads(any_cell, reach, objects, rate, h)
+    found = workloads(np.array(list(map(asked, cells))).T, objects, rate, coverage)
 
-    for i in range(n):
-        cell = CellStatistics(arrival, reach[:, i], both, lifetime)
+    for i, cell in enumerate(cells):
         assert found[i] == pytest.approx(plain_workload(cell, objects[i], rate[i], *h[i].tolist()))

@@ -140,3 +140,10 @@ def test_statistics_without_times_are_read() -> None:
     save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0), column, 5))
 
     assert read_load(store).seconds is None
+
+
+def test_queries_counted_by_leaf_are_read_as_they_were_written() -> None:
+    store, column, queries = MemoryStore(), np.ones(2), np.arange(12.0).reshape(6, 2)
+    save_load(store, LoadReport(4, LeafCounts(column, column, column, 1_000.0, queries), column, 5))
+
+    np.testing.assert_array_equal(read_load(store).counts.queries, queries)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import WGS84
@@ -45,9 +45,9 @@ def version(stream: Stream) -> RoutingVersion:
 Reported = list[tuple[RoundRecord, RoutingVersion, dict[int, dict[str, Any]]]]
 
 
-def reported(stream: Stream, folder: Path, rebalances: float) -> Reported:
+def reported(stream: Stream, folder: Path, rebalances: float, slots: int = SLOTS) -> Reported:
     """What the slots reported, round by round, with the rounds and their versions."""
-    settings = StreamSettings("s", slots=SLOTS, space=stream.space, partitions=2, idle=IDLE, epoch_records=40)
+    settings = StreamSettings("s", slots=slots, space=stream.space, partitions=2, idle=IDLE, epoch_records=40)
     simulation = Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3)
     simulation.run(rebalances, 0.0)
     return [
@@ -109,6 +109,35 @@ def test_what_stands_is_counted_by_type(stream: Stream, tmp_path: Path) -> None:
         np.testing.assert_array_equal(window.standing[kind], expected)
         assert expected.any()
     np.testing.assert_array_equal(counts.standing, sum(window.standing.values()))
+
+
+@pytest.mark.parametrize("slots", [1, SLOTS])
+def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream, tmp_path: Path) -> None:
+    """Every pair of a query and a leaf that it concerns is counted once, at the leaf's slot, whatever the slots."""
+    window = LoadWindow(10**12, None)
+    for record, version, loads in reported(stream, tmp_path, 0.0, slots):
+        window.use(version, record.round.upto)
+        window.take(record.round.upto, loads)
+        for slot, load in loads.items():
+            for leaves, count in load.get("leaf_queries", {}).values():
+                assert (version.mapping[leaves] == slot).all()
+                assert min(count) > 0
+
+    counts = window.counts()
+    assert counts is not None
+    assert counts.queries is not None
+    assert len({version.mapping[leaf] for leaf in range(window.leaves)}) == slots
+    asked = [each for each in stream.queries if isinstance(each, Query)]
+    first = {(each.id, each.t): each for each in reversed(asked)}  # others of one id and time are rejected
+    for kind in SNAPSHOT:
+        batch = QueryBatch.of([each for each in first.values() if each.type is kind])
+        pairs = version.index.route_regions(batch.regions)[1]
+        of_leaf = version.index.nearest_leaves(batch.at) if kind is QueryType.SKQ else pairs
+        expected = [sum(1 for each in of_leaf.tolist() if each == leaf) for leaf in range(window.leaves)]
+        assert counts.queries[CODE[kind]].tolist() == expected
+    for kind in STANDING:
+        assert counts.queries[CODE[kind]].tolist() == window.standing[kind].tolist()
+    assert set(counts.queries[CODE[QueryType.CKQ]].tolist()) == {window.nearest}
 
 
 def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spatialstream.balance.fm import full_mapping
-from spatialstream.balance.loads import LeafCounts, imbalance, slot_loads
+from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, slot_loads
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.adjustment import Origins, TreeEditor
 from spatialstream.index.partition import karmarkar_karp
@@ -64,6 +64,7 @@ class _Adjuster:
     ) -> None:
         self.editor = TreeEditor(tree, statistics)
         self.counts, self.slots, self.settings = counts, slots, settings
+        self.asked = asked_of(tree, counts, statistics)
         self.limit = max(settings.leaves, len(tree.leaves))
         self.loads: dict[int, float] = {}
         self._by_load: list[tuple[float, int]] = []
@@ -76,7 +77,7 @@ class _Adjuster:
         self.merges = 0
 
     def _loads_of(self, nodes: list[int]) -> list[float]:
-        result: list[float] = self.editor.loads(nodes, self.counts.objects, self.counts.rate).tolist()
+        result: list[float] = self.editor.loads(nodes, self.counts.objects, self.counts.rate, self.asked).tolist()
         return result
 
     def _add(self, leaves: list[int]) -> None:

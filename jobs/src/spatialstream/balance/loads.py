@@ -1,29 +1,37 @@
 """The loads of leaves and slots, by the cost model from live counts (SSTD, Eqn 2 and definition 4).
 
-J says which queries come and what they ask; how many objects a leaf holds and gets is counted where they are. The two
-together give the load of each leaf under today's objects and queries, and sums of those the loads of slots.
+How many objects a leaf holds and gets, and how many queries concern it, is counted where they are. J says what these
+queries ask, which keywords a leaf may be spared by. The two together give the load of each leaf under today's objects
+and queries, and sums of those the loads of slots.
 
-A leaf's share of the queries is that of the smallest cell of J that covers its box: the very same cell as long as the
-leaf is a cell of J. For a leaf below J's finest level, or one of another index that stands across cells, that is an
-upper bound.
+Queries that stand are counted as they are now; snapshot queries as they came lately, and where few came, J says where
+they might have (:func:`asked_of`). What nobody counts by leaf is how far CKQs reach, so that is said by J for the
+smallest cell that covers the leaf; and all of it is, until any query has been counted.
 
 Cost: O(leaves + words of the cells' queries).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
+from spatialstream.index.base import GlobalIndex
 from spatialstream.index.coverage import leaf_coverage
 from spatialstream.index.partition import imbalance
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.arrays import Codes, Floats
 from spatialstream.model.errors import StateError
+from spatialstream.model.kinds import CODE, STANDING, TYPES, QueryType
 
-__all__ = ["LeafCounts", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+__all__ = ["LeafCounts", "asked_of", "imbalance", "leaf_loads", "model_error", "slot_loads"]
+
+_FEW = 64.0
+"""As many snapshot queries of a type as this say, before any is counted, that they go where J says."""
+
+_CKQ = CODE[QueryType.CKQ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +43,9 @@ class LeafCounts:
         arrivals: float64[n], objects that came to it lately.
         standing: float64[n], continuous queries that concern it, abs(P.Q).
         span: the time in ms in which the arrivals came; more than 0.
+        queries: float64[6, n], queries of each type that concern the leaf: snapshot queries that came in the span, an
+            SKQ to the leaf that is asked first, and continuous ones that stand; a CKQ concerns every leaf. None: not
+            counted.
 
     Raises:
         StateError: the columns are not of one length, or hold what is no count.
@@ -44,10 +55,15 @@ class LeafCounts:
     arrivals: Floats
     standing: Floats
     span: float
+    queries: Floats | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no count."""
-        columns = [getattr(self, field.name) for field in fields(self)[:3]]
+        columns = [self.objects, self.arrivals, self.standing]
+        if self.queries is not None:
+            if len(self.queries) != len(TYPES):
+                raise StateError(f"queries are counted by {len(TYPES)} types, not {len(self.queries)}")
+            columns += list(self.queries)
         if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
             raise StateError("counts of leaves come as columns of one length")
         if not all(np.isfinite(column).all() and (column >= 0.0).all() for column in columns):
@@ -90,7 +106,33 @@ def leaf_loads(version: RoutingVersion, counts: LeafCounts, statistics: Statisti
     counts.check(version)
     cells = statistics.cells_of(version.index.leaves.box)
     h = leaf_coverage(version.index, statistics, cells)
-    return statistics.workloads(cells, counts.objects, counts.rate, h)
+    asked = asked_of(version.index, counts, statistics)
+    return statistics.workloads(cells, counts.objects, counts.rate, h, asked)
+
+
+def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> Floats | None:
+    """How much each leaf was asked, by the counts: float64[6, n] in the units of :meth:`Statistics.asked`.
+
+    The queries of a type that came are as many as were counted. They are spread over the leaves as they were counted
+    and as if :data:`_FEW` more had come that J spreads, so that few queries say little and many all.
+
+    Returns:
+        None if no query was counted.
+    """
+    if counts.queries is None or not counts.queries.any():
+        return None
+    cells = statistics.cells_of(index.leaves.box)
+    expected = statistics.asked(cells)
+    spread = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-300)
+    total = counts.queries.sum(axis=1, keepdims=True)
+    few = _FEW * expected.any(axis=1, keepdims=True)
+    came = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
+    standing = counts.queries.copy()
+    if statistics.queries[_CKQ]:
+        standing[_CKQ] *= statistics.reach(cells)[_CKQ]
+    a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # queries that come, of all types
+    result: Floats = np.where(STANDING[: len(TYPES), np.newaxis], standing, came / counts.span) / a_ms
+    return result
 
 
 def slot_loads(loads: Floats, mapping: Codes, slots: int) -> Floats:

@@ -7,7 +7,8 @@ stream's limit, if so many cannot be evened out.
 
 Counts of the old leaves are carried over by what both trees make of the same sampled objects: each old leaf's objects
 and arrivals go to new leaves in the proportions of its sampled ones. Its continuous queries likewise, by which sampled
-queries concern both leaves.
+queries concern both leaves. How much new leaves are asked is what J says,
+corrected by what was counted in the old ones.
 
 Leaves are allotted as by FM: Karmarkar and Karp's subsets, given to slots so that the fewest queries move. Then leaves
 go back, one by one, to the slot that has most of their queries already, those first that save most, for as long as no
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.balance.fm import full_mapping
-from spatialstream.balance.loads import LeafCounts, imbalance, slot_loads
+from spatialstream.balance.loads import LeafCounts, asked_of, imbalance, slot_loads
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.adjustment import Origins
 from spatialstream.index.base import GlobalIndex
@@ -80,12 +81,15 @@ def rebuild(
         settings: λ and the largest number of leaves.
     """
     slots, leaves = version.slots, len(version.index.leaves)
+    asked = asked_of(version.index, counts, statistics)
+    known = statistics.asked(statistics.cells_of(version.index.leaves.box))
     while True:
         tree = build_tree(sample.objects, leaves, statistics)
         origins = _origins(version.index, tree, sample)
         objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
         cells = statistics.cells_of(tree.leaves.box)
-        loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells))
+        now = None if asked is None else origins.carry_asked(asked, known, statistics.asked(cells))
+        loads = statistics.workloads(cells, objects, rate, leaf_coverage(tree, statistics, cells), now)
         mapping = full_mapping(loads, slots, origins, version.mapping, counts.standing)
         even = imbalance(slot_loads(loads, mapping, slots)) <= min(_EVEN, settings.imbalance)
         if even or 4 * leaves > settings.leaves or len(tree.leaves) < leaves:

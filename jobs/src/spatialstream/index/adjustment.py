@@ -72,6 +72,22 @@ class Origins:
         """A count of objects by old leaf as one by new leaf; the total stays."""
         return np.bincount(self.leaf, self.objects * old[self.source], self.leaves).astype(np.float64)
 
+    def carry_asked(self, asked: Floats, before: Floats, after: Floats) -> Floats:
+        """How much new leaves are asked, by what old ones were and by what J says of both: float64[6, leaves].
+
+        What is known of a new leaf is what J says, corrected by how far it was from what was counted where the leaf
+        comes from: a ratio estimate (Cochran, Sampling Techniques, chapter 6). Where J knows nothing of a type there,
+        its queries are taken to go where objects go.
+
+        Args:
+            asked: float64[6, old leaves], what was counted.
+            before: float64[6, old leaves], what J says of them.
+            after: float64[6, leaves], what it says of the new ones.
+        """
+        counted, known = (np.stack([self.carry_objects(of_type) for of_type in table]) for table in (asked, before))
+        result: Floats = np.where(known > 0.0, after * counted / np.maximum(known, 1e-300), counted)
+        return result
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjusted:
@@ -125,7 +141,8 @@ class TreeEditor:
 
     def _take_apart(self) -> None:
         """Find parents, depths and gaps, and what the cost model wants to know of the leaves."""
-        cells = self.statistics.cells_of(self.tree.leaves.box).tolist()
+        found = self.statistics.cells_of(self.tree.leaves.box)
+        cells, self._asked = found.tolist(), self.statistics.asked(found)
         lists = TreeLists(self.tree, self.statistics)
         paths = [lists.along(path) for path in self.tree.textual_paths()]
         gaps = set(range(1, len(self._kind), 4))
@@ -174,20 +191,23 @@ class TreeEditor:
         """All nodes whose four children are leaves."""
         return sorted({self._parent[leaf] for leaf in self.leaves if leaf and self.can_merge(self._parent[leaf])})
 
-    def loads(self, nodes: Sequence[int], objects: Floats, rate: Floats) -> Floats:
+    def loads(self, nodes: Sequence[int], objects: Floats, rate: Floats, asked: Floats | None = None) -> Floats:
         """Eqn 2 of leaves, and of what nodes would be as leaves once they are merged: float64[len(nodes)].
 
         Args:
             nodes: leaves, and nodes that :meth:`can_merge`.
             objects: float64[old leaves], abs(O) of each leaf of the old tree.
             rate: float64[old leaves], E_P, arrivals in a ms.
+            asked: float64[6, old leaves], how much each was asked, see :meth:`Statistics.asked`; None: as J says.
         """
         leaves = [self.leaves[node] if node in self.leaves else self._merged(node) for node in nodes]
         cells = np.array([leaf.cell for leaf in leaves], np.int64)
         h = np.array([path_coverage(self.statistics, leaf.cell, leaf.path) for leaf in leaves])
-        held = np.array([sum(share[0] * objects[i] for i, share in leaf.sources.items()) for leaf in leaves])
-        arriving = np.array([sum(share[0] * rate[i] for i, share in leaf.sources.items()) for leaf in leaves])
-        return self.statistics.workloads(cells, held, arriving, h.reshape(-1, 2))
+        origins = _origins(leaves)
+        held, arriving = origins.carry_objects(objects), origins.carry_objects(rate)
+        if asked is not None:
+            asked = origins.carry_asked(asked, self._asked, self.statistics.asked(cells))
+        return self.statistics.workloads(cells, held, arriving, h.reshape(-1, 2), asked)
 
     # ------------------------------------------------------------------------------------------------------ operations
 
@@ -298,13 +318,7 @@ class TreeEditor:
         numbers = [node for node in order if self._kind[node] == LEAF]
         textual = [node for node in order if self._kind[node] == TEXTUAL]
         nodes = Nodes.of(self._kind, self._first, self._box, numbers, textual)
-        pairs = [
-            (i, source, *shares)
-            for i, node in enumerate(numbers)
-            for source, shares in sorted(self.leaves[node].sources.items())
-        ]
-        leaves, sources, objects, queries = (np.array(column) for column in zip(*pairs, strict=True))
-        origins = Origins(leaves.astype(np.int32), sources.astype(np.int32), objects, queries, len(numbers))
+        origins = _origins([self.leaves[node] for node in numbers])
         old = self.tree.leaves
         found = Leaves(
             np.ascontiguousarray(nodes.box[numbers]),
@@ -319,6 +333,13 @@ class TreeEditor:
         """A textual node that was made here, or the row of one that the old tree has."""
         made = self._made.get(node)
         return self._row[node] if made is None else made
+
+
+def _origins(leaves: Sequence[_Leaf]) -> Origins:
+    """From which old leaves some come."""
+    pairs = [(i, source, *shares) for i, leaf in enumerate(leaves) for source, shares in sorted(leaf.sources.items())]
+    leaf, source, objects, queries = np.array(pairs, np.float64).reshape(-1, 4).T
+    return Origins(leaf.astype(np.int32), source.astype(np.int32), objects, queries, len(leaves))
 
 
 def _scaled(sources: _Sources, objects: float, queries: float) -> _Sources:

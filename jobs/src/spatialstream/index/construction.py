@@ -292,9 +292,8 @@ class _Builder:
         """Eqn 2 of partitions whose objects have words so often, float64[n, g]."""
         there = -np.expm1(-self.more * objects[:, np.newaxis] * words)
         h = np.array([there[i] @ self.chance(cell) for i, cell in enumerate(cells)]) / UNIT
-        loads: list[float] = workloads(
-            self.cell(0), self.statistics.reach(np.array(cells)), objects, rate, h.reshape(-1, 2)
-        ).tolist()
+        asked, coverage = self.statistics.asked(np.array(cells)), self.statistics.coverage(h.reshape(-1, 2))
+        loads: list[float] = workloads(asked, objects, rate, coverage).tolist()
         return loads
 
     def _weighed(self, number: int, split: _Split) -> _Split:

@@ -50,7 +50,7 @@ def keyword_coverage(lengths: Floats, h: float) -> float:
     return result
 
 
-def workloads(cell: CellStatistics, reach: Floats, objects: Floats, rate: Floats, h: Floats) -> Floats:
+def workloads(asked: Floats, objects: Floats, rate: Floats, coverage: Floats) -> Floats:
     """Eqn 2: the workloads W(P) of n partitions under a random query, float64[n].
 
     It is the sum over the types of query of Pr(type) W_type(P), where W_type(P) = p_type v_type: the probability that a
@@ -60,20 +60,13 @@ def workloads(cell: CellStatistics, reach: Floats, objects: Floats, rate: Floats
     - E_{P,O}, those that arrive while the query lives, for CRQ, CKQ and CTQ: its expected duration times E_P.
 
     Args:
-        cell: statistics of any cell; all have the same distributions of types, lengths and durations.
-        reach: float64[6, n], p_srq, ..., p_ctq of each partition's own cell.
+        asked: float64[6, n], Pr(type) p_type of each partition; of types that stand, times the expected duration in ms.
         objects: float64[n], abs(O), the objects in P.
         rate: float64[n], E_P, objects that arrive in P in a ms.
-        h: float64[n, 2], H_srq and H_skq, the probability that a keyword of an SRQ or SKQ is among P's keywords.
+        coverage: float64[2, n], Pr(q.φ ⊆ P.φ) of SRQ and of SKQ.
     """
-    visits = reach.copy()
-    for row, kind in enumerate((QueryType.SRQ, QueryType.SKQ)):
-        coverage = np.zeros(len(objects))
-        for chance in cell.lengths[row, ::-1].tolist():
-            coverage = coverage * h[:, row] + chance
-        visits[CODE[kind]] *= coverage
     standing = STANDING[:-1]
-    visits[~standing] *= objects
-    visits[standing] *= cell.lifetime[standing, np.newaxis] * rate
-    result: Floats = (cell.arrival[:, np.newaxis] * visits).sum(axis=0)
+    visits = np.where(standing[:, np.newaxis], rate, objects)
+    visits[[CODE[QueryType.SRQ], CODE[QueryType.SKQ]]] *= coverage
+    result: Floats = (asked * visits).sum(axis=0)
     return result

@@ -27,7 +27,7 @@ from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.expressions import has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
-from spatialstream.model.kinds import CANCEL, CODE, TYPES, QueryType, Route, having
+from spatialstream.model.kinds import CANCEL, CODE, STANDING, TYPES, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
@@ -416,18 +416,42 @@ class Statistics:
             np.array([chance @ duration for chance, duration in durations]),
         )
 
-    def workloads(self, cells: Ints, objects: Floats, rate: Floats, h: Floats) -> Floats:
-        """Eqn 2 of n partitions under these queries, float64[n]; where there are none at all, the objects they hold.
+    def asked(self, cells: Ints) -> Floats:
+        """How probable it is that a random query has each type and reaches each cell, float64[6, n].
+
+        Of the types that stand, times how long they do, in ms: as many stand there, if one query comes in a ms.
+        """
+        chance = self.queries / max(float(self.queries.sum()), 1e-300)
+        lasts = np.array([each @ duration for each, duration in map(self.duration_distribution, range(len(TYPES)))])
+        result: Floats = (chance * np.where(STANDING[:-1], lasts, 1.0))[:, np.newaxis] * self.reach(cells)
+        return result
+
+    def coverage(self, h: Floats) -> Floats:
+        """Eqn 1 for SRQ and SKQ, float64[2, n]; 1 for a type that no query has.
+
+        Args:
+            h: float64[n, 2], H_srq and H_skq of each partition.
+        """
+        result = np.zeros((2, len(h)))
+        for row, kind in enumerate((SRQ, SKQ)):
+            lengths = self.lengths[kind] / self.queries[kind] if self.queries[kind] else np.eye(1, _LONGEST + 1)[0]
+            for chance in lengths[::-1].tolist():
+                result[row] = result[row] * h[:, row] + chance
+        return result
+
+    def workloads(self, cells: Ints, objects: Floats, rate: Floats, h: Floats, asked: Floats | None = None) -> Floats:
+        """Eqn 2 of n partitions, float64[n]; where no query is known at all, the objects they hold.
 
         Args:
             cells: int64[n], the cell that each partition is, or is a share of.
             objects: float64[n], abs(O).
             rate: float64[n], E_P in objects a ms.
             h: float64[n, 2], H_srq and H_skq.
+            asked: float64[6, n], as :meth:`asked` has it, if it is known better.
         """
-        if not self.queries.any():
+        if asked is None and not self.queries.any():
             return objects.astype(np.float64)
-        return workloads(self.cell(0), self.reach(cells), objects, rate, h)
+        return workloads(self.asked(cells) if asked is None else asked, objects, rate, self.coverage(h))
 
     def duration_distribution(self, kind: int) -> tuple[Floats, Floats]:
         """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""

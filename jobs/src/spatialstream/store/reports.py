@@ -67,6 +67,8 @@ def save_load(store: RoutingStore, report: LoadReport) -> None:
     counts = report.counts
     arrays = {"objects": counts.objects, "arrivals": counts.arrivals, "standing": counts.standing}
     arrays["checked"] = report.checked
+    if counts.queries is not None:
+        arrays["queries"] = counts.queries
     if report.seconds is not None:
         arrays["seconds"] = report.seconds
     store.save_statistics(LOAD, arrays, {"version": report.version, "span": counts.span, "upto": report.upto})
@@ -82,7 +84,8 @@ def read_load(store: RoutingStore) -> LoadReport:
     if kept is None:
         raise StateError("there are no load statistics yet; the worker writes them every few seconds while it works")
     arrays, meta = kept
-    counts = LeafCounts(arrays["objects"], arrays["arrivals"], arrays["standing"], float(meta["span"]))
+    objects, arrivals, standing = (arrays[name] for name in ("objects", "arrivals", "standing"))
+    counts = LeafCounts(objects, arrivals, standing, float(meta["span"]), arrays.get("queries"))
     return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]), arrays.get("seconds"))
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from spatialstream.balance.attribution import Spent, object_seconds, spread
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.index.version import RoutingVersion
-from spatialstream.model.kinds import KINDS, QueryType, Route
+from spatialstream.model.kinds import CODE, KINDS, TYPES, QueryType, Route
 from spatialstream.stages.turns import NEVER
 
 __all__ = ["SNAPSHOT", "STANDING", "LoadWindow", "WindowView"]
@@ -71,6 +71,7 @@ class LoadWindow:
     Attributes:
         version: the active one; None before :meth:`use`.
         standing: continuous queries that concern each leaf, float64[n] for each of :data:`STANDING`.
+        nearest: CKQs that stand; they concern every leaf.
         first: the first timestamp that was ever counted up to, ms; None before.
         began: the timestamp up to which the leaves had been counted when they began anew, ms; None: not known.
         upto: the latest timestamp that was counted up to, ms.
@@ -82,6 +83,7 @@ class LoadWindow:
         self._samples: deque[_Sample] = deque()
         self.version: RoutingVersion | None = None
         self.standing: dict[QueryType, npt.NDArray[np.float64]] = {kind: np.zeros(0) for kind in STANDING}
+        self.nearest = 0
         self.first: int | None = None
         self.began: int | None = None
         self.upto = NEVER
@@ -107,6 +109,7 @@ class LoadWindow:
             self._objects(load, sample)
             self._queries(load, sample)
             self._standing(slot, load)
+        self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
         self._samples.append(sample)
         while self._samples and self._samples[0].upto <= upto - self._span:
             self._samples.popleft()
@@ -187,7 +190,13 @@ class LoadWindow:
         # objects stay where they came: what a leaf holds is estimated from its rate
         held = float(self.upto - self.first) if self._retention is None else float(self._retention)
         standing = self._sum(self.standing.values())
-        return LeafCounts(arrivals * max(1.0, held / span), arrivals, standing, span)
+        queries = np.zeros((len(TYPES), self.leaves))
+        for kind in SNAPSHOT:
+            queries[CODE[kind]] = self.queries(kind)
+        for kind in STANDING:
+            queries[CODE[kind]] = self.standing[kind]
+        queries[CODE[QueryType.CKQ]] = self.nearest
+        return LeafCounts(arrivals * max(1.0, held / span), arrivals, standing, span, queries)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)
