@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway
@@ -17,6 +21,7 @@ from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_writing import Stream
 from tests.unit.operator.shell.test_gateway import Standing
 
+ROOT = Path(__file__).parents[2]
 SPACE = "sq-geo"
 BOX = {"box": [0, 0, 1, 1]}
 CRQ = {"stream": "quakes", "type": "CRQ", "region": BOX}
@@ -52,6 +57,15 @@ def space(namespace):
 def test_a_right_spec_is_accepted_as_it_is(api, space, spec):
     made = api.post(f"{queries()}?fieldValidation=Strict&dryRun=All", wanted("right", spec))
     assert made["spec"] == spec
+
+
+def test_the_examples_are_accepted(api, namespace):
+    namespace("geo")
+    page = (ROOT / "docs/queries.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    for each in (*yaml.safe_load_all((ROOT / "examples/queries.yaml").read_text()), yaml.safe_load(shown)):
+        each["metadata"]["namespace"] = "geo"
+        api.post(f"{queries(space='geo')}?fieldValidation=Strict&dryRun=All", each)
 
 
 @pytest.mark.parametrize(

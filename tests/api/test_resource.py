@@ -180,7 +180,15 @@ def test_it_is_found_by_its_short_name(api):
     resources = {each["name"]: each for each in api.get(GROUP)["resources"]}
     assert resources["spatialstreams"]["shortNames"] == ["sps"]
     assert resources["spatialstreams"]["singularName"] == "spatialstream"
-    assert set(resources) == {"spatialstreams", "spatialstreams/status", "spatialstreams/scale"}
+    assert resources["spatialqueries"]["shortNames"] == ["sq"]
+    served = {
+        "spatialstreams",
+        "spatialstreams/status",
+        "spatialstreams/scale",
+        "spatialqueries",
+        "spatialqueries/status",
+    }
+    assert set(resources) == served
 
 
 class Made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from spatialstream.model.errors import Unavailable
 __all__ = ["Gateway", "Refusal"]
 
 _TIMEOUT = 30.0
+_REQUESTS = 16
+"""Requests at a time: when an operator begins it looks at all queries at once."""
 _WAIT = "10s"
 """For which the gateway waits until the stream has come to a query."""
 _UNKNOWN_STREAM = "urn:spatialstream:problem:unknown-stream"
@@ -43,6 +46,7 @@ class Gateway:
 
     def __init__(self, url: str, token: str, authority: str = "") -> None:
         self._url, self._token, self._authority = url.rstrip("/"), Path(token), Path(authority or "/nowhere")
+        self._room = asyncio.Semaphore(_REQUESTS)
 
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
         """A query as it stands; None if none of this id does."""
@@ -76,6 +80,7 @@ class Gateway:
         try:
             headers = {"Authorization": f"Bearer {self._token.read_text('utf-8').strip()}"}
             async with (
+                self._room,
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT)) as session,
                 session.request(method, f"{self._url}{path}", json=body, headers=headers, ssl=self._trust()) as answer,
             ):

@@ -147,7 +147,7 @@ class OperatorMetrics:
 
     def begin_query(self, namespace: str, query: str) -> None:
         """A SpatialQuery is looked after from now on."""
-        for outcome in OUTCOMES:
+        for outcome in ("done", "failed"):
             self.query_reconciles.labels(namespace, query, outcome)
         self.query_standing.labels(namespace, query)
 

@@ -81,7 +81,7 @@ async def remove_query(environment: Environment, body: Object) -> bool:
         stream = await environment.cluster.get(KIND, book.wish.stream, metadata["namespace"])
         # a stream that is gone, or goes, takes what stands in it along
         if stream is not None and not stream["metadata"].get("deletionTimestamp") and book.registrations:
-            problem = await _cancelled(book, book.registrations)
+            problem = await _cancelled(book)
             if problem or book.registrations:
                 await book.say(Verdict("Unknown", "Cancelling", problem or "It is being cancelled."))
                 return False
@@ -89,12 +89,12 @@ async def remove_query(environment: Environment, body: Object) -> bool:
     return True
 
 
-async def _cancelled(book: _Book, those: list[Registration]) -> str:
-    """Cancel registrations; why that cannot go on, "" if it can."""
+async def _cancelled(book: _Book) -> str:
+    """Cancel all that may stand; why that cannot go on, "" if it can."""
     if book.environment.gateway is None:
         return NO_GATEWAY
     try:
-        for each in those:
+        for each in book.registrations:
             await _cancel(book, book.environment.gateway, each)
     except Unavailable as error:
         return str(error)
@@ -192,9 +192,9 @@ async def _stand(book: _Book) -> Verdict:
         return Verdict("Unknown" if book.stood else "False", "Unavailable", f"{str(error).rstrip('.')}.")
     except Refusal as refusal:
         reason = _REFUSALS.get(refusal.status, "Refused")
-        old = next((each.query for each in book.registrations if each.taken), None)
+        old = next((each.query for each in book.registrations if each.taken and each.query != wish.id), None)
         rest = "" if old is None else f"; {old}, which it was before, still stands"
-        return Verdict("False", reason, f"{refusal.detail.rstrip('.')}{rest}.")
+        return Verdict("Unknown" if book.stood else "False", reason, f"{refusal.detail.rstrip('.')}{rest}.")
     return verdict
 
 
@@ -214,7 +214,8 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
             taken = await gateway.register(book.stream, {**wish.record, "t": wanted.t})
         except Refusal as refusal:
             if refusal.status != 409:
-                await book.keep(wish.id, None)
+                if wanted is not known:  # an earlier attempt may have been sent, and still be taken in
+                    await book.keep(wish.id, None)
                 raise
             return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next look finds it
         if not taken:

@@ -331,6 +331,18 @@ def test_a_registration_that_is_under_way_is_cancelled_too(scene: Scene) -> None
     assert len(scene.status["registrations"]) == 1
 
 
+def test_what_may_have_been_sent_is_not_forgotten_for_a_refusal(scene: Scene) -> None:
+    scene.gateway.silent = True
+    scene.look()
+    scene.gateway.problem = Refusal(403, "no more")
+    scene.look()
+    assert scene.condition == ("False", "NotAllowed")
+    scene.gateway.problem = None
+    scene.gateway.come()
+    assert scene.remove()
+    assert scene.standing == []
+
+
 def test_without_a_gateway_it_says_so(scene: Scene) -> None:
     environment = scene.world.environment
     asyncio.run(QueryController(environment, "geo", "floods")._look())
@@ -345,6 +357,12 @@ def test_a_right_that_is_missing_is_said(scene: Scene, status: int, reason: str)
     assert scene.look() == (5.0 if reason == "NotAllowed" else 30.0)
     assert scene.condition == ("False", reason)
     assert scene.message == "the operator may not write."
+    scene.gateway.problem = None
+    scene.look()
+    scene.gateway.problem = Refusal(status, "the operator may not watch")
+    scene.look()
+    assert scene.condition == ("Unknown", reason)
+    assert scene.message == "the operator may not watch."
 
 
 def test_a_removal_cancels_it(scene: Scene) -> None:
