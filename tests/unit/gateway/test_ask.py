@@ -142,7 +142,7 @@ def test_questions_that_come_together_are_answered_together(stream: Stream) -> N
         def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
             asked = list(records)
             sizes.append(len(asked))
-            room.wait(30.0)
+            room.wait(300.0)
             return super().lines(asked, *given, **more)
 
     behind = served("s", lambda: Busy(stream.newest, stream.call, PLANE))
