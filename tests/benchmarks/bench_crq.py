@@ -140,6 +140,15 @@ def in_groups(columns: QueryColumns, groups: int = 3) -> QueryColumns:
     return replace(columns, keywords=TermLists.of(literals))
 
 
+def of_single_words(columns: QueryColumns, words: int = 3) -> QueryColumns:
+    """Queries that look for any of some words: one keyword of their own, and one of each of some others."""
+    own = vocabulary().take(pa.array(columns.keywords.codes[columns.keywords.offsets[:-1]])).to_pylist()
+    n = len(own)
+    texts = [absorbed((own[(i + other) % n],) for other in range(words)) for i in range(n)]
+    literals = [Expression(any=text).literals if len(text) > 1 else text[0] for text in texts]
+    return replace(columns, keywords=TermLists.of(literals))
+
+
 def registration_one_at_a_time(source: ObjectBatch, n: int = 30_000) -> list[Row]:
     """Single registrations into an index that has the default number of queries; the longest is the pause."""
     index = ContinuousRangeIndex(SPACE)
@@ -199,6 +208,8 @@ def run(large: bool = False) -> list[Row]:
     frequent = queries(source, DEFAULT_QUERIES, QUERY_SEED, frequent=100)
     rows += matching("CRQ matching, keywords among the 100 most frequent", frequent, stream, third)
     rows += matching("CRQ matching, three groups of keywords", in_groups(default), stream, third, 100_000)
+    million = of_single_words(queries(source, 1_000_000, QUERY_SEED))
+    rows += matching("CRQ matching, 1,000,000 of any of three words", million, stream.slice(0, 50_000), None, 100_000)
     rows += registration_one_at_a_time(source)
     rows.append(strtree(default, stream.take(np.arange(5_000))))
     return rows

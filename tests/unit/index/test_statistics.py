@@ -1,18 +1,20 @@
 """J, against a plain count of the same queries and objects."""
 
 from collections import Counter
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.index.cost import expression_coverage
 from spatialstream.index.statistics import LEAST, MOST, SKQ, SRQ, Statistics
 from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import Cancellation, QueryBatch
+from spatialstream.model.queries import Cancellation, Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box, Circle
 from spatialstream.model.space import WGS84, Space
 from tests.unit.index.samples import PLANE, obj, points, query, samples, spaces
@@ -301,3 +303,56 @@ def test_words_of_cells_with_few_queries_are_those_of_the_cell_above():
     cell = int(statistics.cells_of(np.array([[1.0015, 1.0015, 1.0015, 1.0015]]))[0])
 
     assert sorted(statistics.keyword_distribution(cell, SRQ).tolist()) == pytest.approx([1 / 201, 200 / 201])
+
+
+# ------------------------------------------------------------------------------------------------- shapes and durations
+
+
+@given(st.integers(1, 64), st.integers(0, 16), st.floats(0.0, 1.0))
+def test_groups_of_one_length_cover_as_their_formula_says(groups, length, h):
+    found = expression_coverage(np.array([groups]), np.array([length]), np.ones(1), np.array([h]))
+
+    assert found == pytest.approx(1.0 - (1.0 - h**length) ** groups, abs=1e-12)
+
+
+def test_the_coverage_of_different_expressions_is_their_mean():
+    groups, length, chance = np.array([1, 3, 3, 1]), np.array([2, 1, 2, 0]), np.array([0.4, 0.1, 0.3, 0.2])
+
+    found = expression_coverage(groups, length, chance, np.array([0.0, 0.5, 1.0]))
+
+    group = 0.25 * 0.5 + 0.75 * 0.25  # of one of three groups
+    assert found == pytest.approx([0.2, 0.4 * 0.25 + 0.4 * (1 - (1 - group) ** 3) + 0.2, 1.0])
+
+
+def test_an_expression_covers_more_than_all_of_its_words():
+    one_of = Predicate(PLANE_BOX, any=(("a",), ("b",), ("c",)))
+    ors = Query("q", 0, one_of, Everything(), Lifetime(1, False))
+    known = [
+        Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of([each]), 1.0) for each in (ors, query("SRQ", PLANE_BOX, "abc"))
+    ]
+    h, root = np.array([[0.25, 0.5]]), np.zeros(1, np.int64)
+
+    assert known[0].coverage(root, h)[:, 0] == pytest.approx([1 - 0.75**3, 1.0])  # no SKQ is known
+    assert known[1].coverage(root, h)[:, 0] == pytest.approx([0.25**3, 1.0])
+    assert known[0].lengths[SRQ, 1] == known[1].lengths[SRQ, 3] == 1.0
+    assert known[0].terms.tolist() == known[1].terms.tolist()
+
+
+def test_lengths_and_durations_are_of_the_region_where_enough_is_known():
+    """In the west queries have one word and last a second, in the east three words and an hour; elsewhere few come."""
+    west, east, north = Box(0.1, 0.1, 0.2, 0.2), Box(3.1, 3.1, 3.2, 3.2), Box(0.1, 3.1, 0.2, 3.2)
+    asked = [query("SRQ", west, "a"), query("CRQ", west, duration=1_000)] * 100
+    asked += [query("SRQ", east, "abc"), query("CRQ", east, duration=3_600_000)] * 100
+    asked += [query("SRQ", north, "abcde"), query("CRQ", north, duration=9)]
+    statistics = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0)
+    cells = statistics.cells_of(np.array([astuple(box) for box in (west, east, north, PLANE_BOX)]))
+    assert len(set(cells.tolist())) == 4
+
+    coverage = statistics.coverage(cells, np.full((4, 2), 0.5))[0]
+
+    usual = (100 * 0.5 + 100 * 0.5**3 + 0.5**5) / 201
+    assert coverage == pytest.approx([0.5, 0.5**3, usual, usual])
+    mean = (100 * 1_000 + 100 * 3_600_000 + 9) / 201
+    assert statistics.lifetimes[CODE["CRQ"], cells] == pytest.approx([1_000, 3_600_000, mean, mean])
+    printed = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 3)
+    assert printed.lifetimes[CODE["CRQ"]] == pytest.approx(np.full(len(printed.cells), mean))

@@ -7,10 +7,11 @@ import pytest
 
 from spatialstream.local.expression_grid import ExpressionGrid, build_grid, grid_from_arrays
 from spatialstream.local.grid import ProbeBatch
+from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Query, parse_query
+from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -111,3 +112,38 @@ def test_snapshots_are_those_of_brute_force(seed: int) -> None:
         assert dict(zip(terms.to_pylist(), counts.tolist(), strict=True)) == twin.term_counts(
             box, literals, after, last
         )
+
+
+def test_many_subscriptions_of_single_words() -> None:
+    """A million of them are `make bench ARGS=crq`; some thousands here, in several calls, and every match."""
+    rng, n = np.random.default_rng(11), 6_000
+    words = [f"w{i}" for i in range(200)]
+    drawn = np.minimum(rng.zipf(1.5, (n, 3)) - 1, 199)
+    corners = rng.integers(0, 8, (n, 2)).astype(float)
+    records = [
+        {"id": f"q{i}", "type": "CRQ", "t": 0, "region": {"box": [*corner, corner[0] + 1, corner[1] + 1]}}
+        | {"any": [[words[each]] for each in of_query]}
+        for i, (corner, of_query) in enumerate(zip(corners.tolist(), drawn.tolist(), strict=True))
+    ]
+    queries = QueryBatch.of([parse_query(record, PLANE) for record in records])
+    index = ContinuousRangeIndex(PLANE)
+    for first in range(0, n, 2_500):
+        rows = np.arange(first, min(first + 2_500, n))
+        index.register(rows, queries.take(rows))
+    objects = [
+        SpatialObject(f"o{i}", i, *place, tuple(words[each] for each in sorted({*terms})))
+        for i, (place, terms) in enumerate(
+            zip(rng.random((300, 2)).tolist(), np.minimum(rng.zipf(1.3, (300, 4)) - 1, 199).tolist(), strict=True)
+        )
+    ]
+
+    found = {
+        (first + int(o), int(q))
+        for first, part in index.match(ObjectBatch.of(objects))
+        for o, q in zip(part.object, part.number, strict=True)
+    }
+
+    wanted = [{words[each] for each in of_query} for of_query in drawn.tolist()]
+    here = np.flatnonzero((corners == 0.0).all(axis=1)).tolist()
+    assert found == {(o, q) for o, each in enumerate(objects) for q in here if wanted[q] & {*each.terms}}
+    assert len(found) > 1_000

@@ -292,7 +292,7 @@ class _Builder:
         """Eqn 2 of partitions whose objects have words so often, float64[n, g]."""
         there = -np.expm1(-self.more * objects[:, np.newaxis] * words)
         h = np.array([there[i] @ self.chance(cell) for i, cell in enumerate(cells)]) / UNIT
-        asked, coverage = self.statistics.asked(np.array(cells)), self.statistics.coverage(h.reshape(-1, 2))
+        asked, coverage = self.statistics.asked(at := np.array(cells)), self.statistics.coverage(at, h.reshape(-1, 2))
         loads: list[float] = workloads(asked, objects, rate, coverage).tolist()
         return loads
 

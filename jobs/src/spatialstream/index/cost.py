@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spatialstream.model.arrays import Floats
+from spatialstream.model.arrays import Floats, Ints
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, STANDING, QueryType
 
-__all__ = ["CellStatistics", "keyword_coverage", "workloads"]
+__all__ = ["CellStatistics", "expression_coverage", "keyword_coverage", "workloads"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +47,27 @@ def keyword_coverage(lengths: Floats, h: float) -> float:
     result = 0.0
     for i in range(len(lengths) - 1, -1, -1):
         result = result * h + lengths[i]
+    return result
+
+
+def expression_coverage(groups: Ints, length: Ints, chance: Floats, h: Floats) -> Floats:
+    """Eqn 1 for expressions of groups: the probability that one of a random query's groups is in P.φ, float64[n].
+
+    A group of l keywords is with probability h^l, so one of g groups is with 1 - prod over them of (1 - h^l). Lengths
+    of the groups of an expression are taken as independent of each other.
+
+    Args:
+        groups: int[m], how many groups a query has.
+        length: int[m], and how many keywords one of them.
+        chance: float64[m], Pr(groups, length).
+        h: float64[n], H_srq or H_skq of each of n partitions.
+    """
+    result = np.zeros(len(h))
+    for count in np.unique(groups).tolist():
+        here = groups == count
+        part = float(chance[here].sum())
+        one = h[:, np.newaxis] ** length[here] @ (chance[here] / max(part, 1e-300))
+        result += part * (one if count == 1 else 1.0 - (1.0 - np.minimum(one, 1.0)) ** count)
     return result
 
 

@@ -8,7 +8,9 @@ whenever somebody wants it, and kept nowhere.
 
 Where few queries were counted, what is known of the cells above decides: a cell's p is estimated as its parent's, times
 the part that it gets of it, and that part with a prior (:func:`_smoothed`); words of cells with few are those of the
-nearest cell above with enough.
+nearest cell above with enough, and so is how long their queries are, and last.
+
+An expression is a number of groups and their lengths: its *shape* (:meth:`Statistics.coverage`).
 
 Cost: O(cells that the query's border crosses + depth) for each query, O(depth) for each object.
 """
@@ -20,20 +22,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.index.cellcounts import CellCounts
 from spatialstream.index.cells import Cells, visit
-from spatialstream.index.cost import CellStatistics, workloads
+from spatialstream.index.cost import CellStatistics, expression_coverage, workloads
 from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
-from spatialstream.model.expressions import has_marks, searched
+from spatialstream.model.expressions import MOST_GROUPS, expanded, has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CANCEL, CODE, STANDING, TYPES, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 from spatialstream.model.times import TIME_LIMIT
 
-__all__ = ["SKQ", "SRQ", "KeywordCounts", "Statistics"]
+__all__ = ["SKQ", "SRQ", "Statistics"]
 
 LEAST = 8
 """Sampled objects and queries with which a cell of J is split."""
@@ -48,7 +52,8 @@ _PRIOR = 8.0
 """As many queries as this say, before any is counted, that a cell's quarters are reached as those of its level are."""
 
 _WORDS = 64.0
-"""Keywords that a cell's queries need for its words to be its own, and not those of the cell above."""
+"""Keywords that a cell's queries need for its words to be its own, and not those of the cell above; and queries that it
+needs for their shapes and durations."""
 
 SRQ, SKQ, CKQ = (CODE[kind] for kind in (QueryType.SRQ, QueryType.SKQ, QueryType.CKQ))
 
@@ -56,7 +61,7 @@ _REGIONAL = having(lambda kind: kind.route is Route.REGION)
 """Which codes are of queries with a region."""
 
 _LONGEST = 16
-"""Queries with more keywords than this count as if they had this many."""
+"""Groups with more keywords than this count as if they had this many."""
 
 _BUCKETS = 64
 """Durations are counted by powers of two of a ms."""
@@ -181,63 +186,35 @@ def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floa
     return shares
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeywordCounts:
-    """How often the queries of a type that reach a cell have each keyword, sparse.
+def _shapes(keywords: TermLists) -> tuple[Codes, Ints]:
+    """The shape of each group of n expressions, see :class:`Statistics`, int32[m]; and how many each has, int64[n]."""
+    if has_marks(keywords):
+        found = expanded(keywords)
+        groups, sizes = np.bincount(found.owner, minlength=len(keywords)), np.diff(found.groups.offsets)
+    else:
+        groups, sizes = np.ones(len(keywords), np.int64), np.diff(keywords.offsets)
+    shapes = (np.repeat(groups, groups) - 1) * (_LONGEST + 1) + np.minimum(sizes, _LONGEST)
+    return shapes.astype(np.int32), groups.astype(np.int64)
 
-    Row 2 c counts queries that reach cell c and not all of it, row 2 c + 1 those that cover c: they concern every cell
-    below it too, and are written down once.
 
-    Attributes:
-        offsets: int64[2 cells + 1]; row r is the entries from ``offsets[r]`` to ``offsets[r + 1]``.
-        term: int32[m], positions in :attr:`Statistics.terms`, ascending in a row.
-        count: float64[m].
-        parent: int32[cells], the cell that each is a quarter of.
-        basis: int32[cells], the cell whose words stand for each: itself, or the nearest above with enough of them.
+def _by_cell(cells: Cells, reached: Floats, lasting: Floats, usual: Floats, enough: float) -> Floats:
+    """How long queries of each type last that reach each cell, float64[6, n]; where few do, that of the cell above.
+
+    Args:
+        cells: n of them.
+        reached: float64[6, n], queries that reach each.
+        lasting: float64[6, n, 2], how long they last together: those that reach a part of it, and that cover it.
+        usual: float64[6], how long those of each type last on average.
+        enough: queries that a cell needs for an average of its own.
     """
-
-    offsets: Ints
-    term: Codes
-    count: Floats
-    parent: Codes
-    basis: Codes
-
-    @classmethod
-    def of(cls, keys: Ints, weights: Floats, cells: Cells, terms: int, least: float) -> KeywordCounts:
-        """From keys row * terms + term and their weights; equal keys are added up.
-
-        A cell whose queries have fewer keywords than ``least`` gets its words from the cells above.
-        """
-        order = np.argsort(keys, kind="stable")
-        keys, weights = keys[order], weights[order]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
-        distinct = keys[starts]
-        count = np.add.reduceat(weights, starts) if len(keys) else np.empty(0)
-        offsets = np.searchsorted(distinct, np.arange(2 * len(cells) + 1) * max(terms, 1))
-        sums = np.append(0.0, np.cumsum(count))
-        partly, wholly = (sums[offsets[1:]] - sums[offsets[:-1]]).reshape(-1, 2).T.copy()
-        cells.hand_down(wholly[np.newaxis])
-        basis = np.where(partly + wholly >= least, np.arange(len(cells)), -1).astype(np.int32)
-        basis[0] = 0
-        for level in cells.levels()[1:]:
-            few = np.flatnonzero(basis[level] < 0) + level.start
-            basis[few] = basis[cells.parent[few]]
-        return cls(offsets, (distinct % max(terms, 1)).astype(np.int32), count, cells.parent, basis)
-
-    def entries(self, cell: int) -> tuple[Codes, Floats]:
-        """Keywords of the queries that reach the cell: (term int32[m], count float64[m]); counts of a term add up."""
-        cell = int(self.basis[cell])
-        rows = [2 * cell, 2 * cell + 1]
-        while cell:
-            cell = int(self.parent[cell])
-            rows.append(2 * cell + 1)
-        parts = [slice(self.offsets[row], self.offsets[row + 1]) for row in rows]
-        return np.concatenate([self.term[part] for part in parts]), np.concatenate([self.count[part] for part in parts])
-
-    def of_cell(self, cell: int, terms: int) -> Floats:
-        """How often each of ``terms`` terms is a keyword of a query that reaches the cell: float64[terms]."""
-        term, count = self.entries(cell)
-        return np.bincount(term, count, minlength=terms).astype(np.float64)
+    partly, wholly = np.moveaxis(lasting, 2, 0)
+    cells.hand_down(wholly)
+    result = np.where(reached >= enough, (partly + wholly) / np.maximum(reached, 1e-300), -1.0)
+    result[:, 0] = usual
+    for level in cells.levels()[1:]:
+        few = result[:, level] < 0.0
+        result[:, level] = np.where(few, result[:, cells.parent[level]], result[:, level])
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,11 +227,14 @@ class Statistics:
         queries: float64[6], queries of each type, in the order of :data:`spatialstream.model.kinds.TYPES`.
         reached: float64[6, n], those that reach each cell.
         shares: float64[6, n], p_srq, ..., p_ctq of each: the part of its type's queries that reach it, smoothed.
-        lengths: float64[6, l], those with l keywords.
+        lengths: float64[6, l], those with l keywords; of several groups, in equal parts those of their lengths.
         durations: float64[6, b], those with a duration of b bits (in ms).
         duration_sums: float64[6, b], the sum of these durations in ms.
+        lifetimes: float64[6, n], how long those that reach each cell last on average, in ms.
         terms: uint64[v], hashes of the keywords, ascending.
-        srq, skq: M_srq and M_skq.
+        srq, skq: M_srq and M_skq, of positions in ``terms``.
+        shapes: how many groups SRQs and SKQs have, and of which lengths: (groups - 1) (longest + 1) + length. A query
+            counts in equal parts for its groups.
         objects: float64[n], objects in each cell.
         span: the time in ms in which they came.
     """
@@ -267,9 +247,11 @@ class Statistics:
     lengths: Floats
     durations: Floats
     duration_sums: Floats
+    lifetimes: Floats
     terms: Words
-    srq: KeywordCounts
-    skq: KeywordCounts
+    srq: CellCounts
+    skq: CellCounts
+    shapes: tuple[CellCounts, CellCounts]
     objects: Floats
     span: float
 
@@ -292,7 +274,7 @@ class Statistics:
             queries: the queries that came; cancellations are passed over.
             span: its length in ms.
             levels: None: J is deep where objects and queries are many, and smoothed; else it is a complete quadtree of
-                this depth, with plain counts.
+                this depth, with plain counts, and lengths and durations are alike everywhere, as in the paper.
             weights: how many objects, and how many queries, each of them stands for; by default itself alone.
         """
         weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
@@ -309,6 +291,7 @@ class Statistics:
         counts = np.bincount(cells.of_points(objects.x, objects.y), weight, n).astype(np.float64)
         cells.add_up(counts)
 
+        shape_of, groups = _shapes(queries.keywords)
         if has_marks(queries.keywords):
             queries = replace(queries, keywords=searched(queries.keywords))
         parts = region_parts(space, queries.regions)
@@ -330,25 +313,35 @@ class Statistics:
         cells.hand_down(wholly)
         came, reached = np.bincount(code, asked, len(TYPES)).astype(np.float64), partly + wholly
         each_counts = float(asked.mean()) if len(asked) else 1.0
-        prior, least = (0.0, 0.0) if levels is not None else (_PRIOR * each_counts, _WORDS * each_counts)
+        prior, least, enough = (0.0, 0.0, np.inf)
+        if levels is None:
+            prior, least, enough = _PRIOR * each_counts, _WORDS * each_counts, _WORDS * each_counts
 
-        lengths = np.minimum(np.diff(queries.keywords.offsets), _LONGEST).astype(np.int64)
         duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
         buckets = np.frexp(duration)[1].astype(np.int64)
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
-        def keyword_counts(kind: int) -> KeywordCounts:
+        def counts_of(kind: int, offsets: Codes, values: Codes, most: int, of_each: Floats, least: float) -> CellCounts:
             chosen = np.flatnonzero(code == kind)
-            size = int((np.diff(visits)[chosen] * np.diff(queries.keywords.offsets)[chosen]).sum())
+            size = int((np.diff(visits)[chosen] * np.diff(offsets)[chosen]).sum())
             keys, each = np.empty(size, np.int64), np.empty(size)
-            words, places = queries.keywords, ranks.astype(np.int32)
-            _pair_keys(chosen, visits, rows, words.offsets, words.codes, places, len(terms), asked, keys, each)
-            return KeywordCounts.of(keys, each, cells, len(terms), least)
+            same = np.arange(most, dtype=np.int32)
+            _pair_keys(chosen, visits, rows, offsets, values, same, most, of_each, keys, each)
+            return CellCounts.of(keys, each, cells, most, least)
 
-        def table(column: Ints, width: int, of_each: Floats) -> Floats:
-            flat = np.bincount(code * width + column, of_each, len(TYPES) * width)
+        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), asked, least
+        part = asked / groups
+        ends = np.append(0, np.cumsum(groups)).astype(np.int32)
+        shapes = ends, shape_of, MOST_GROUPS * (_LONGEST + 1), part, enough
+
+        def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
+            flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
             return flat.reshape(len(TYPES), width).astype(np.float64)
+
+        sums = table(buckets, _BUCKETS, asked * duration)
+        usual = sums.sum(axis=1) / np.maximum(came, 1e-300)
+        lasting = np.bincount(code[visitor] * 2 * n + rows, (asked * duration)[visitor], len(TYPES) * 2 * n)
 
         return cls(
             space,
@@ -356,12 +349,19 @@ class Statistics:
             came,
             reached,
             _smoothed(cells, came, reached, prior),
-            table(lengths, _LONGEST + 1, asked),
+            table(
+                (shape_of % (_LONGEST + 1)).astype(np.int64),
+                _LONGEST + 1,
+                np.repeat(part, groups),
+                np.repeat(code, groups),
+            ),
             table(buckets, _BUCKETS, asked),
-            table(buckets, _BUCKETS, asked * duration),
+            sums,
+            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2).astype(np.float64), usual, enough),
             terms,
-            keyword_counts(SRQ),
-            keyword_counts(SKQ),
+            counts_of(SRQ, *words),
+            counts_of(SKQ, *words),
+            (counts_of(SRQ, *shapes), counts_of(SKQ, *shapes)),
             counts,
             float(span),
         )
@@ -408,12 +408,11 @@ class Statistics:
         lengths = self.lengths[[SRQ, SKQ]]
         longest = int(np.flatnonzero(np.append(1.0, lengths.any(axis=0)))[-1])
         lengths = lengths[:, : max(longest, 1)].copy()
-        durations = [self.duration_distribution(kind) for kind in range(len(TYPES))]
         return CellStatistics(
             self.queries / max(float(self.queries.sum()), 1e-300),
             self.reach(np.array([cell]))[:, 0],
             lengths / np.maximum(lengths.sum(axis=1, keepdims=True), 1e-300),
-            np.array([chance @ duration for chance, duration in durations]),
+            self.lifetimes[:, cell],
         )
 
     def asked(self, cells: Ints) -> Floats:
@@ -422,21 +421,26 @@ class Statistics:
         Of the types that stand, times how long they do, in ms: as many stand there, if one query comes in a ms.
         """
         chance = self.queries / max(float(self.queries.sum()), 1e-300)
-        lasts = np.array([each @ duration for each, duration in map(self.duration_distribution, range(len(TYPES)))])
-        result: Floats = (chance * np.where(STANDING[:-1], lasts, 1.0))[:, np.newaxis] * self.reach(cells)
+        lasts = np.where(STANDING[: len(TYPES), np.newaxis], self.lifetimes[:, cells], 1.0)
+        result: Floats = chance[:, np.newaxis] * lasts * self.reach(cells)
         return result
 
-    def coverage(self, h: Floats) -> Floats:
-        """Eqn 1 for SRQ and SKQ, float64[2, n]; 1 for a type that no query has.
+    def coverage(self, cells: Ints, h: Floats) -> Floats:
+        """Eqn 1 for SRQ and SKQ, by the shapes of those that reach each cell: float64[2, n]; 1 where none is known.
 
         Args:
+            cells: int64[n], the cell that each partition is, or is a share of.
             h: float64[n, 2], H_srq and H_skq of each partition.
         """
-        result = np.zeros((2, len(h)))
-        for row, kind in enumerate((SRQ, SKQ)):
-            lengths = self.lengths[kind] / self.queries[kind] if self.queries[kind] else np.eye(1, _LONGEST + 1)[0]
-            for chance in lengths[::-1].tolist():
-                result[row] = result[row] * h[:, row] + chance
+        result = np.ones((2, len(cells)))
+        for row, shapes in enumerate(self.shapes):
+            basis = shapes.basis[cells]
+            for cell in np.unique(basis).tolist():
+                shape, count = shapes.entries(cell)
+                if count.any():
+                    groups, length = np.divmod(shape, _LONGEST + 1)
+                    here = basis == cell
+                    result[row, here] = expression_coverage(groups + 1, length, count / count.sum(), h[here, row])
         return result
 
     def workloads(self, cells: Ints, objects: Floats, rate: Floats, h: Floats, asked: Floats | None = None) -> Floats:
@@ -451,7 +455,7 @@ class Statistics:
         """
         if asked is None and not self.queries.any():
             return objects.astype(np.float64)
-        return workloads(self.asked(cells) if asked is None else asked, objects, rate, self.coverage(h))
+        return workloads(self.asked(cells) if asked is None else asked, objects, rate, self.coverage(cells, h))
 
     def duration_distribution(self, kind: int) -> tuple[Floats, Floats]:
         """Pr(q.τ = T) and T in ms, of a type: durations that differ by less than a factor 2 are taken as their mean."""
