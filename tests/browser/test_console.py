@@ -115,6 +115,15 @@ def test_a_wrong_token_is_refused_and_a_right_one_is_in_no_address(visit: Visit)
     assert page.evaluate("() => JSON.stringify(localStorage)").find(TOKEN) < 0
 
 
+def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
+    page = visit.page
+    expect(page.locator("#token-dialog")).to_be_visible()
+    page.goto(f"{page.url.partition('#')[0]}#token={TOKEN}&stream=gateway&map=4.5,52,6")
+    visit.live()
+    assert TOKEN not in page.url
+    assert "map=4.5,52,6" in page.url
+
+
 def test_objects_pass(visit: Visit) -> None:
     visit.sign_in()
     expect(visit.page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))

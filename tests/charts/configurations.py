@@ -35,6 +35,7 @@ EVERYTHING: dict[str, Any] = {
         "secrets": ["kafka", "zookeeper"],
         "limits": {"rate": 2.5, "body": 1048576},
         "allowOrigins": ["https://maps.example.org"],
+        "trustedProxies": ["10.0.0.0/8", "fd00::1"],
         "tls": {"secretName": "streams-tls"},
         "service": {"type": "LoadBalancer", "port": 443, "annotations": {"example.com/a": "b"}},
         "ingress": {

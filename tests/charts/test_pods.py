@@ -201,6 +201,8 @@ def test_values_reach_the_gateway():
         "--certificate=/etc/spatialstream/tls/tls.crt",
         "--key=/etc/spatialstream/tls/tls.key",
         "--allow-origin=https://maps.example.org",
+        "--trusted-proxy=10.0.0.0/8",
+        "--trusted-proxy=fd00::1",
     ]
     assert spec["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert spec["containers"][0]["image"].startswith(EVERYTHING["image"]["repository"])

@@ -47,6 +47,7 @@ WRONG = [
     (OPERATOR, {"gateway": {"limits": {"rate": -1}}}, "rate"),
     (OPERATOR, {"gateway": {"limits": {"body": 16777216}}}, "body"),
     (OPERATOR, {"gateway": {"allowOrigins": ["*"]}}, "allowOrigins"),
+    (OPERATOR, {"gateway": {"trustedProxies": ["ingress"]}}, "trustedProxies"),
     (OPERATOR, {"gateway": {"service": {"port": 0}}}, "port"),
     (OPERATOR, {"gateway": {"ingress": {"enabled": True}}}, "name the host"),
     (OPERATOR, {"gateway": {"httpRoute": {"enabled": True}}}, "name the Gateway"),

@@ -74,9 +74,9 @@ class Client:
 
 
 @contextmanager
-def serving(gateway: Gateway) -> Iterator[Client]:
-    """The gateway, for as long as it is used."""
-    server = server_of(gateway)
+def serving(gateway: Gateway, *proxies: str) -> Iterator[Client]:
+    """The gateway, for as long as it is used; who is believed what they say of clients."""
+    server = server_of(gateway, proxies=proxies)
     with listen("127.0.0.1", 0) as sock:
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()

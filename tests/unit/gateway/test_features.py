@@ -11,6 +11,8 @@ import pytest
 
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.features import CONFORMANCE
+from spatialstream.gateway.server import server_of
+from spatialstream.model.errors import SettingError
 from spatialstream.model.space import WGS84, Space
 from tests.unit.client.test_snapshots import PLANE
 from tests.unit.gateway.http import Answer, Client, served, serving
@@ -153,3 +155,17 @@ def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:
 def test_items_that_are_none(client: Client) -> None:
     for name in ("x", "5", "5.", f"{NOW}.none", f"{NOW + 10}.flood", "9" * 30, "..%2f..%2fetc"):
         assert client("GET", f"/collections/s/items/{name}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("proxies", "scheme"), [((), "http"), (("10.0.0.0/8",), "http"), (("10.0.0.0/8", "127.0.0.1"), "https")]
+)
+def test_links_are_those_of_who_is_believed_to_end_tls(asker: Asker, proxies: tuple[str, ...], scheme: str) -> None:
+    with serving(Gateway([served("s", lambda: asker)]), *proxies) as client:
+        links = client("GET", "/", X_Forwarded_Proto="https").json["links"]
+        assert {urlsplit(each["href"]).scheme for each in links} == {scheme}
+
+
+def test_a_proxy_that_is_no_address_is_refused(asker: Asker) -> None:
+    with pytest.raises(SettingError, match="trusted-proxy: 'ingress'"):
+        server_of(Gateway([served("s", lambda: asker)]), proxies=["ingress"])

@@ -37,6 +37,7 @@ def query(chance: random.Random, number: int, t: int) -> Query:
 def test_it_is_its_twin(seed: int) -> None:
     chance, files = random.Random(seed), MemoryFiles()
     catalogue, known, ended, number = Catalogue(), dict[int, Query](), dict[int, int](), 0
+    before, then = catalogue.listing(0), list[Any]()
     for clock in range(0, chance.randint(1, 60)):
         numbers = list[int]()
         for _ in range(chance.choice([0, 0, 1, 3, 30])):
@@ -66,6 +67,8 @@ def test_it_is_its_twin(seed: int) -> None:
             found += page
             after = page[-1][0]
         assert found == right
+        assert before.page(-1, 10**6) == then, "what is being read stays"
+        before, then = listing, right
         for name in ("q1", "q2", "none"):
             mine = [each for each in right if each[1]["id"] == name]
             assert listing.named(name) == (mine[-1] if mine else None)

@@ -48,6 +48,8 @@ def add_parser(commands: Any) -> None:
     add("--key", type=Path, metavar="FILE", help="and its key (PEM)")
     told = "pages of this origin may call it from a browser; may be repeated (default: none)"
     add("--allow-origin", action="append", default=[], metavar="URL", help=told)
+    told = "believe what this proxy, or one of this network, says of clients (X-Forwarded-For, -Proto); may be repeated"
+    add("--trusted-proxy", action="append", default=[], metavar="ADDRESS", help=told)
     add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help="of a request (default 8 MiB)")
     told = "requests a second that one client may make; 0: any number (default %(default)s)"
     add("--rate", type=float, default=1_000.0, metavar="N", help=told)
@@ -88,7 +90,7 @@ def _gateway(options: argparse.Namespace) -> int:
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
         limits = Limits(options.largest_body, client=RateLimits(options.rate, connections=options.connections))
         gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory)
-        server = server_of(gateway, options.certificate, options.key)
+        server = server_of(gateway, options.certificate, options.key, options.trusted_proxy)
         sock = closing.enter_context(listen(options.host, options.port))
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
         scheme = "http" if options.certificate is None else "https"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -78,18 +79,33 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def server_of(gateway: Gateway, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+def server_of(
+    gateway: Gateway, certificate: Path | None = None, key: Path | None = None, proxies: Sequence[str] = ()
+) -> uvicorn.Server:
     """What serves it; ``run([socket])`` does so until the process is told to end.
 
+    Args:
+        gateway: what is served.
+        certificate: with which it speaks TLS.
+        key: of the certificate.
+        proxies: addresses, or networks, of those who are believed what they say of a client: ``X-Forwarded-For``, its
+            address, and ``X-Forwarded-Proto``, whether it speaks TLS.
+
     Raises:
-        SettingError: the certificate cannot be used.
+        SettingError: the certificate cannot be used, or one of the proxies is no address.
     """
+    for each in proxies:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise SettingError("trusted-proxy", f"{each!r} is no address, nor a network such as 10.0.0.0/8") from None
     config = uvicorn.Config(
         gateway.app,
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         lifespan="on",
         ws="none",
         timeout_keep_alive=_KEEP_ALIVE,

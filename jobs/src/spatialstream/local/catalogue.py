@@ -101,7 +101,7 @@ class Catalogue:
 
     def __init__(self) -> None:
         self._tiers = list[_Tier]()
-        self._ended = dict[int, int]()
+        self._ended, self._shared = dict[int, int](), False
 
     def __len__(self) -> int:
         """Number of queries, those included that have ended and have not been dropped."""
@@ -134,12 +134,20 @@ class Catalogue:
             t: int64[n], ms.
         """
         known = self._has(numbers)
+        if known.any():
+            self._own()
         for number, end in zip(numbers[known].tolist(), t[known].tolist(), strict=True):
             self._ended[number] = min(end, self._ended.get(number, end))
 
     def listing(self, clock: int) -> Listing:
-        """What stands when everything up to ``clock`` has come, O(cancellations)."""
-        return Listing(tuple(self._tiers), dict(self._ended), clock)
+        """What stands when everything up to ``clock`` has come, O(1)."""
+        self._shared = True
+        return Listing(tuple(self._tiers), self._ended, clock)
+
+    def _own(self) -> None:
+        """Have ends of one's own, to be changed: those that a listing has do not change. O(cancellations)."""
+        if self._shared:
+            self._ended, self._shared = dict(self._ended), False
 
     def drop(self, clock: int) -> None:
         """Forget queries that do not stand any more, where many have ended; to be called now and then."""
@@ -153,7 +161,10 @@ class Catalogue:
                 self._tiers[i] = _Tier(tier.numbers[rows], tier.until[rows], kept)
         self._tiers = [tier for tier in self._tiers if len(tier.numbers)]
         ended = np.fromiter(self._ended, np.int64, len(self._ended))
-        for number in ended[~self._has(ended)].tolist():
+        gone = ended[~self._has(ended)].tolist()
+        if gone:
+            self._own()
+        for number in gone:
             del self._ended[number]
 
     def _has(self, numbers: Ints) -> Flags:

@@ -209,7 +209,7 @@ def _console(
     servers.append(gateway)
     gateway.start()
     asked = [{name: value for name, value in query.items() if name != "title"} for query in queries]
-    said = {"token": token, "stream": STREAM, "map": "10,35,1.2", "q": json.dumps(asked, separators=(",", ":"))}
+    said = {"token": token, "stream": STREAM, "map": "0,30,0.8", "q": json.dumps(asked, separators=(",", ":"))}
     return f"http://127.0.0.1:{gateway.port}/#{urlencode(said)}"
 
 

@@ -15,13 +15,17 @@ export function keepToken(given) {
   else sessionStorage.setItem(KEY, given);
 }
 
-/** A gateway on this machine may hand its token over behind the # of its link, which is not sent. It does not stay there. */
+/**
+ * A gateway on this machine may hand its token over behind the # of its link, which is not sent. It does not stay there.
+ * Whether there was one.
+ */
 export function takeToken() {
   const said = new URLSearchParams(location.hash.slice(1));
-  if (!said.has("token")) return;
+  if (!said.has("token")) return false;
   if (["127.0.0.1", "localhost", "[::1]"].includes(location.hostname)) keepToken(said.get("token"));
   said.delete("token");
   history.replaceState(null, "", `#${said}`);
+  return true;
 }
 
 /** What the gateway refuses, in its own words (RFC 9457). */

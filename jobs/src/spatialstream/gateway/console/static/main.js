@@ -438,7 +438,7 @@ class App {
       $("tip").hidden = true;
     });
     addEventListener("hashchange", () => {
-      takeToken();
+      if (takeToken()) location.reload();
       this.address = readAddress(location.hash);
       if (this.streams.length) this.enter();
     });
