@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
     from spatialstream.seats.engine import SeatEngine
-    from spatialstream.sources.folder import Folder
+    from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
@@ -116,8 +116,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     """What the router and the worker are told; both have to be told the same of what is the stream's."""
     add_broker(parser)
     add_store(parser)
-    told = "folder of the stream's state, for both jobs"
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help=told)
+    told = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
+    checkpoint = shared.storage("checkpoint")
+    parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=told)
     add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
@@ -133,6 +134,10 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     told = "with --master: have as many executors as the routing store asks for, at any time"
     add("--executors-from-store", action="store_true", help=told)
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
+    known = os.environ.get("SPATIALSTREAM_SPARK_SECRET")
+    told = "with --master k8s://...: a file that driver and executors have at this path, with the secret of Spark's \
+processes (default: one that is written into the checkpoint, where that is a folder)"
+    add("--spark-secret", type=Path, default=known, metavar="FILE", help=told)
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
     told = "from one checkpoint of the job's state to the next, about (default 10s)"
@@ -218,7 +223,7 @@ class Begun:
     settings: StreamSettings
     store: ZooKeeperStore
     lease: Lease
-    storage: Folder
+    storage: Storage
     life: str
     connection: Connection
 
@@ -235,6 +240,7 @@ class Begun:
             "report": lambda text: say(self.options, text),
             "running": metrics.running.set,
             "full": metrics.full.set,
+            "away": metrics.away.set,
             "lease": self.lease,
             "observe": metrics.observe,
             "follow": self._executors(session, engine, metrics),
@@ -265,10 +271,9 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
     Raises:
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    from spatialstream.sources.folder import Folder
     from spatialstream.stream.beginning import claim
 
-    broker, storage = connection(options), Folder(options.checkpoint.absolute())
+    broker, storage = connection(options), options.checkpoint
     with store(options) as opened, opened.lease(options.command) as held:
         try:
             held.acquire(LEASE_PATIENCE)
@@ -319,8 +324,7 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
-    secret = options.checkpoint.absolute() / f"{options.command}.secret"
-    given = {"master": options.master, "conf": dict(options.conf), "secret": secret}
+    given = {"master": options.master, "conf": dict(options.conf), **_spark_secret(options)}
     count = None
     if _has_executors(options.master):
         count = options.slots if options.command == "worker" else options.router_partitions
@@ -332,6 +336,26 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
             yield session, engine
     finally:
         stop_spark(session)
+
+
+def _spark_secret(options: argparse.Namespace) -> dict[str, Path]:
+    """The file with the secret of Spark's processes, where executors are to read it.
+
+    Raises:
+        SettingError: there is neither such a file nor a folder that all of them see.
+    """
+    from spatialstream.sources.folder import Folder
+
+    if options.spark_secret is not None:
+        return {"given_secret": options.spark_secret}
+    if isinstance(options.checkpoint, Folder):
+        return {"secret": options.checkpoint.path / f"{options.command}.secret"}
+    if (options.master or "").startswith("k8s:"):
+        problem = (
+            "is needed on Kubernetes where the checkpoint is no folder; give a file of a Secret that all pods mount"
+        )
+        raise SettingError("spark-secret", problem)
+    return {}
 
 
 def _has_executors(master: str | None) -> bool:

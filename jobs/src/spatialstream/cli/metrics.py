@@ -189,6 +189,11 @@ def _full(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("storage_full", "Whether turns fail because there is no room for state.")
 
 
+def _away(registry: CollectorRegistry) -> Gauge:
+    told = "Whether turns fail because the storage of the state cannot be reached, or denies."
+    return _Series(registry, "").gauge("storage_unavailable", told)
+
+
 class RouterMetrics:
     """The router's metrics."""
 
@@ -218,7 +223,7 @@ class RouterMetrics:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.executors = _ExecutorSeries(series).observe
-        self.running, self.full = _running(self.registry), _full(self.registry)
+        self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats = _Seats(self.registry).are
         self._read: dict[str, int] = {}
 
@@ -418,7 +423,7 @@ class WorkerMetrics(LoadObserver):
         self._foreign = series.counter("foreign_messages", text)
         self.executors = _ExecutorSeries(series).observe
         self._of_leaves.begin(leaves)
-        self.running, self.full = _running(self.registry), _full(self.registry)
+        self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats = _Seats(self.registry).are
         self.questions = _Questions(self.registry).are
 
