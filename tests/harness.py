@@ -40,6 +40,8 @@ def forget() -> None:
 class Processes:
     """An engine whose processes may die after each function; of those of a try that has failed some are still at work.
 
+    Which of several is done first is left to chance.
+
     Args:
         world: see :class:`~spatialstream.stream.engine.Engine`.
         step: is called after each function.
@@ -53,21 +55,21 @@ class Processes:
         self._late: list[Callable[[], object]] = []
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
-        lines: list[str] = []
+        lines: dict[int, list[str]] = {}
         late, self._late = self._late, []
-        for item in items:
+        for place in self._chance.sample(range(len(items)), len(items)):
             if anywhere:  # INGEST, whose tries may read different messages
-                self._late.append(lambda item=item: list(do(self.world, item)))
-            lines += do(self.world, item)
+                self._late.append(lambda item=items[place]: list(do(self.world, item)))
+            lines[place] = list(do(self.world, items[place]))
             self._step("done")
         for each in late:
             if self._chance.random() < 0.5:
                 each()
-        return lines
+        return [line for place in range(len(items)) for line in lines[place]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         rows: dict[int, list[Row]] = {part: [] for part in parts}
-        for item in items:
+        for item in self._chance.sample(items, len(items)):
             for part, row in do(self.world, item):
                 rows[part].append(row)
             self._step("done")

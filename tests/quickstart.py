@@ -17,6 +17,8 @@ _SKIPPED = {
     r"kubectl create namespace ": "there are namespaces",
     r"helm ": "both charts are installed with values for this cluster; tests/charts renders what stands here",
     r"kubectl .* delete pod ": "test_platform kills everything there is",
+    r"kubectl .* port-forward ": "test_gateway asks, registers and follows from within the cluster",
+    r"TOKEN=|curl ": "as above",
 }
 """Beginnings of commands that are not followed, and why."""
 

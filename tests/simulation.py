@@ -35,7 +35,7 @@ from spatialstream.stages.ingest import CLOCK, mark
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.merge import merger_owner
-from spatialstream.stages.route import REGISTRY
+from spatialstream.stages.route import registry_owner
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.tasks import Summary
@@ -190,7 +190,8 @@ class Simulation:
         try:
             if self.router is None:
                 names, view = list(self.source.logs), self.views[0]
-                forget(self.storage, REGISTRY)
+                for partition in range(self.settings.partitions):
+                    forget(self.storage, registry_owner(partition))
                 now, due = (lambda: self.time), self.due
                 self.router = Router(self.settings, self.storage, view, names, now, self.step, due=due)
             turns = RouterTurns(self.router, self.processes, self.step)

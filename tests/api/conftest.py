@@ -103,6 +103,7 @@ def process(
     folder = tmp_path_factory.mktemp("operator")
     token = installation.token(api)
     settings = {"PROMETHEUS_URL": prometheus.url, "EXECUTOR_GRACE": "8", "NETWORK_POLICIES": "true"}
+    settings |= {"GATEWAY_URL": "https://streams.example.org", "CLIENTS_FROM": '[{"podSelector": {}}]'}
     with OperatorProcess(folder, server, token, installation.namespace, **settings) as started:
         eventually(lambda: started.ready, "the operator is at work")
         yield started

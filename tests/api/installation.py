@@ -9,7 +9,7 @@ from typing import Any
 from tests.api.client import Api
 from tests.charts.render import render
 
-__all__ = ["Installation", "install"]
+__all__ = ["Installation", "install", "token_of"]
 
 _LEFT_OUT = {"CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Deployment", "Pod"}
 
@@ -21,11 +21,13 @@ class Installation:
     Attributes:
         namespace: the operator's.
         account: name of its service account.
+        gateway: name of the gateway's.
         values: those of the chart.
     """
 
     namespace: str
     account: str
+    gateway: str
     values: Mapping[str, Any]
 
     @property
@@ -34,10 +36,16 @@ class Installation:
         return f"system:serviceaccount:{self.namespace}:{self.account}"
 
     def token(self, api: Api) -> str:
-        """A token of the operator, valid for an hour."""
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token"
-        made: str = api.post(path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
-        return made
+        """A token of the operator."""
+        return token_of(api, self.namespace, self.account)
+
+
+def token_of(api: Api, namespace: str, account: str, *audiences: str) -> str:
+    """A token of a service account, valid for an hour; without audiences it is for the API server."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    spec = {"expirationSeconds": 3600} | ({"audiences": list(audiences)} if audiences else {})
+    made: str = api.post(path, {"spec": spec})["status"]["token"]
+    return made
 
 
 def install(
@@ -50,5 +58,10 @@ def install(
         make_namespace(each["metadata"].get("namespace", namespace))
         if each["kind"] not in _LEFT_OUT:
             api.apply(each)
-    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
-    return Installation(namespace, deployment["spec"]["template"]["spec"]["serviceAccountName"], values)
+    pods = {
+        each["metadata"]["labels"]["app.kubernetes.io/name"]: each["spec"]["template"]["spec"]
+        for each in objects
+        if each["kind"] == "Deployment"
+    }
+    accounts = {name: pod["serviceAccountName"] for name, pod in pods.items()}
+    return Installation(namespace, accounts["spatialstream-operator"], accounts["spatialstream-gateway"], values)

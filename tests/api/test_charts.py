@@ -4,11 +4,11 @@ import pytest
 
 from tests.api.client import RefusalError, path_of
 from tests.charts.configurations import CONFIGURATIONS
-from tests.charts.render import render
+from tests.charts.render import named, render
 
 RELEASE_NAMESPACE = "spatialstream-system"
-# their definitions come with the Prometheus operator
-FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+# their definitions come with the Prometheus operator, and with the Gateway API
+FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute"}
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -33,7 +33,7 @@ def test_all_that_a_chart_renders_is_accepted(api, server, namespace, name):
 
 def test_an_unknown_field_would_be_noticed(api, server, namespace):
     client = server.as_admin()
-    (deployment,) = [each for each in render("spatialstream", {}) if each["kind"] == "Deployment"]
+    deployment = named(render("spatialstream", {}), "Deployment", "spatialstream")
     namespace(deployment["metadata"]["namespace"])
     deployment["spec"]["template"]["spec"]["unheardOf"] = True
 
@@ -43,7 +43,7 @@ def test_an_unknown_field_would_be_noticed(api, server, namespace):
 
 def test_a_pod_that_is_not_restricted_would_be_noticed(api, server, namespace):
     client = server.as_admin()
-    (deployment,) = [each for each in render("spatialstream", {}) if each["kind"] == "Deployment"]
+    deployment = named(render("spatialstream", {}), "Deployment", "spatialstream")
     namespace(deployment["metadata"]["namespace"])
     deployment["spec"]["template"]["spec"]["hostNetwork"] = True
 

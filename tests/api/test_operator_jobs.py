@@ -35,6 +35,9 @@ def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played
     assert status["phase"] == "Running"
     assert status["observedGeneration"] == 1
     assert status["workers"]["ready"] == "1/1"
+    assert status["console"] == f"https://streams.example.org/console/#stream={stream.namespace}.quakes"
+    (policy,) = api.list(f"/apis/networking.k8s.io/v1/namespaces/{stream.namespace}/networkpolicies", **MANAGED)
+    assert {"podSelector": {}} in policy["spec"]["ingress"][0]["from"]
     seen = datetime.fromisoformat(status["lastSeen"])
     assert timedelta(0) <= datetime.now(UTC) - seen < timedelta(minutes=2)
     assert operator.metric("spatialstream_operator_stream_condition", stream="quakes", condition="Ready") == 1.0

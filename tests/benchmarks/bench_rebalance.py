@@ -54,10 +54,11 @@ from spatialstream.model.terms import TermLists
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
+from spatialstream.stages.division import buckets_of, numbers_of
 from spatialstream.stages.messages import Row
-from spatialstream.stages.route import REGISTRY, Share, route
+from spatialstream.stages.route import Share, registry_owner, route
 from spatialstream.stages.routing import PastVersion, Routing
-from spatialstream.stages.runs import QueryShare, in_order
+from spatialstream.stages.runs import ObjectShare, QueryShare, in_order
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
@@ -201,7 +202,7 @@ class Slots:
         routing = Routing(self.active, pending, self.past, two_phase=True)
         inbox: dict[int, list[Block]] = {slot: [] for slot in range(SLOTS)}
         before = (self.number - 1, 0) if self.number else None
-        registry = OwnerState(self.storage, REGISTRY, (self.number, 0), before, before)
+        registry = OwnerState(self.storage, registry_owner(0), (self.number, 0), before, before)
         routed = route(self._share(objects, queries), routing, registry)
         for i, (slot, kind, content) in enumerate(routed):
             inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
@@ -221,9 +222,13 @@ class Slots:
         return seconds, partials
 
     def _share(self, objects: ObjectBatch | None, queries: QueryBatch | None) -> Share:
-        nowhere = None if queries is None else np.zeros(len(queries), np.int64)
-        asked = None if queries is None or nowhere is None else QueryShare(queries, nowhere, nowhere, ("queries",))
-        return Share(self.number, self.upto, 0, 1, objects, asked)
+        asked = None
+        if queries is not None and len(queries):
+            nowhere, rows = np.zeros(len(queries), np.int64), np.arange(len(queries))
+            number = numbers_of(self.number, rows, buckets_of(queries.ids))
+            asked = QueryShare(queries, number, nowhere, nowhere, ("queries",))
+        came = ObjectShare(objects, 0) if objects is not None and len(objects) else None
+        return Share(self.number, self.upto, 0, 1, came, asked)
 
     def _second(self, partials: Sequence[Row], turn: Round, routing: Routing) -> npt.NDArray[np.float64]:
         """The CPU seconds of each slot in the second phase of SKQs; it begins when all slots have done the first."""

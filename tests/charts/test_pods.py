@@ -1,9 +1,12 @@
 """Every pod and every object of the charts, in every configuration."""
 
+import json
 import re
 
 import pytest
 
+from spatialstream.cli import parser
+from spatialstream.cli.gateway import _check
 from tests.charts.configurations import CONFIGURATIONS, EVERYTHING
 from tests.charts.render import OPERATOR, SERVICES, helm, named, of_kind, pods, render
 
@@ -15,6 +18,15 @@ VOLUMES = {
     "projected",
     "secret",
 }  # what the restricted profile allows
+GATEWAY_PODS = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "spatialstream-system"}},
+    "podSelector": {
+        "matchLabels": {
+            "app.kubernetes.io/instance": "spatialstream",
+            "app.kubernetes.io/name": "spatialstream-gateway",
+        }
+    },
+}
 
 
 @pytest.fixture(scope="module", params=CONFIGURATIONS)
@@ -77,7 +89,12 @@ def test_tokens_are_mounted_only_where_they_are_used(objects):
     with_token = {name for name, pod in pods(objects) if pod["spec"]["automountServiceAccountToken"]}
     everyone = {name for name, _ in pods(objects)}
 
-    assert with_token == everyone & {"spatialstream", "spatialstream-test", "spatialstream-prometheus"}
+    assert with_token == everyone & {
+        "spatialstream",
+        "spatialstream-gateway",
+        "spatialstream-test",
+        "spatialstream-prometheus",
+    }
     assert all(account["automountServiceAccountToken"] is False for account in of_kind(objects, "ServiceAccount"))
 
 
@@ -105,13 +122,14 @@ def test_services_and_budgets_and_policies_select_the_pods_that_they_are_for(obj
             <= named(objects, "Service", each["metadata"]["name"])["spec"]["selector"].items()
         )
     for each in of_kind(objects, "PodDisruptionBudget", "PodMonitor"):
-        operator = named(objects, "Deployment", "spatialstream")["spec"]["selector"]
-        assert each["spec"]["selector"] == operator
+        assert each["spec"]["selector"] == named(objects, "Deployment", each["metadata"]["name"])["spec"]["selector"]
+    for each in of_kind(objects, "HorizontalPodAutoscaler"):
+        assert named(objects, "Deployment", each["spec"]["scaleTargetRef"]["name"])
 
 
 def test_roles_are_bound_to_accounts_of_the_release(objects):
     for each in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
-        assert named(
+        assert each["roleRef"]["name"] == "system:auth-delegator" or named(  # which every cluster has
             [role for role in objects if role["metadata"].get("namespace") == each["metadata"].get("namespace")],
             each["roleRef"]["kind"],
             each["roleRef"]["name"],
@@ -137,6 +155,10 @@ def test_values_reach_the_operator():
         "SPATIALSTREAM_OPERATOR_MONITOR_LABELS": "release=prometheus,",
         "SPATIALSTREAM_OPERATOR_NETWORK_POLICIES": "true",
         "SPATIALSTREAM_OPERATOR_METRICS_FROM": '[{"namespaceSelector":{}}]',
+        "SPATIALSTREAM_OPERATOR_CLIENTS_FROM": json.dumps(
+            [{"podSelector": {}}, GATEWAY_PODS], separators=(",", ":"), sort_keys=True
+        ),
+        "SPATIALSTREAM_OPERATOR_GATEWAY_URL": "https://streams.example.org",
         "SPATIALSTREAM_OPERATOR_EXECUTOR_GRACE": "600",
         "SPATIALSTREAM_OPERATOR_LOG_LEVEL": "debug",
         "SPATIALSTREAM_OPERATOR_LOG_FORMAT": "text",
@@ -147,19 +169,89 @@ def test_values_reach_the_operator():
     assert spec["serviceAccountName"] == "operator"
 
 
+def arguments(values):
+    """How the gateway is started."""
+    spec = named(render(OPERATOR, values), "Deployment", "spatialstream-gateway")["spec"]["template"]["spec"]
+    return spec["containers"][0]["args"]
+
+
+def test_values_reach_the_gateway():
+    objects = render(OPERATOR, EVERYTHING)
+    deployment = named(objects, "Deployment", "spatialstream-gateway")
+    spec = deployment["spec"]["template"]["spec"]
+
+    assert "replicas" not in deployment["spec"]  # which are the autoscaler's
+    assert arguments(EVERYTHING) == [
+        "spatialstream",
+        "gateway",
+        "--namespaces=geo,weather",
+        "--host=0.0.0.0",
+        "--port=8080",
+        "--metrics-address=0.0.0.0",
+        "--metrics-port=9090",
+        "--token-review",
+        "--audience=https://streams.example.org",
+        "--tokens=/etc/spatialstream/tokens/tokens",
+        "--certificate=/etc/spatialstream/tls/tls.crt",
+        "--key=/etc/spatialstream/tls/tls.key",
+        "--allow-origin=https://maps.example.org",
+    ]
+    assert spec["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert spec["containers"][0]["image"].startswith(EVERYTHING["image"]["repository"])
+    for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert spec[field] == EVERYTHING["gateway"][field]
+    assert spec["imagePullSecrets"] == EVERYTHING["imagePullSecrets"]
+    assert spec["serviceAccountName"] == "gateway"
+    assert {volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume} == {
+        "tokens",
+        "streams-tls",
+    }
+
+
+@pytest.mark.parametrize("configuration", [name for name, (chart, _) in CONFIGURATIONS.items() if chart == OPERATOR])
+def test_the_command_line_takes_the_arguments_of_the_gateway(configuration):
+    values = CONFIGURATIONS[configuration][1]
+    if values.get("gateway", {}).get("enabled") is not False:
+        _check(parser().parse_args(arguments(values)[1:]))
+
+
+@pytest.mark.parametrize(
+    ("values", "url"),
+    [
+        ({}, "http://spatialstream-gateway.spatialstream-system.svc"),
+        ({"service": {"port": 8080}}, "http://spatialstream-gateway.spatialstream-system.svc:8080"),
+        ({"tls": {"secretName": "t"}}, "https://spatialstream-gateway.spatialstream-system.svc:80"),
+        ({"ingress": {"enabled": True, "host": "a.example"}}, "http://a.example"),
+        ({"ingress": {"enabled": True, "host": "a.example", "tlsSecretName": "t"}}, "https://a.example"),
+        (
+            {"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["b.example"]}},
+            "https://b.example",
+        ),
+        ({"url": "https://c.example/streams/", "ingress": {"enabled": True, "host": "a"}}, "https://c.example/streams"),
+        ({"enabled": False}, None),
+    ],
+)
+def test_the_operator_is_told_where_the_gateway_is(values, url):
+    spec = named(render(OPERATOR, {"gateway": values}), "Deployment", "spatialstream")["spec"]["template"]["spec"]
+    environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+
+    assert environment.get("SPATIALSTREAM_OPERATOR_GATEWAY_URL") == url
+    peers = json.loads(environment["SPATIALSTREAM_OPERATOR_CLIENTS_FROM"])
+    assert peers == ([GATEWAY_PODS] if url else [])
+
+
 def test_names_follow_the_release():
     def names(release, **values):
         return named_deployments(render(OPERATOR, {"crds": {"install": False}, **values}, release))
 
     def named_deployments(objects):
-        return [each["metadata"]["name"] for each in of_kind(objects, "Deployment")]
+        return sorted(each["metadata"]["name"] for each in of_kind(objects, "Deployment"))
 
-    assert names("spatialstream") == ["spatialstream"]
-    assert names("geo") == ["geo-spatialstream"]
-    assert names("geo", nameOverride="operator") == ["geo-operator"]
-    assert names("geo", fullnameOverride="sps") == ["sps"]
-    (long,) = names("g" * 53)
-    assert len(long) <= 53
+    assert names("spatialstream") == ["spatialstream", "spatialstream-gateway"]
+    assert names("geo") == ["geo-spatialstream", "geo-spatialstream-gateway"]
+    assert names("geo", nameOverride="operator") == ["geo-operator", "geo-operator-gateway"]
+    assert names("geo", fullnameOverride="sps") == ["sps", "sps-gateway"]
+    assert all(len(name) <= 63 for name in names("g" * 53))
 
 
 def test_scrape_annotations_stand_in_for_the_prometheus_operator():

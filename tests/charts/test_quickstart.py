@@ -42,14 +42,14 @@ def test_prometheus_scrapes_the_stream_and_the_operator(installed):
     scraped = {namespace, installed[OPERATOR][0]}
     assert set(discover["command"][4:]) == scraped
     assert {each["metadata"]["namespace"] for each in of_kind(objects, "RoleBinding")} == scraped
-    notes = of_kind(installed[OPERATOR][1], "Deployment")[0]["spec"]["template"]["metadata"]["annotations"]
-    assert notes["prometheus.io/scrape"] == "true"
+    for each in of_kind(installed[OPERATOR][1], "Deployment"):
+        assert each["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
 
 
 def test_operator_and_stream_find_prometheus_kafka_and_zookeeper(installed):
     namespace, objects = installed[SERVICES]
     services = {each["metadata"]["name"] for each in of_kind(objects, "Service")}
-    (operator,) = of_kind(installed[OPERATOR][1], "Deployment")
+    operator = named(installed[OPERATOR][1], "Deployment", "spatialstream")
     variables = {
         each["name"]: each.get("value") for each in operator["spec"]["template"]["spec"]["containers"][0]["env"]
     }

@@ -1,4 +1,4 @@
-"""The operator's rights are these, and no others."""
+"""The rights of operator and gateway are these, and no others."""
 
 import pytest
 
@@ -32,6 +32,9 @@ NAMESPACES = {("", "namespaces"): {"get"}}  # whether one is being deleted
 EVERYWHERE = OWN_RESOURCE | NAMESPACES  # roles of a namespace that is being deleted go before its streams
 ALL = STREAMS | SECRETS | NAMESPACES | {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
 LEASE = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}
+LIST = {(OWN, "spatialstreams"): {"list"}}  # all that the gateway needs to know which streams there are
+REVIEWS = "system:auth-delegator"
+"""The cluster's own role for whoever has it review tokens and rights; it may read nothing."""
 
 
 def rights(role):
@@ -46,7 +49,7 @@ def rights(role):
 
 
 def granted(values, account="spatialstream"):
-    """What the operator may do: namespace (None: everywhere) -> rights."""
+    """What an account may do: namespace (None: everywhere) -> rights; a role of the cluster's own by its name."""
     objects = render(OPERATOR, values)
     roles = {
         (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each
@@ -54,9 +57,15 @@ def granted(values, account="spatialstream"):
     }
     found = {}
     for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
-        assert [each["name"] for each in binding["subjects"]] == [account]
+        (subject,) = binding["subjects"]
+        if subject["name"] != account:
+            continue
         namespace = binding["metadata"].get("namespace")
         reference = binding["roleRef"]
+        if reference["name"] == REVIEWS:
+            assert reference["kind"] == "ClusterRole"
+            found.setdefault(namespace, {})[REVIEWS] = set()
+            continue
         role = roles[reference["kind"], namespace if reference["kind"] == "Role" else None, reference["name"]]
         assert not found.get(namespace, {}).keys() & rights(role).keys()
         found.setdefault(namespace, {}).update(rights(role))
@@ -92,6 +101,23 @@ def test_operator_has_these_rights_and_no_more(values, expected):
     assert granted(values) == expected
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {None: {REVIEWS: set()}, SYSTEM: LIST}),
+        ({"watch": {"namespaces": ["geo", "weather"]}}, {None: {REVIEWS: set()}, "geo": LIST, "weather": LIST}),
+        ({"watch": {"all": True}}, {None: {REVIEWS: set()} | LIST}),
+        ({"gateway": {"secrets": ["kafka"]}}, {None: {REVIEWS: set()}, SYSTEM: LIST | SECRETS}),
+        ({"gateway": {"access": {"tokenReview": False, "tokensSecret": "tokens"}}}, {SYSTEM: LIST}),
+        ({"gateway": {"enabled": False}}, {}),
+        ({"rbac": {"create": False}}, {}),
+    ],
+    ids=["as it is", "namespaces", "everywhere", "a secret", "tokens of a file", "without it", "none"],
+)
+def test_gateway_has_these_rights_and_no_more(values, expected):
+    assert granted(values, "spatialstream-gateway") == expected
+
+
 def test_without_policies_it_may_not_touch_any():
     policies = ("networking.k8s.io", "networkpolicies")
     for values, allowed in (({}, True), ({"networkPolicy": {"enabled": False}}, False)):
@@ -121,7 +147,8 @@ def test_secrets_can_be_named():
 
 def test_an_installation_for_namespaces_can_do_without_rights_in_the_cluster():
     rbac = {"aggregate": False, "namespaceDeletion": False}
-    values = {"watch": {"namespaces": ["geo"]}, "crds": {"install": False}, "rbac": rbac}
+    access = {"access": {"tokenReview": False, "tokensSecret": "tokens"}}
+    values = {"watch": {"namespaces": ["geo"]}, "crds": {"install": False}, "rbac": rbac, "gateway": access}
 
     assert not of_kind(render(OPERATOR, values), "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
 
@@ -131,11 +158,11 @@ def test_users_see_and_change_streams_by_the_roles_that_they_have():
     view, edit = objects["spatialstream-view"], objects["spatialstream-edit"]
 
     assert rights(view) == {
-        (OWN, "spatialstreams"): {"get", "list", "watch"},
+        (OWN, "spatialstreams"): {"get", "list", "watch", "ask"},
         (OWN, "spatialstreams/status"): {"get"},
         (OWN, "spatialstreams/scale"): {"get"},
     }
-    change = {"create", "update", "patch", "delete", "deletecollection"}
+    change = {"create", "update", "patch", "delete", "deletecollection", "write"}
     assert rights(edit) == {(OWN, "spatialstreams"): change, (OWN, "spatialstreams/scale"): {"update", "patch"}}
     aggregate = f"{RBAC}/aggregate-to-"
     for role, into in ((view, {"view", "edit", "admin"}), (edit, {"edit", "admin"})):

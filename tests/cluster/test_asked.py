@@ -154,7 +154,8 @@ def test_answers_are_the_oracles_as_of_their_rounds(
         with capsys.disabled():
             print("\n" + "\n".join(lines))
             print(
-                f"{len(asking.answers)} answers as of {len(asking.rounds)} rounds; a call: {took[0]:.1f} ms, p95 {took[1]:.1f}"
+                f"{len(asking.answers)} answers as of {len(asking.rounds)} rounds; a call: {took[0]:.1f} ms, "
+                f"p95 {took[1]:.1f}"
             )
 
 

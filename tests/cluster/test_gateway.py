@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import time
+from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,13 +101,36 @@ class Follower:
                     event[name] = value
 
 
+def stands(client: Client) -> list[str]:
+    """The ids of what stands, page by page."""
+    found, path = list[str](), "/streams/gateway/queries?limit=2"
+    while path:
+        answer = client("GET", path)
+        if answer.status == 503:
+            return []
+        assert answer.status == 200, answer
+        found += [each["id"] for each in answer.json["queries"]]
+        path = answer.json.get("next", "")
+    for name in found:
+        assert client("GET", f"/streams/gateway/queries/{name}").status in (200, 503)
+    return found
+
+
+def by_query(rows: list[bytes]) -> dict[str, list[bytes]]:
+    """The rows of each query in their order; those of different ones may be in different partitions."""
+    found = defaultdict[str, list[bytes]](list)
+    for row in rows:
+        found[json.loads(row)["query"]].append(row)
+    return found
+
+
 @pytest.mark.timeout(900)
 def test_every_row_comes_once_over_http_whatever_is_killed(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     objects = sorted(random_stream(8, 6_000, 0, WGS84).objects, key=lambda each: each.t)
     with (
-        LiveStream(servers, "gateway", tmp_path, WGS84) as stream,
+        LiveStream(servers, "gateway", tmp_path, WGS84, 3, "--mergers", "2") as stream,
         GatewayServer(tmp_path / "gateway", stream) as server,
     ):
         http_ = Client(server.port, TOKEN)
@@ -125,6 +149,8 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         again = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key="4")
         assert again.status in (200, 201)  # 201 if the stream's clock stood still
         assert again.json["query"] == names[4]
+
+        assert stands(http_) == names
 
         followers = [Follower(http_, names, position, random.Random(seed)) for seed in range(4)]
         threads = [threading.Thread(target=each.run, daemon=True) for each in followers]
@@ -149,6 +175,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             assert await_condition(
                 lambda text=wanted: all(sum(text in row for row in each.rows) == 5 for each in followers), 240.0
             ), name
+        assert await_condition(lambda: stands(http_) == names, 60.0), "whatever has been killed"
         stream.sending.rate = 0.0  # the rest as fast as can be
         sending.join()
         end = objects[-1].t
@@ -162,6 +189,8 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 200
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 404
 
+        assert await_condition(lambda: stands(http_) == names[:4], 60.0)
+
         def of_topic() -> list[bytes]:
             return [line for line in stream.lines if json.loads(line)["query"] in names]
 
@@ -173,7 +202,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             thread.join(40.0)
         expected = of_topic()
         for each in followers:
-            assert each.rows == expected
+            assert by_query(each.rows) == by_query(expected)
             assert {status for status, _ in each.failed} <= {503}
         assert len({json.loads(line)["object"]["id"] for line in expected} & {each["id"] for each in sent}) == 103
         assert server.stop(30.0), "it ends in order"

@@ -135,6 +135,10 @@ class Platform:
             "streamImage": {"repository": self.image("spark")},
             "prometheus": {"url": f"http://dev-prometheus.{NAMESPACE}.svc:9090"},
             "watch": {"namespaces": [NAMESPACE, GOING]},
+            "gateway": {
+                "replicas": 2,
+                "resources": {"requests": {"cpu": "20m", "memory": "200Mi"}, "limits": {"memory": "1Gi"}},
+            },
         }
 
     def _dev(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ SECONDS = 20
 
 _INSTALL = ["A cluster with the images", "The operator, and what streams need"]
 _TWICE = ["Send", "Ask", "Rebalance and scale"]
+_ONCE = ["Over HTTP", "Break something"]
 
 
 def follow(*sections: str) -> None:
@@ -96,7 +97,7 @@ def test_the_quick_start_is_followed_twice_and_nothing_alarms(desk: Stream, plat
         follow(_TWICE[0])
         with sending():
             follow(*_TWICE[1:])
-    follow("Break something")
+    follow(*_ONCE)
     desk.wait_ready()
 
     rejected = platform.prometheus(f'{{__name__=~"spatialstream_(router|worker)_rejected_total",pod=~"{NAME}-.*"}}')
@@ -111,6 +112,5 @@ def test_the_quick_start_is_followed_twice_and_nothing_alarms(desk: Stream, plat
 
 
 def test_every_section_is_followed() -> None:
-    assert [*_INSTALL, "A stream", *_TWICE, "Break something", "Remove it"] == list(
-        dict.fromkeys(step.section for step in steps())
-    )
+    told = list(dict.fromkeys(step.section for step in steps()))
+    assert sorted([*_INSTALL, "A stream", *_TWICE, *_ONCE, "Remove it"]) == sorted(told)

@@ -337,7 +337,7 @@ def test_a_killed_stream_goes_on(spark: SparkSession, objects: Folder, tmp_path:
 
 
 def wait_for(path: Path, child: subprocess.Popen[bytes]) -> None:
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 280
     while not path.exists():
         assert child.poll() is None, "the stream has ended by itself"
         assert time.monotonic() < limit, path

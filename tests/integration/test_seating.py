@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from spatialstream.seats.wire import SeatLost
 from spatialstream.spark.seating import SparkSeating
 from spatialstream.stream.engine import Engine
 from tests.contracts.engine_contract import EngineContract
-from tests.contracts.engines import TASKS, TestTasks, until, world
+from tests.contracts.engines import TASKS, WITHIN, TestTasks, until, world
 from tests.integration.processes import python_of
 
 WORDS = tuple((str(item),) for item in range(6))
@@ -72,7 +71,7 @@ def engine(count=None):
 def run(script: str, master: str) -> str:
     given = [sys.executable, "-c", _SCRIPT + script, master]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run(given, check=False, capture_output=True, text=True, timeout=250, env=environment)
+    done = subprocess.run(given, check=False, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -23,6 +23,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "spatialstream.labels" -}}
 {{ include "spatialstream.selector" . }}
+{{ include "spatialstream.release" . }}
+{{- end -}}
+
+{{/* Labels of all that belongs to a release, but for whose it is. */}}
+{{- define "spatialstream.release" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: spatialstream
@@ -61,9 +66,10 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* Where pods go, and how their image comes there, of values that say so. */}}
 {{- define "spatialstream.placement" -}}
 {{- range $field := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
-{{- with index $.Values $field }}
+{{- with index $ $field }}
 {{ $field }}: {{ toJson . }}
 {{- end }}
 {{- end }}

@@ -29,6 +29,8 @@ class OperatorConfig:
         monitor_labels: labels by which that Prometheus operator selects them.
         network_policies: whether to create a NetworkPolicy for each stream.
         metrics_from: who may then read metrics of streams, as in a NetworkPolicy's ``from``; empty: anyone.
+        clients_from: who may then connect to the pods of streams besides these themselves, likewise; empty: nobody.
+        gateway_url: where people reach the gateway that serves all streams; "": there is none.
         pod: name of the operator's own pod, by which it holds its lease.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
@@ -49,6 +51,8 @@ class OperatorConfig:
     monitor_labels: Mapping[str, str] = field(default_factory=dict)
     network_policies: bool = False
     metrics_from: tuple[Mapping[str, Any], ...] = ()
+    clients_from: tuple[Mapping[str, Any], ...] = ()
+    gateway_url: str = ""
     pod: str = "spatialstream-operator"
     namespace: str = "default"
     log_level: str = "info"
@@ -76,6 +80,7 @@ class OperatorConfig:
             network_policies=_choice("network_policies", said["network_policies"] or "false", ("true", "false"))
             == "true",
             metrics_from=_peers("metrics_from", said["metrics_from"] or "[]"),
+            clients_from=_peers("clients_from", said["clients_from"] or "[]"),
             log_level=_choice("log_level", said["log_level"] or "info", _LEVELS),
             log_format=_choice("log_format", said["log_format"] or "text", _FORMATS),
             metrics_port=_port("metrics_port", said["metrics_port"] or "8080"),
@@ -88,7 +93,7 @@ class OperatorConfig:
         )
 
 
-_PLAIN = ("image", "image_pull_policy", "prometheus_url")
+_PLAIN = ("image", "image_pull_policy", "prometheus_url", "gateway_url")
 _VARIABLES = (
     *_PLAIN,
     "namespaces",
@@ -96,6 +101,7 @@ _VARIABLES = (
     "monitor_labels",
     "network_policies",
     "metrics_from",
+    "clients_from",
     "log_level",
     "log_format",
     "metrics_port",

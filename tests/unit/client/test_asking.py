@@ -125,7 +125,7 @@ def test_rows_of_other_queries_are_not_even_parsed() -> None:
 
 
 class Answering(Broker):
-    """A broker behind which a stream answers each query at once with so many rows, or rejects it."""
+    """A broker behind which a stream answers each query at once with so many rows, or rejects it; and each probe."""
 
     def __init__(self, answers: dict[str, int]) -> None:
         super().__init__(
@@ -133,9 +133,13 @@ class Answering(Broker):
         )
         self._answers = answers
         self._rows = 0
+        self._probes = set[str]()
 
     def _hear(self, record: dict[str, Any], offset: int) -> None:
         count = self._answers.pop(record["id"], 0)
+        if record["id"].startswith("probe-") and record["id"] not in self._probes:
+            self._probes.add(record["id"])
+            count = 1
         if count < 0:
             letter = {"source": "queries/0", "offset": offset, "reason": "id: is in use"}
             self.letters.messages.append((None, json.dumps(letter).encode()))
@@ -168,6 +172,21 @@ def test_what_is_rejected_is_told_and_not_waited_for() -> None:
         assert [row["query"] for row in asking.rows(awaited, 60.0)] == ["b"]
     assert told == [("a", "id: is in use")]
     assert awaited.refused == {"a": "id: is in use"}
+
+
+def test_what_was_asked_before_just_so_is_told_and_not_waited_for() -> None:
+    told: list[tuple[str, str]] = []
+    broker = Answering({"a": 0, "b": 1, "c": 0})
+    asked = [("one", SRQ | {"id": "a", "t": 5}), ("two", SRQ | {"id": "b", "t": 7}), ("three", SRQ | {"id": "c"})]
+    with asker(broker, refused=lambda *why: told.append(why)) as asking:
+        awaited = asking.ask(check_queries(asked, WGS84))
+        rows = asking.rows(awaited, 600.0, stop=lambda: "a" in awaited.refused)
+        assert [row["query"] for row in rows] == ["b"]
+    assert [name for name, _ in told] == ["a"]
+    assert "asked before just so" in told[0][1]
+    assert list(awaited.snapshots) == ["c"], "which is of now"
+    probes = [record for record in broker.sent if record["id"].startswith("probe-")]
+    assert [record["t"] for record in probes] == [7, 7]
 
 
 @pytest.mark.parametrize("ended", ["timeout", "stop"])

@@ -14,9 +14,10 @@ import pytest
 
 from spatialstream.client import Stream
 from spatialstream.index.version import build
+from spatialstream.local.catalogue import Catalogue
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.seats.desk import Desk
@@ -27,12 +28,14 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
+from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
 from tests.unit.client.test_snapshots import Stream as Slots
 
 OWN, ASKING = "own", "asking"
+STANDING = Query("q", 900, Predicate(), Nearest(1.0, 2.0, 3), Lifetime(5_000, True))
 
 
 class Store:
@@ -56,6 +59,7 @@ class Endpoints:
         world.storage.place = PLACE  # where the views are
         self.seats = [Seat(Invitation("127.0.0.1:1", OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
         self.addresses = [self.seats[0].address, self.seats[0].address, self.seats[1].address]
+        self.parts: list[str | None] = [each.address for each in self.seats]
         self.desk = Desk("127.0.0.1", OWN, 10.0, None, ASKING, self.directory)
         self.store: Any = Store()
         self.store.create(self.slots.version)
@@ -67,7 +71,16 @@ class Endpoints:
     def directory(self) -> Any:
         if self.slots.turn is None:
             return None
-        return {**Directory.record(self.slots.turn), "seats": {str(i): each for i, each in enumerate(self.addresses)}}
+        seats, parts = ({str(i): each for i, each in enumerate(some)} for some in (self.addresses, self.parts))
+        return {**Directory.record(self.slots.turn), "seats": seats, "parts": parts}
+
+    def stand(self, part: int, *queries: tuple[int, Query]) -> None:
+        """Have queries of these numbers stand in a part of MERGE, as of the newest round."""
+        assert self.slots.turn is not None
+        catalogue = Catalogue()
+        numbers = np.array([number for number, _ in queries], np.int64)
+        catalogue.register(numbers, QueryBatch.of([query for _, query in queries]))
+        views.keep(PLACE, ~part, ListingView.of(catalogue, self.slots.turn))
 
     def answered(self) -> list[int]:
         """Questions that seats have counted, by type."""
@@ -105,6 +118,28 @@ def test_k_may_be_a_million(ends: Endpoints) -> None:
     distances = [each["distance"] for each in row["objects"]]
     assert distances == sorted(distances)
     assert len(everything["objects"]) == 100_000
+
+
+def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
+    ends.slots.round(1_000, [])
+    queries = {number: replace(STANDING, id=f"q{number}") for number in range(7)}
+    for part in range(2):
+        ends.stand(part, *((number, query) for number, query in queries.items() if number % 2 == part))
+    records = [query.to_record() for query in queries.values()]
+    with Stream(ends.store) as stream:
+        first = stream.standing(limit=3)
+        assert (first.queries, first.as_of) == (records[:3], {"round": ends.slots.turn.number, "clock": 1_000})
+        assert stream.standing(first.last, 99).queries == records[3:]
+        assert stream.standing(6).queries == []
+        assert stream.standing_query("q4").queries == records[4:5]
+        assert stream.standing_query("other").queries == []
+        ends.parts[1] = None
+        with pytest.raises(Unavailable, match="is moving"):
+            stream.standing(timeout=0.0)
+        ends.parts[1] = ends.seats[1].address
+        ends.slots.round(2_000, [])
+        with pytest.raises(Unavailable, match="no view of round"):
+            stream.standing(timeout=0.0)
 
 
 def test_questions_may_be_larger_than_a_message(ends: Endpoints) -> None:

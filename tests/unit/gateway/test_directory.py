@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spatialstream.gateway.app import Gateway
-from spatialstream.gateway.cluster import Cluster, Refused
-from spatialstream.gateway.directory import Directory, Place
+from spatialstream.gateway.cluster import Cluster
+from spatialstream.gateway.directory import Directory, Place, Refused
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.process import await_condition
@@ -181,6 +181,7 @@ def test_a_gateway_serves_what_there_is(cluster: PlayedCluster, monkeypatch: pyt
         assert await_condition(lambda: client("GET", "/live").status == 503, 30.0)
 
 
-def test_outside_of_a_cluster(tmp_path: Path) -> None:
+def test_outside_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     with pytest.raises(SettingError, match="no pod of a cluster"):
-        Cluster.of_this_pod({}, tmp_path)
+        Cluster()

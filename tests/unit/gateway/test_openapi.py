@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import jsonschema
 import pytest
 
+from spatialstream.client.stream import Standing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from tests.unit.gateway.http import Answer, Client, served, serving
@@ -22,6 +24,24 @@ SKQ = {"type": "SKQ", "at": [1, 2], "k": 1, "duration": "1h"}
 
 
 class Answering(Asker):
+    standing_ids = ("q0", "a/b", "q2")
+
+    def ask(self, asked: Any, **more: Any) -> Any:
+        return [{"objects": [{"id": "a", "t": each["t"], "lon": 1.5, "lat": 2.5}]} for each in asked]
+
+    def directory(self, timeout: float = 10.0) -> Any:
+        routing = SimpleNamespace(active=SimpleNamespace(number=3, slots=4))
+        return SimpleNamespace(round=(7, 0), clock=1_000, begun=True, routing=routing)
+
+    def standing(self, after: int = -1, limit: int = 100) -> Standing:
+        numbers = range(after + 1, min(len(self.standing_ids), after + 1 + limit))
+        found = [CRQ | {"id": self.standing_ids[number], "t": 5} for number in numbers]
+        return Standing(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000})
+
+    def standing_query(self, name: str) -> Standing:
+        found = [each for each in self.standing().queries if each["id"] == name]
+        return Standing(found, 0 if found else None, {"round": 7, "clock": 1_000})
+
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
         return iter([json.dumps(ROW | {"as_of": self.as_of()}) for _ in records])
 
@@ -81,6 +101,20 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
             check(document, "POST", queries, client("POST", "/streams/s/queries", CRQ, idempotency_key="k"))
             answer = client("DELETE", f"/streams/s/queries/{quote('q')}")
             check(document, "DELETE", "/streams/{stream}/queries/{query}", answer)
+        check(document, "GET", "/live", client("GET", "/live"))
+        for path in ("/", "/asyncapi.json", "/conformance", "/collections"):
+            check(document, "GET", path, client("GET", path))
+        check(document, "GET", "/collections/{stream}", client("GET", "/collections/s"))
+        for path in ("", "?limit=1&bbox=1,2,3,4", "?bbox=1,2", "?page={}"):
+            check(document, "GET", "/collections/{stream}/items", client("GET", "/collections/s/items" + path))
+        for name in ("5.a", "5.b"):
+            check(document, "GET", "/collections/{stream}/items/{item}", client("GET", f"/collections/s/items/{name}"))
+        check(document, "GET", "/streams", client("GET", "/streams"))
+        check(document, "GET", "/streams/{stream}", client("GET", "/streams/s"))
+        for path in ("", "?limit=2", "?limit=2&after=1", "?limit=0", "?after=x"):
+            check(document, "GET", queries, client("GET", "/streams/s/queries" + path))
+        for name in ("a/b", "other"):
+            check(document, "GET", queries + "/{query}", client("GET", f"/streams/s/queries/{quote(name, safe='')}"))
         for lines in (json.dumps(LINE).encode(), b"{}"):
             check(document, "POST", objects, client("POST", "/streams/s/objects", lines))
         check(document, "POST", objects, nobody("POST", "/streams/s/objects", b""))

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.index.cells import Cells
 from spatialstream.index.statistics import LEAST, MOST, SKQ, SRQ, Statistics
 from spatialstream.model.covers import region_parts
 from spatialstream.model.hashing import hash_strings
@@ -276,15 +275,6 @@ def test_j_is_deep_where_objects_are_many_and_nowhere_else():
         first = statistics.cells.first[cell]
         assert statistics.objects[cell] == statistics.objects[first : first + 4].sum()
         assert (statistics.cells.parent[first : first + 4] == cell).all()
-
-
-def test_there_are_no_more_cells_than_are_allowed():
-    rng = np.random.default_rng(1)
-    x, y = 4.0 * rng.random((2, 5_000))
-
-    cells = Cells.adaptive(PLANE, x, y, least=1, most=500, depth=12)
-
-    assert 100 < len(cells) <= 500
 
 
 def test_few_queries_are_smoothed_by_what_is_known_of_the_cells_above():

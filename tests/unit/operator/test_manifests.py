@@ -557,6 +557,8 @@ def test_the_pods_of_a_stream_take_connections_from_each_other_and_for_metrics()
     assert among == {"from": [{"podSelector": policy["podSelector"]}]}
     assert metrics == {"ports": [{"port": "metrics", "protocol": "TCP"}], "from": peers}
     assert "from" not in manifests.network_policy(NAMES, UID, [])["spec"]["ingress"][1]
+    with_gateway = manifests.network_policy(NAMES, UID, peers, [{"podSelector": {}}])["spec"]["ingress"]
+    assert with_gateway == [{"from": [{"podSelector": policy["podSelector"]}, {"podSelector": {}}]}, metrics]
     drawn = [pod["metadata"]["labels"] for pod in pods(parse()).values()]
     for labels in (*drawn, manifests.executor_template(parse(), NAMES)["metadata"]["labels"]):
         assert policy["podSelector"]["matchLabels"].items() <= labels.items()

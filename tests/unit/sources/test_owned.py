@@ -55,7 +55,7 @@ OURS = {
     STREAM: [
         *("stream.json", "router.lock", "worker.lock", "epochs/done", "rounds/000000001.summary"),
         *("input/000000003-objects-0-1.arrow", "input/000000003-objects-0-1.rejected", "versions/000000.arrays"),
-        *("transfers/000001/from-0000-to-0001.arrow", "samples/000000003-queries.arrow", "lost+found/"),
+        *("transfers/000001/from-0000-to-0001.arrow", "samples/000000003-queries-0000.arrow", "lost+found/"),
         *("output/results/epoch-000000001.jsonl", "output/results/.spatialstream"),
     ],
 }
@@ -135,9 +135,9 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "done").write_bytes(content)
     with pytest.raises(StateError, match="done is damaged"):
         Progress(Folder(tmp_path), "done").load()
-    put(tmp_path, "state/registry/epoch-000000000.json")
+    put(tmp_path, "state/registry-0000/epoch-000000000.json")
     with pytest.raises(StateError, match=r"epoch-000000000\.json is damaged"):
-        OwnerState(Folder(tmp_path), "registry", (1, 0), (0, 0), (0, 0)).previous()
+        OwnerState(Folder(tmp_path), "registry-0000", (1, 0), (0, 0), (0, 0)).previous()
 
 
 def test_what_a_disk_does_not_do_is_told(tmp_path: Path) -> None:

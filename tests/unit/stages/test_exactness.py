@@ -63,7 +63,9 @@ def test_every_row_is_the_oracles(stream: Stream, shape: Shape) -> None:
 @settings(max_examples=examples(30, 200), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), SHAPES, SHAPES)
 def test_results_are_the_same_bytes_for_any_shape(stream: Stream, one: Shape, other: Shape) -> None:
-    assert run(stream, one).text == run(stream, other).text
+    found, again = run(stream, one), run(stream, other)
+    assert found.text == again.text
+    assert found.rejected == again.rejected
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
-from spatialstream.stages.route import REGISTRY
+from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.tasks import IdleTasks
 from spatialstream.stages.work import slot_owner
@@ -19,8 +19,8 @@ TURN = 3, 0
 @pytest.mark.parametrize(
     ("item", "gone"),
     [
-        (0, {slot_owner(0), REGISTRY}),
-        (1, {slot_owner(1)}),
+        (0, {slot_owner(0), registry_owner(0)}),
+        (1, {slot_owner(1), registry_owner(1)}),
         (-1, {merger_owner(0)}),
         (-2, {merger_owner(1)}),
         (2, set()),
@@ -30,7 +30,7 @@ def test_what_has_moved_is_in_memory_no_more_and_the_rest_is(item: int, gone: se
     settings, storage = StreamSettings("s", slots=2), MemoryStorage()
     channel = MemoryChannel([MemoryLog() for _ in range(2)], MemoryLog())
     world = settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog()))
-    owners = (slot_owner(0), slot_owner(1), REGISTRY, merger_owner(0), merger_owner(1))
+    owners = [owner(item) for owner in (slot_owner, registry_owner, merger_owner) for item in range(2)]
     states = {owner: OwnerState(storage, owner, TURN) for owner in owners}
     for owner, state in states.items():
         state.end(owner, None)

@@ -11,7 +11,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
-from spatialstream.stages.route import REGISTRY
+from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState, forget
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.driver import WorkerTurns
@@ -94,19 +94,20 @@ def test_records_and_blocks_stay_until_a_round_is_done_after_a_checkpoint(tmp_pa
     assert len(simulation.storage.list("rounds/")) > rounds
 
 
-def test_the_registry_is_made_anew_from_the_queries_since_its_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_registry_is_made_anew_from_the_queries_since_its_checkpoint(tmp_path: Path, partition: int) -> None:
     simulation = undisturbed(tmp_path, checkpoints=0.0)
     router = simulation.router
     assert router is not None
     record = router.last
     assert record is not None
-    forget(simulation.storage, REGISTRY)
+    forget(simulation.storage, registry_owner(partition))
     numbers = [each.epoch.number for each in router.since_checkpoint(record)]
     assert numbers == sorted(numbers)
     assert numbers[0] == 0
     assert record.epoch.before is not None
     assert numbers[-1] == record.epoch.before[0]
-    state = OwnerState.of(simulation.storage, REGISTRY, record.epoch)
+    state = OwnerState.of(simulation.storage, registry_owner(partition), record.epoch)
     with pytest.raises(Lost):
         state.begin(lambda manifest, read: manifest)
 

@@ -154,7 +154,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
 
         def routed(share: Any, *more: Any) -> Iterator[Row]:
             yield from route(share, *more)
-            check_for(set() if share.objects is None else set(share.objects.ids.to_pylist()))
+            check_for(set() if share.objects is None else set(share.objects.objects.ids.to_pylist()))
             check_for(set() if share.queries is None else set(share.queries.queries.ids.to_pylist()))
 
         monkeypatch.setattr(routing, "route", routed)

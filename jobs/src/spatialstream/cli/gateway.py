@@ -49,6 +49,10 @@ def add_parser(commands: Any) -> None:
     told = "pages of this origin may call it from a browser; may be repeated (default: none)"
     add("--allow-origin", action="append", default=[], metavar="URL", help=told)
     add("--largest-body", type=shared.count, default=8 << 20, metavar="BYTES", help="of a request (default 8 MiB)")
+    told = "requests a second that one client may make; 0: any number (default %(default)s)"
+    add("--rate", type=float, default=1_000.0, metavar="N", help=told)
+    told = "connections that one client may follow results with (default %(default)s)"
+    add("--connections", type=shared.count, default=1_000, metavar="N", help=told)
     add("--metrics-port", type=int, default=0, metavar="PORT", help="serve Prometheus metrics there (default: nowhere)")
     add("--metrics-address", default="127.0.0.1", metavar="ADDRESS", help="and on this address (default %(default)s)")
     add("--quiet", action="store_true", help="log nothing but errors")
@@ -60,9 +64,9 @@ def _gateway(options: argparse.Namespace) -> int:
     from spatialstream.gateway import logs
     from spatialstream.gateway.access import Access
     from spatialstream.gateway.app import Gateway, Limits
-    from spatialstream.gateway.cluster import Cluster
     from spatialstream.gateway.directory import Directory
     from spatialstream.gateway.metrics import GatewayMetrics
+    from spatialstream.gateway.rates import RateLimits
     from spatialstream.gateway.reviews import Reviews
     from spatialstream.gateway.server import check_address, listen, server_of
 
@@ -71,7 +75,9 @@ def _gateway(options: argparse.Namespace) -> int:
     with ExitStack() as closing:
         reviews, directory = None, None
         if options.namespaces is not None:
-            cluster = Cluster.of_this_pod()
+            from spatialstream.gateway.cluster import Cluster
+
+            cluster = Cluster()
             closing.callback(cluster.close)
             reviews = Reviews(cluster, options.audience) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
@@ -80,7 +86,8 @@ def _gateway(options: argparse.Namespace) -> int:
         check_address(options.host, local=access.local)
         metrics = GatewayMetrics()
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
-        gateway = Gateway(streams, access, metrics, Limits(options.largest_body), options.allow_origin, directory)
+        limits = Limits(options.largest_body, client=RateLimits(options.rate, connections=options.connections))
+        gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory)
         server = server_of(gateway, options.certificate, options.key)
         sock = closing.enter_context(listen(options.host, options.port))
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)
@@ -102,6 +109,8 @@ def _check(options: argparse.Namespace) -> None:
         raise SettingError("audience", "is of tokens that the cluster knows; give --token-review too")
     if options.stream is not None and "," in options.stream and options.topic:
         raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
+    if not 0 <= options.rate < float("inf"):
+        raise SettingError("rate", f"{options.rate:g} is no rate; give requests a second, or 0 for any number")
     if options.largest_body > _MOST_BODY:
         raise SettingError("largest-body", f"{options.largest_body} is more than a message may have; give {_MOST_BODY}")
     if (options.certificate is None) != (options.key is None):

@@ -3,6 +3,10 @@
 Queries go to the topic of queries while the topics of results and of dead letters are read from their ends on. What
 comes is compared with what is awaited: a snapshot query waits for its one row, a continuous one for more until its time
 is over, and is then cancelled by whoever asked. A query that was rejected waits for nothing.
+
+A query that was asked before, word for word and for the same time, is passed over by the stream and told nowhere: it
+has its answer. Two *probes* find that out, where times are given: when the row of the first is there, the stream has
+come to all that was sent before it; with that of the second, sent only then, all that was answered then is out.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from spatialstream.client.inlet import probe_of
 from spatialstream.client.results import Results, answering, bounds
 from spatialstream.model.errors import RecordError, SettingError, Unavailable
 from spatialstream.model.queries import Cancellation, Query, parse_query
@@ -30,6 +35,10 @@ __all__ = ["Asker", "Awaited", "check_queries", "checked_query"]
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+")
 """Ids that JSON writes as they are."""
 _MOST_LOOKS = 16
+_ASKED_BEFORE = (
+    "it was asked before just so, and answered then: spatialstream results --query shows it; for an answer of now give "
+    "another id"
+)
 
 
 def check_queries(
@@ -113,6 +122,11 @@ class Awaited:
         """Whether nothing is awaited."""
         return not self.snapshots and not self.standing
 
+    @property
+    def timed(self) -> list[Query]:
+        """The snapshot queries without an answer that have said their time: such a one may have been asked before."""
+        return [query for query in self.snapshots.values() if query.id not in self.by_clock]
+
     def may_concern(self, line: bytes) -> bool:
         """Whether a row, not parsed yet, may be an answer: a quick look, since most rows are other people's."""
         names = [*self.snapshots, *self.standing]
@@ -157,6 +171,21 @@ class Awaited:
         ]
 
 
+@dataclass(slots=True)
+class _Probes:
+    """How far it is known that a stream has come.
+
+    Attributes:
+        t: the time of the probes; None: there are none.
+        sent: the ids of those that were sent.
+        ends: for each partition of the results the offset behind all that answers what was sent before the first.
+    """
+
+    t: int | None = None
+    sent: list[bytes] = field(default_factory=list)
+    ends: dict[int, int] | None = None
+
+
 class Asker:
     """Asks a live stream, and reads what it answers from now on; one :meth:`ask` is followed at a time.
 
@@ -180,10 +209,11 @@ class Asker:
         refused: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
         topics = connection.topics(stream)
-        self._topic, self._space, self._refused = topics.queries, space, refused
+        self._topic, self._answers, self._space, self._refused = topics.queries, topics.results, space, refused
         self._sent: dict[str, str] = {}
         self._failed: list[str] = []
         self._known = False
+        self._probes = _Probes()
         with answering(connection), ExitStack() as opened:
             self._results = opened.enter_context(closing(Results(connection, stream, newest=True, report=report)))
             self._letters = opened.enter_context(closing(connection.consumer(f"{stream}-query")))
@@ -215,7 +245,29 @@ class Asker:
         sent = [{"t": now, **record} for record in given]
         queries = [parse_query(record, self._space) for record in sent]
         self._send(sent)
-        return Awaited.of(queries, [record["id"] for record in given if "t" not in record])
+        awaited = Awaited.of(queries, [record["id"] for record in given if "t" not in record])
+        self._probes = _Probes(max((query.t for query in awaited.timed), default=None))
+        self._probe()
+        return awaited
+
+    def _probe(self) -> None:
+        if (t := self._probes.t) is not None:
+            record = probe_of(t, self._space)
+            self._probes.sent.append(record["id"].encode())
+            self._send([record])
+
+    def _heed_probe(self, line: bytes) -> None:
+        """A row has come: go on with probes, if it is that of one."""
+        probes = self._probes
+        if probes.sent and probes.ends is None and probes.sent[-1] in line:
+            if len(probes.sent) == 1:
+                self._probe()
+            else:
+                probes.ends = {i: end for i, (_, end) in bounds(self._letters, self._answers).items()}
+
+    def _refuse(self, awaited: Awaited, name: str, reason: str) -> None:
+        self._refused(name, reason)
+        awaited.refuse(name, reason)
 
     def rows(
         self,
@@ -236,8 +288,10 @@ class Asker:
 
         def over() -> bool:
             for name, reason in self._refusals():
-                self._refused(name, reason)
-                awaited.refuse(name, reason)
+                self._refuse(awaited, name, reason)
+            if self._probes.ends is not None and self._results.has_read(self._probes.ends):
+                for query in awaited.timed:
+                    self._refuse(awaited, query.id, _ASKED_BEFORE)
             awaited.expire(_now(), int(timeout * 1000))
             now = time.monotonic()
             late = bool(awaited.snapshots) and now - began > timeout
@@ -246,6 +300,7 @@ class Asker:
 
         for value in self._results.messages(over):
             for line in value.split(b"\n"):
+                self._heed_probe(line)
                 if awaited.may_concern(line) and awaited.take(row := json.loads(line)):
                     heard = time.monotonic()
                     yield row

@@ -17,7 +17,7 @@ from typing import Self
 from spatialstream.client.results import Row
 from spatialstream.model.errors import Gone, SettingError
 
-__all__ = ["Cursor", "Reached"]
+__all__ = ["PATTERN", "Cursor", "Reached"]
 
 _LIVES = 4
 _PHASES = 2
@@ -26,6 +26,8 @@ _LIFE = r"~([0-9A-Za-z]{0,64})" + r"\.([0-9]{0,18})\.([0-9]{1,18})" * _PHASES
 _PART = re.compile(rf"([0-9]{{1,18}})((?:{_LIFE}){{0,{_LIVES}}})")
 _MARK = re.compile(r"[0-9a-f]{0,16}")
 _MOST_PARTS = 64
+PATTERN = r"^[0-9a-f]{0,16}(-[0-9]{1,18}[0-9A-Za-z~.]*){1,64}$"
+"""What words look like, for those who pass them on."""
 
 _Seen = tuple[tuple[int, int], ...]
 """For each phase the round of the last row, and how many rows of it there have been."""

@@ -146,6 +146,10 @@ class Results:
         """Rows that have been dropped."""
         return sum(each.repeated for each in self._read.values())
 
+    def has_read(self, ends: Mapping[int, int]) -> bool:
+        """Whether all messages before these offsets of the partitions have been given."""
+        return all(self._position.next.get(partition, 0) >= end for partition, end in ends.items())
+
     # ----------------------------------------------------------------------------------------------------- beginning
 
     def _id_of_topic(self, connection: Connection) -> str | None:

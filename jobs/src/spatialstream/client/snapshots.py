@@ -68,6 +68,20 @@ class SnapshotAsker:
         directory = self._newest(timeout)
         return _as_of(directory) if directory is not None and directory.begun else None
 
+    def directory(self, timeout: float = 10.0) -> Directory:
+        """What is known of the stream's newest round.
+
+        Args:
+            timeout: seconds within which the stream has to say.
+
+        Raises:
+            Unavailable: it does not, or has done none yet.
+        """
+        directory = self._newest(timeout)
+        if directory is None:
+            raise Unavailable("the stream has only begun: it has done no round yet")
+        return directory
+
     @overload
     def ask(
         self, question: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0

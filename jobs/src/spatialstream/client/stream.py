@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 from spatialstream.client.snapshots import SnapshotAsker
+from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.zookeeper import ZooKeeperStore
 
-__all__ = ["Stream", "connect"]
+__all__ = ["Standing", "Stream", "connect"]
+
+_PAUSE = 0.02
 
 
 def connect(stream: str, zookeeper: str = "127.0.0.1:2181", *, credentials: tuple[str, str] | None = None) -> Stream:
@@ -31,6 +37,21 @@ def connect(stream: str, zookeeper: str = "127.0.0.1:2181", *, credentials: tupl
         return Stream(store, opened.pop_all())
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Queries that stand.
+
+    Attributes:
+        queries: their records, in the order of registration.
+        last: what tells the last of them; None: there is none.
+        as_of: the round, and the stream's clock then.
+    """
+
+    queries: list[dict[str, Any]]
+    last: int | None
+    as_of: dict[str, int]
+
+
 class Stream(SnapshotAsker):
     """A running stream; made by :func:`connect`. Several threads may use it.
 
@@ -48,13 +69,45 @@ class Stream(SnapshotAsker):
                 closing.push(opened)
             doorway = closing.enter_context(Doorway(store))
             super().__init__(doorway.newest, doorway.call, Space.parse(doorway.door.space), doorway.door.rule)
-            self._opened = closing.pop_all()
+            self._doorway, self._opened = doorway, closing.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Standing:
+        """The queries that stand, in the order of their registration, a page at a time.
+
+        Args:
+            after: the :attr:`Standing.last` of the page before.
+            limit: how many, at most.
+            timeout: seconds within which the stream has to say.
+
+        Raises:
+            Unavailable: it does not.
+        """
+        return self._standing({"after": after, "limit": limit}, timeout, limit)
+
+    def standing_query(self, name: str, timeout: float = 10.0) -> Standing:
+        """The query of an id, if it stands; ``timeout`` and errors as in :meth:`standing`."""
+        return self._standing({"id": name}, timeout, 1)
+
+    def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
+        until = time.monotonic() + timeout
+        while True:
+            directory = self.directory(max(1.0, until - time.monotonic()))
+            try:
+                found = self._doorway.listed(directory.round, asked, max(1.0, until - time.monotonic()))
+            except Unavailable:  # the stream has gone on, or a part of it is moving
+                if time.monotonic() + _PAUSE > until:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                as_of = {"round": directory.round[0], "clock": directory.clock}
+                queries = found[:limit]
+                return Standing([record for _, record in queries], queries[-1][0] if queries else None, as_of)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,8 +29,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
-from spatialstream.gateway import logs
+from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
+from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
@@ -38,6 +39,7 @@ from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
+from spatialstream.gateway.rates import RateLimits, Rates
 from spatialstream.gateway.requests import (
     check_media_type,
     check_parameters,
@@ -54,6 +56,9 @@ from spatialstream.model.errors import SpatialStreamError
 __all__ = ["Gateway", "Limits"]
 
 JSON = "application/json"
+KNOWN = "known"
+"""Instead of a right: the caller has to be one who is known, whatever they may do."""
+
 _READY_SECONDS = 1.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
@@ -70,11 +75,13 @@ class Limits:
         body: bytes of its body.
         waiting: bytes of objects that are being sent, or wait for it.
         heartbeat: seconds after which who follows results hears something.
+        client: what one client may have.
     """
 
     body: int = 8 << 20
     waiting: int = 64 << 20
     heartbeat: float = 15.0
+    client: RateLimits = field(default_factory=RateLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +91,18 @@ class Endpoint:
     Attributes:
         method: of HTTP.
         path: with ``{stream}`` and what else is in it.
-        right: what the caller has to have; None: it is for everybody, and about no stream.
+        right: what the caller has to have; :data:`KNOWN`: any, it is about no stream; None: it is for everybody.
         answer: what is done.
     """
 
     method: str
     path: str
     right: str | None
-    answer: Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
+    answer: (
+        Callable[[Request, ServedStream], Awaitable[Response]]
+        | Callable[[Request, Caller | Reviewed], Awaitable[Response]]
+        | Callable[[Request], Awaitable[Response]]
+    )
 
 
 class Gateway:
@@ -123,6 +134,7 @@ class Gateway:
         self.directory = directory
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
+        self._rates = Rates(self.limits.client)
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
@@ -130,8 +142,19 @@ class Gateway:
             Endpoint("GET", "/live", None, self.live),
             Endpoint("GET", "/ready", None, self.ready),
             Endpoint("GET", "/openapi.json", None, self.openapi),
+            Endpoint("GET", "/asyncapi.json", None, self.asyncapi),
+            Endpoint("GET", "/", None, features.landing),
+            Endpoint("GET", "/conformance", None, features.conformance),
+            Endpoint("GET", "/collections", KNOWN, self.collections),
+            Endpoint("GET", "/collections/{stream}", "ask", features.collection),
+            Endpoint("GET", "/collections/{stream}/items", "ask", features.items),
+            Endpoint("GET", "/collections/{stream}/items/{item:path}", "ask", features.item),
+            Endpoint("GET", "/streams", KNOWN, self.list_streams),
+            Endpoint("GET", "/streams/{stream}", "watch", listing.state),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
+            Endpoint("GET", "/streams/{stream}/queries", "watch", listing.queries),
+            Endpoint("GET", "/streams/{stream}/queries/{query:path}", "watch", listing.query),
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
@@ -192,7 +215,10 @@ class Gateway:
             try:
                 if endpoint.right is None:
                     return await endpoint.answer(request)  # type: ignore[call-arg] # it is about no stream
-                return await endpoint.answer(request, await self._stream(request, endpoint.right))  # type: ignore[call-arg]
+                if endpoint.right == KNOWN:
+                    return await endpoint.answer(request, await self.caller(request))  # type: ignore[call-arg, arg-type]
+                stream = await self._stream(request, endpoint.right)
+                return await endpoint.answer(request, stream)  # type: ignore[call-arg, arg-type]
             except Problem as problem:
                 return problem.response()
             except SpatialStreamError as error:
@@ -221,9 +247,20 @@ class Gateway:
         return self._writers[stream.name]
 
     async def caller(self, request: Request) -> Caller | Reviewed:
-        """Who a request comes from."""
-        caller = await self.access.caller(request.headers.get("authorization"))
-        request.scope["state"]["caller"] = caller.name
+        """Who a request comes from.
+
+        Raises:
+            Problem: nobody that is known, or somebody who asks too much.
+        """
+        state = request.scope["state"]
+        try:
+            caller = await self.access.caller(request.headers.get("authorization"))
+        except Problem:
+            self._rates.take(_address(request))  # tokens are not to be tried out either
+            raise
+        state["caller"] = caller.name
+        state["client"] = _address(request) if self.access.local else caller.name
+        self._rates.take(state["client"])
         return caller
 
     # ------------------------------------------------------------------------------------------------------- answers
@@ -250,9 +287,24 @@ class Gateway:
         self.metrics.running.set(ready)
         return JSONResponse({"ready": ready, "streams": streams}, 200 if ready else 503)
 
+    async def list_streams(self, request: Request, caller: Caller | Reviewed) -> Response:
+        """The streams with which the caller may do anything."""
+        return await listing.streams(request, caller, self.streams)
+
+    async def collections(self, request: Request, caller: Caller | Reviewed) -> Response:
+        """The streams as collections of features."""
+        return await features.collections(request, caller, self.streams)
+
     async def openapi(self, request: Request) -> Response:
         """What is here, for programs."""
-        return JSONResponse(document([(each.method, each.path, each.right) for each in self.endpoints]))
+        return JSONResponse(self._document())
+
+    async def asyncapi(self, request: Request) -> Response:
+        """What events there are, for programs."""
+        return JSONResponse(events(self._document()))
+
+    def _document(self) -> dict[str, Any]:
+        return document([(each.method, each.path, each.right) for each in self.endpoints])
 
     async def ask(self, request: Request, stream: ServedStream) -> Response:
         """Answer a snapshot query, or several as of one round."""
@@ -264,6 +316,8 @@ class Gateway:
         asked = parsed(await read_body(request, self.limits.body))
         if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
             raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} at a time")
+        if isinstance(asked, list):
+            self._rates.take(request.scope["state"]["client"], len(asked) - 1)
         if form == GEOJSON:
             _check_geojson(asked)
         places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
@@ -291,6 +345,7 @@ class Gateway:
         if form == JSON_LINES:
             return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
         async with AsyncExitStack() as held:
+            held.enter_context(self._rates.connected(request.scope["state"]["client"]))
             held.enter_context(self.metrics.listening(stream.name))
             return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
 
@@ -326,6 +381,10 @@ def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
+
+
+def _address(request: Request) -> str:
+    return "nobody" if request.client is None else request.client.host
 
 
 def _place(request: Request) -> Cursor | str | None:

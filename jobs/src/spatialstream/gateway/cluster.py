@@ -1,80 +1,50 @@
-"""The API server of the Kubernetes cluster that the gateway runs in: a few plain requests, as the pod's own account.
+"""The API server of a Kubernetes cluster, as the gateway asks it: a list, a secret, a review.
 
-They are so few that a client library would be the larger part. A request has ten seconds, and a thread of its own.
+This module alone knows the client library, and is loaded only where a cluster's streams are served. The library's calls
+block, so they run in threads of their own. It is asked by paths, as for its generated interfaces there is no need.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import OpenApiException
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from urllib3.exceptions import HTTPError
+
+from spatialstream.gateway.directory import Refused
 from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = ["ACCOUNT", "Cluster", "Refused"]
-
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds the token of its account, which is renewed there, and what the API server is known by."""
+__all__ = ["Cluster"]
 
 _TIMEOUT = 10.0
+"""Seconds for a connection and the beginning of an answer."""
 _THREADS = 8
-
-
-class Refused(Unavailable):
-    """The API server has answered that it will not.
-
-    Args:
-        message: the server's own.
-        code: the HTTP status.
-    """
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
+_JSON = "application/json"
 
 
 class Cluster:
-    """The API server.
+    """A client with the credentials of the pod that this is, or else of the user's kubeconfig.
 
     Args:
-        url: of the server.
-        token: gives the token of who asks.
-        trust: the certificates that are believed.
+        configuration: another way to reach the API server.
+
+    Raises:
+        SettingError: this is no pod with an account, and there is no kubeconfig.
     """
 
-    def __init__(self, url: str, token: Callable[[], str], trust: ssl.SSLContext) -> None:
-        self._url, self._token = url, token
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
-        )
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        configuration = _found() if configuration is None else configuration
+        configuration.connection_pool_maxsize = _THREADS
+        configuration.retries = False
+        self._client = ApiClient(configuration)
+        self._client.user_agent = "spatialstream-gateway"
         self._threads = ThreadPoolExecutor(_THREADS, "cluster")
-
-    @classmethod
-    def of_this_pod(cls, environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Cluster:
-        """The cluster that this process runs in.
-
-        Raises:
-            SettingError: it runs in none, or its pod has no token.
-        """
-        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
-        try:
-            trust = ssl.create_default_context(cafile=str(account / "ca.crt"))
-            (account / "token").read_text()
-        except OSError as error:
-            host, told = "", f": {account} cannot be read ({error.strerror or error})"
-        else:
-            told = "; KUBERNETES_SERVICE_HOST is not set"
-        if not host:
-            raise SettingError("kubernetes", f"this is no pod of a cluster with a token of its account{told}")
-        name = f"[{host}]" if ":" in host else host
-        return cls(f"https://{name}:{port}", lambda: (account / "token").read_text().strip(), trust)
 
     async def get(self, path: str) -> dict[str, Any]:
         """What is at a path.
@@ -87,31 +57,44 @@ class Cluster:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What the server makes of an object; errors as in :meth:`get`."""
-        return await self._asked("POST", path, json.dumps(body).encode())
+        return await self._asked("POST", path, body)
 
     def close(self) -> None:
         """Ask nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
 
-    async def _asked(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+    async def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._ask, method, path, body)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        headers = {"Accept": _JSON, "Content-Type": _JSON}
         try:
-            headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
-            request = urllib.request.Request(f"{self._url}{path}", body, headers, method=method)
-            with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                found: dict[str, Any] = json.load(answer)
+            request = self._client.param_serialize(
+                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            answer = self._client.call_api(*request, _request_timeout=_TIMEOUT)
+            status, content = answer.status, answer.read()
+        except (HTTPError, OpenApiException, ConfigException, OSError) as error:
+            cause = " ".join(str(getattr(error, "reason", None) or error).split())
+            raise Unavailable(f"the cluster's API server does not answer: {cause}") from None
+        try:
+            found: dict[str, Any] = json.loads(content)
+            if 200 <= status < 300:
                 return found
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Refused(_message(error), error.code) from None
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"the cluster's API server does not answer: {error}") from None
+            raise Refused(str(found["message"]), status)
+        except (ValueError, KeyError, TypeError):
+            raise Unavailable(f"the cluster's API server answers with {status}") from None
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def _found() -> Configuration:
+    configuration = Configuration()
     try:
-        return str(json.load(error)["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"the cluster's API server answers with {error.code}"
+        load_incluster_config(configuration)
+    except ConfigException:
+        try:
+            load_kube_config(client_configuration=configuration)
+        except ConfigException as error:
+            problem = f"this is no pod of a cluster with a token of its account, and there is no kubeconfig: {error}"
+            raise SettingError("namespaces", problem) from None
+    return configuration

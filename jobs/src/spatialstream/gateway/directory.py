@@ -12,21 +12,39 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from spatialstream.gateway.cluster import Cluster, Refused
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.addresses import servers_from_outside
 from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = ["Directory", "Place"]
+if TYPE_CHECKING:
+    from spatialstream.gateway.cluster import Cluster
+
+__all__ = ["Directory", "Place", "Refused"]
 
 Serve = Callable[[ServedStream], object]
 Leave = Callable[[str], object]
 
 EVERY = 10.0
 """Seconds from one list to the next."""
+
+
+class Refused(Unavailable):
+    """The API server has answered that it will not.
+
+    Args:
+        message: the server's own.
+        code: the HTTP status.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @dataclass(frozen=True)

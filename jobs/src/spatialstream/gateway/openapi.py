@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from spatialstream.gateway.access import RIGHTS
+from spatialstream.gateway.features import MOST_ITEMS
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
@@ -45,7 +47,33 @@ def _query(*, standing: bool) -> dict[str, Any]:
 
 _TEXT = {"type": "string"}
 _AS_OF = _object(round={"type": "integer"}, clock={"type": "integer", "description": "ms since 1970-01-01 UTC"})
+_LINK = _object(href={"type": "string", "format": "uri"}, rel=_TEXT, type=_TEXT, title=_TEXT)
+_LINKS = {"type": "array", "items": _LINK}
+_POINT = _object(
+    type={"const": "Point"},
+    coordinates={"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+)
+_FEATURE = _object(type={"const": "Feature"}, id=_TEXT, geometry=_POINT, properties={"type": "object"})
 _SCHEMAS = {
+    "Landing": _object(title=_TEXT, description=_TEXT, links=_LINKS),
+    "Collection": _object(
+        id=_TEXT,
+        title=_TEXT,
+        itemType={"const": "feature"},
+        crs={"type": "array", "items": _TEXT},
+        extent={"type": "object"},
+        links=_LINKS,
+    ),
+    "Collections": _object(links=_LINKS, collections={"type": "array", "items": _ref("Collection")}),
+    "Items": _object(
+        type={"const": "FeatureCollection"},
+        features={"type": "array", "items": _FEATURE},
+        numberReturned={"type": "integer", "minimum": 0},
+        timeStamp={"type": "string", "format": "date-time"},
+        as_of={"anyOf": [_AS_OF, {"type": "null"}]},
+        links=_LINKS,
+    ),
+    "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
     "SnapshotQuery": _query(standing=False),
     "StandingQuery": _query(standing=True),
     "Object": _schema(OBJECT_JSON),
@@ -60,15 +88,7 @@ _SCHEMAS = {
         type={"const": "FeatureCollection"},
         features={
             "type": "array",
-            "items": _object(
-                type={"const": "Feature"},
-                id=_TEXT,
-                geometry=_object(
-                    type={"const": "Point"},
-                    coordinates={"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-                ),
-                properties={"type": "object"},
-            ),
+            "items": _FEATURE,
         },
         as_of=_AS_OF,
     ),
@@ -80,6 +100,25 @@ _SCHEMAS = {
     ),
     "Taken": _object(objects={"type": "integer", "minimum": 0}),
     "Live": _object(live={"type": "boolean"}),
+    "Streams": _object(
+        streams={"type": "array", "items": _object(name=_TEXT, rights={"type": "array", "items": {"enum": [*RIGHTS]}})}
+    ),
+    "State": _object(
+        name=_TEXT,
+        space={**_TEXT, "description": "wgs84, or planar: and its bounds"},
+        round={"type": "integer", "description": "the newest that is done"},
+        clock={"type": ["integer", "null"], "description": "ms since 1970-01-01 UTC up to which all has come"},
+        behind={"type": ["integer", "null"], "description": "ms that the clock is behind the day's"},
+        version={"type": "integer", "description": "of the tree"},
+        slots={"type": "integer", "minimum": 1},
+    ),
+    "Queries": _object(
+        ["queries", "as_of"],
+        queries={"type": "array", "items": _ref("StandingQuery")},
+        as_of=_AS_OF,
+        next={**_TEXT, "description": "where the next page is"},
+    ),
+    "StandingAsOf": _object(query=_ref("StandingQuery"), as_of=_AS_OF),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),
@@ -120,6 +159,7 @@ def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
     return {"description": told, "required": True, "content": {form: {"schema": schema}}}
 
 
+_LIMIT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 1000}
 _WRITTEN = {JSON: _ref("Written")}
 
 _OPERATIONS: dict[str, dict[str, Any]] = {
@@ -134,6 +174,64 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /openapi.json": {
         "summary": "This document",
         "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
+    },
+    "GET /asyncapi.json": {
+        "summary": "The events of results (AsyncAPI 3)",
+        "responses": {"200": _content("the document", {JSON: {"type": "object"}})},
+    },
+    "GET /": {
+        "summary": "What is here (OGC API)",
+        "responses": {"200": _content("links", {JSON: _ref("Landing")})},
+    },
+    "GET /conformance": {
+        "summary": "The classes of OGC API, Features that it conforms to",
+        "responses": {
+            "200": _content("URIs of classes", {JSON: _object(conformsTo={"type": "array", "items": _TEXT})})
+        },
+    },
+    "GET /collections": {
+        "summary": "The streams as collections of features",
+        "responses": {"200": _content("the collections", {JSON: _ref("Collections")})},
+    },
+    "GET /collections/{stream}": {
+        "summary": "A stream as a collection of features",
+        "responses": {"200": _content("the collection", {JSON: _ref("Collection")})},
+    },
+    "GET /collections/{stream}/items": {
+        "summary": "Objects of a stream as features, newest first",
+        "parameters": [
+            _parameter("query", "bbox", "west,south,east,north; across the antimeridian if west is above east"),
+            _parameter("query", "bbox-crs", "of the bbox: CRS84"),
+            _parameter("query", "datetime", "a time, or two with a slash between, of which one may be .."),
+            _parameter("query", "q", "words: all of one of the parts between commas"),
+            _parameter("query", "limit", "of a page", type="integer", minimum=1, maximum=MOST_ITEMS, default=10),
+            _parameter("query", "page", "as the link `next` has it"),
+        ],
+        "responses": {"200": _content("a page of them", {GEOJSON: _ref("Items")})},
+    },
+    "GET /collections/{stream}/items/{item}": {
+        "summary": "An object as a feature",
+        "responses": {"200": _content("the feature", {GEOJSON: _ref("Item")})},
+    },
+    "GET /streams": {
+        "summary": "The streams with which you may do anything",
+        "responses": {"200": _content("the streams", {JSON: _ref("Streams")})},
+    },
+    "GET /streams/{stream}": {
+        "summary": "How far a stream is",
+        "responses": {"200": _content("its state", {JSON: _ref("State")})},
+    },
+    "GET /streams/{stream}/queries": {
+        "summary": "The queries that stand, in the order of their registration",
+        "parameters": [
+            _parameter("query", "limit", "of a page, 100 by default", **_LIMIT),
+            _parameter("query", "after", "as `next` has it", type="integer"),
+        ],
+        "responses": {"200": _content("a page of them", {JSON: _ref("Queries")})},
+    },
+    "GET /streams/{stream}/queries/{query}": {
+        "summary": "A query that stands",
+        "responses": {"200": _content("the query", {JSON: _ref("StandingAsOf")})},
     },
     "POST /streams/{stream}/ask": {
         "summary": "Ask snapshot queries, as of one round",
@@ -211,7 +309,7 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
         if right is not None:
             refused = {"description": "a problem, with Retry-After where it may succeed later", "content": _REFUSED}
             operation |= {
-                "description": f"Needs the right `{right}`.",
+                "description": f"Needs the right `{right}`." if right in RIGHTS else "Needs any right.",
                 "security": [{"token": []}, {}] if right != "write" else [{"token": []}],
                 "responses": known["responses"] | {"4XX": refused, "5XX": refused},
             }

@@ -18,10 +18,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from spatialstream.gateway.cluster import Cluster
 from spatialstream.gateway.problems import Problem
+
+if TYPE_CHECKING:
+    from spatialstream.gateway.cluster import Cluster
 
 __all__ = ["KEEP", "KEEP_REFUSAL", "RIGHTS", "Reviewed", "Reviews"]
 

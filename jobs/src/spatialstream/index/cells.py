@@ -1,13 +1,14 @@
 """The cells of J: a quadtree over the space that is deep where records are many.
 
-Cell 0 is the space. A cell that is split has four children in a row, in the order (east half) + 2 (north half). Cells of
-a level come after those of the level above, so one pass up or down the numbers follows the tree. Places are counted in
-columns and rows of cells of the deepest level.
+Cell 0 is the space. A cell that is split has four children in a row, in the order (east half) + 2 (north half). Cells
+of a level come after those of the level above, so one pass up or down the numbers follows the tree. Places are counted
+in columns and rows of cells of the deepest level.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,8 +26,8 @@ _SLACK = 1e-6
 def visit(first: Codes, depth: int, one: Ints, other: Ints, offsets: Ints, rows: Ints) -> None:
     """Cells that each pair of ranges of finest cells meets: row 2 c where it meets part of c, 2 c + 1 where all of c.
 
-    Cells below a covered one are left out, and what is not split counts as covered. With empty ``rows`` only counts into
-    ``offsets[1:]``, else fills ``rows``.
+    Cells below a covered one are left out, and what is not split counts as covered. With empty ``rows`` only counts
+    into ``offsets[1:]``, else fills ``rows``.
     """
     counting = len(rows) == 0
     stack = np.empty((4 * depth + 4, 4), np.int64)  # cell, width, column and row of its south-west finest cell
@@ -89,7 +90,8 @@ class Cells:
 
         Args:
             space: what is divided.
-            x, y: the places, of objects and queries alike.
+            x: the places' longitudes, of objects and queries alike.
+            y: their latitudes.
             least: a cell with fewer is not split.
             most: there are no more cells than this; if there would be, more places are asked for.
             depth: no cell is split below this level.
@@ -106,7 +108,11 @@ class Cells:
     def _grown(cls, space: Space, depth: int, keys: Ints, least: int) -> Cells:
         """Cells with at least so many of these ascending keys, with their ancestors' other children."""
         first, parent, level = [np.full(1, -1, np.int32)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
-        numbers, at, count = np.zeros(1, np.int64), np.zeros(1, np.int64), 1  # prefixes of the level's cells; their places
+        numbers, at, count = (
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            1,
+        )  # prefixes of the level's cells; their places
         for deep in range(depth):
             width = 2 * (depth - deep)
             inside = np.searchsorted(keys, (numbers + 1) << width) - np.searchsorted(keys, numbers << width)
@@ -129,7 +135,7 @@ class Cells:
     def levels(self) -> list[slice]:
         """The cells of each level, from the space down."""
         ends = np.searchsorted(self.level, np.arange(int(self.level[-1]) + 2))
-        return [slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
     def ranges(self, parts: Floats) -> Ints:
         """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""

@@ -1,10 +1,10 @@
 """J: the statistics of where queries go, what they ask and how long they last (SSTD, section 4.1.1 and figure 5).
 
 J is a quadtree (:mod:`spatialstream.index.cells`) that is deep where sampled objects and queries are many: a cell with
-:data:`LEAST` of them is split, and there are :data:`MOST` cells at most. A :class:`Statistics` holds how many queries of
-each type reach each cell, how often their keywords do, how many objects each cell got in how much time. A query counts
-for as many as it stands for: J of a live stream is made from a :class:`~spatialstream.index.sample.Sample` of it whenever
-somebody wants it, and kept nowhere.
+:data:`LEAST` of them is split, and there are :data:`MOST` cells at most. A :class:`Statistics` holds how many queries
+of each type reach each cell, how often their keywords do, how many objects each cell got in how much time. A query
+counts for as many as it stands for: J of a live stream is made from a :class:`~spatialstream.index.sample.Sample` of it
+whenever somebody wants it, and kept nowhere.
 
 Where few queries were counted, what is known of the cells above decides: a cell's p is estimated as its parent's, times
 the part that it gets of it, and that part with a prior (:func:`_smoothed`); words of cells with few are those of the
@@ -164,7 +164,7 @@ def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
 
 
 def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floats:
-    """p of each type and cell, float64[6, n].
+    """Which part of each type's queries reaches each cell, p, float64[6, n].
 
     A cell's part of what reaches its parent is estimated as if so many more queries had reached the parent, of which a
     quarter got the part that quarters of that level get on average. Few queries so say little, and many all.
@@ -381,9 +381,9 @@ class Statistics:
         """ĥ (section 5.3, before Eqn 3): which part of the queries that reach a cell reach one of its quarters.
 
         With N_0 the smallest cell of J that covers the box and N_1 to N_4 its quarters, it is the sum over i and j of
-        Pr(j) N_i.p_j, divided by 4 times the sum over j of Pr(j) N_0.p_j: from 0.25, where each query meets one quarter,
-        to 1, where each meets all four. The paper leaves the probabilities Pr(j) of the types out, so that a rare type
-        which goes everywhere, as kNN queries do, has as much to say as all others.
+        Pr(j) N_i.p_j, divided by 4 times the sum over j of Pr(j) N_0.p_j: from 0.25, where each query meets one
+        quarter, to 1, where each meets all four. The paper leaves the probabilities Pr(j) of the types out, so that a
+        rare type which goes everywhere, as kNN queries do, has as much to say as all others.
 
         Of a cell of J that is not split nothing is known about quarters: they count as being reached by what reaches
         the cell, so ĥ is 1, which speaks for text. Where no query reaches N_0 at all it is 0, which speaks for space:

@@ -107,6 +107,7 @@ class Doorway:
         self._door: Door | None = None
         self._clients: dict[str, flight.FlightClient] = {}
         self._seats: dict[int, str] = {}
+        self._parts: dict[int, str | None] = {}
         self._versions: dict[int, RoutingVersion] = {}
         self._stream = self.door.space, self.door.rule
 
@@ -154,6 +155,7 @@ class Doorway:
         if known is None:
             return None
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
+        self._parts = {int(part): address for part, address in known["parts"].items()}
         return Directory.of(known, self._version)
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
@@ -172,6 +174,28 @@ class Doorway:
             asked = [called(partial(self._answered, address, mine, *given)) for address, mine in groups.items()]
             for answer in asked:
                 yield from answer.result()
+
+    def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[tuple[int, dict[str, Any]]]:
+        """What stands as of a round, by number, of all parts of MERGE; see :func:`~spatialstream.stages.views.listed`.
+
+        Raises:
+            Unavailable: a part does not answer; Gone: it does not have that round.
+        """
+        door, parts = self.door, self._parts
+        if not parts or None in parts.values():
+            raise Gone("a part of what stands is moving: ask again")
+
+        def of_part(part: int, address: str) -> list[tuple[int, dict[str, Any]]]:
+            body = json.dumps({"part": part, "round": round_id, "asked": asked}).encode()
+            try:
+                found = act(self._client(door, address), "listed", body, options(door.secret, seconds), address)
+            except SeatLost:
+                self._forget(address)
+                raise
+            return [(int(number), record) for number, record in found]
+
+        calls = [called(partial(of_part, part, str(address))) for part, address in parts.items()]
+        return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])
 
     def _answered(self, *given: Any) -> list[Row]:
         return list(self._answer(*given))

@@ -248,7 +248,9 @@ class SeatEngine:
         if self._published is None:
             return None
         addresses = {seat.name: seat.address for seat in self._desk.seats()}
-        return {**self._published, "seats": {slot: addresses.get(name) for slot, name in self.slots().items()}}
+        placed = {item: addresses.get(name) for item, name in self._placement.items()}
+        seats = {item: address for item, address in placed.items() if item >= 0}
+        return {**self._published, "seats": seats, "parts": {~item: placed[item] for item in placed if item < 0}}
 
     def held(self) -> dict[int, int]:
         """How many slots, or partitions, each seat has, by its number."""

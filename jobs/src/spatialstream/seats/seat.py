@@ -53,7 +53,7 @@ from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import TASKS, World
-from spatialstream.stages.views import respond
+from spatialstream.stages.views import listed, respond
 
 __all__ = ["ELSEWHERE", "Invitation", "Seat", "sit"]
 
@@ -133,13 +133,21 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self._others: dict[str, flight.FlightClient] = {}
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``."""
-        Guard.check_own(context)
+        """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``.
+
+        ``listed`` is for those who ask: what stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`.
+        """
+        if action.type != "listed":
+            Guard.check_own(context)
         yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
 
     def _act(self, name: str, given: Any) -> Any:
         if name == "map":
             return self._map(Command.read(given))
+        if name == "listed":
+            number, take = given["round"]
+            place = self._invitation.world.storage.place
+            return listed(place, int(given["part"]), (number, take), given["asked"])
         if name == "gather":
             sources = [(address, Command.read(command)) for address, command in given["sources"]]
             return self._gather(Command.read(given["merge"]), sources, given["seats"])

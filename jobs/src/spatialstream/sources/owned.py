@@ -28,7 +28,7 @@ _ASIDE = re.compile(r"\.(.+)\.\d+")
 """A file that was being written when its process died, see :func:`spatialstream.sources.disk.whole_file`."""
 
 _TAKE = r"(-take\d+)?"
-_STATE = rf"state/((slot|merger)-\d{{4}}|registry)/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
+_STATE = rf"state/(slot|merger|registry)-\d{{4}}/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
 _SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
 _FILES = (
     r"(epochs|rounds)/(done|\d{9}(-\d+-[0-9a-f]{8}-\d+|-\d{4})?\.[a-z]+)",

@@ -23,24 +23,25 @@ from spatialstream.model.hashing import hash_strings
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row, numbers
 
-__all__ = ["BUCKETS", "NUMBERS_PER_EPOCH", "PartRow", "buckets_of", "divided", "numbers_of", "parts_of"]
+__all__ = ["BUCKETS", "PER_EPOCH", "PartRow", "buckets_of", "divided", "numbers_of", "parts_of"]
 
 BUCKETS = 64
 """How many there are; no more parts than these have anything to do."""
 
-NUMBERS_PER_EPOCH = 2**32
-"""Query numbers of epoch e start at e times this: an epoch has fewer queries than this by :data:`BUCKETS`."""
+PER_EPOCH = 2**32
+"""Numbers of an epoch's queries and objects start at the epoch's times this: it has fewer objects, and fewer queries by
+:data:`BUCKETS`."""
 
 PartRow = tuple[int, Row]
 """A row, and the part that it is for."""
 
 
-def buckets_of(ids: pa.StringArray) -> npt.NDArray[np.uint8]:
+def buckets_of(ids: pa.StringArray) -> npt.NDArray[np.int64]:
     """The bucket of each of n ids."""
-    return (hash_strings(ids) % np.uint64(BUCKETS)).astype(np.uint8)
+    return (hash_strings(ids) % np.uint64(BUCKETS)).astype(np.int64)
 
 
-def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers of queries.
 
     Args:
@@ -51,14 +52,14 @@ def numbers_of(epoch: int, row: npt.NDArray[np.int64], bucket: npt.NDArray[np.in
     Raises:
         StateError: the epoch has too many.
     """
-    if len(row) and row[-1] >= NUMBERS_PER_EPOCH // BUCKETS:
-        raise StateError(f"epoch {epoch} has more than {NUMBERS_PER_EPOCH // BUCKETS} queries")
-    found: npt.NDArray[np.int64] = epoch * NUMBERS_PER_EPOCH + row * BUCKETS + bucket
+    if len(row) and row[-1] >= PER_EPOCH // BUCKETS:
+        raise StateError(f"epoch {epoch} has more than {PER_EPOCH // BUCKETS} queries")
+    found: npt.NDArray[np.int64] = epoch * PER_EPOCH + row * BUCKETS + bucket
     return found
 
 
 def parts_of(number: npt.NDArray[np.int64], parts: int) -> npt.NDArray[np.int64]:
-    """The part, of so many, of each query by its number."""
+    """The part, of so many, of each query by its number, or by its bucket."""
     return number % BUCKETS % parts
 
 

@@ -1,8 +1,9 @@
 """The sample of the live stream that J is made from, kept up to date (SSTD, sections 4.1.1 and 5.3).
 
-With each epoch, router partition 0 leaves some of its objects and queries. Now and then the router's driver adds what
-has come since the last time to the sample (:mod:`spatialstream.index.sample`), which is kept in the routing store,
-where the rebalancer reads it: J, and the objects from which a tree is built anew, are made from it there.
+With each epoch, each router partition leaves some of its queries, and partition 0 some of its objects. Now and then the
+router's driver adds what has come since the last time to the sample (:mod:`spatialstream.index.sample`), which is kept
+in the routing store, where the rebalancer reads it: J, and the objects from which a tree is built anew, are made from
+it there.
 
 Cost: bounded samples an epoch; some 100 ms each time the sample is renewed.
 """
@@ -24,6 +25,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, records_file
+from spatialstream.stages.turns import Epoch
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_sample, save_sample
 
@@ -34,39 +36,41 @@ SAMPLES = "samples/"
 
 _PER_EPOCH = 2_000
 _ENDS_PER_EPOCH = 20_000
-_MOST_FILES = 200
+_MOST_EPOCHS = 100
 
 
 def write_sample(
-    storage: Storage, epoch: int, span: int, objects: ObjectBatch | None, queries: QueryBatch | None, share: int
+    storage: Storage, epoch: Epoch, partition: int, objects: ObjectBatch | None, queries: QueryBatch | None
 ) -> None:
-    """Leave a sample of an epoch.
+    """Leave a sample of what a router partition has in an epoch.
 
     Of queries those are drawn whose ids have the smallest hashes, and cancellations likewise: so the ends of the
-    queries that are in the sample are in it too.
+    queries that are in the sample are in it too, for what has one id is of one partition.
 
     Args:
         storage: where samples go.
-        epoch: number of the epoch.
-        span: its length in ms.
-        objects: those of this router partition.
-        queries: all of the epoch.
-        share: number of router partitions.
+        epoch: the epoch.
+        partition: of the router.
+        objects: those that stand for all of the epoch; of one partition.
+        queries: those of this partition.
     """
-    told = {"span": str(max(0, span))}
+    told = {"span": str(max(0, epoch.span))}
     if objects is not None and len(objects):
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
         record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
-        told["weight"] = repr(share * len(objects) / len(chosen))
-        storage.put_later(f"{SAMPLES}{epoch:09d}-objects.arrow", records_file(record.replace_schema_metadata(told)))
+        told["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
+        name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
+        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
     if queries is not None and len(queries):
         is_end = queries.code == CANCEL
-        asked = _smallest(queries, np.flatnonzero(~is_end), _PER_EPOCH)
-        rows = np.sort(np.append(asked, _smallest(queries, np.flatnonzero(is_end), _ENDS_PER_EPOCH)))
+        asked = _smallest(queries, np.flatnonzero(~is_end), -(-_PER_EPOCH // epoch.partitions))
+        ends = _smallest(queries, np.flatnonzero(is_end), -(-_ENDS_PER_EPOCH // epoch.partitions))
+        rows = np.sort(np.append(asked, ends))
         some = queries.take(rows)
         told["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
         record = replace(some, keywords=some.keywords.compact()).to_arrow()
-        storage.put_later(f"{SAMPLES}{epoch:09d}-queries.arrow", records_file(record.replace_schema_metadata(told)))
+        name = f"{SAMPLES}{epoch.number:09d}-queries-{partition:04d}.arrow"
+        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
 
 
 def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:
@@ -75,6 +79,10 @@ def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:
         return rows
     hashes = hash_strings(queries.ids)[rows]
     return rows[np.argpartition(hashes, most)[:most]]
+
+
+def _epoch_of(name: str) -> int:
+    return int(name.removeprefix(SAMPLES)[:9])
 
 
 def drop_samples(storage: Storage) -> None:
@@ -105,7 +113,8 @@ class Learner:
         names = self._storage.list(SAMPLES)
         if not names or (not self._restored and not self._restore()):
             return False
-        recent, ends = self._recent(names[-_MOST_FILES:])
+        epochs = sorted({_epoch_of(name) for name in names})[-_MOST_EPOCHS:]
+        recent, ends = self._recent([name for name in names if _epoch_of(name) >= epochs[0]])
         self._known = recent if self._known is None else self._known.updated(recent, ends)
         with contextlib.suppress(Unavailable):  # the next time will do
             save_sample(self._store, self._known)
@@ -131,7 +140,7 @@ class Learner:
         span = 0
         for name in names:
             (record,) = get_records(self._storage, name)
-            is_objects = name.removesuffix(".arrow").endswith("objects")
+            is_objects = name.endswith("-objects.arrow")
             each = np.full(record.num_rows, float(record.schema.metadata[b"weight"]))
             weights[0 if is_objects else 1].append(each)
             if is_objects:

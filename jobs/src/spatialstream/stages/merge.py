@@ -1,7 +1,8 @@
 """MERGE: partials of all slots become the result rows of a round.
 
 All slots answer within it, so a snapshot query is complete when the partials are in; but for SKQs whose first phase
-shows that more slots matter (:mod:`spatialstream.stages.two_phase`). The only state is the answers of the live CKQs.
+shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs, and the
+catalogue of what stands, which can be asked for between the rounds.
 
 Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
@@ -20,7 +21,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,14 +30,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.local.catalogue import Catalogue
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
-from spatialstream.local.state import Manifest, ReadFile
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.terms.steps import merge_steps
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.errors import Lost
+from spatialstream.model.kinds import QueryType, Route, having
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages import messages
+from spatialstream.stages import messages, views
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
@@ -44,9 +47,22 @@ from spatialstream.stages.snapshots import Answers, answers
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import Second, answer_second, second_phase
+from spatialstream.stages.views import ListingView
 from spatialstream.stages.work import slot_objects, steps_from_arrow
 
-__all__ = ["RoundResults", "ask", "merge", "merge_second", "merger_owner", "merger_state", "restored"]
+__all__ = [
+    "Merged",
+    "RoundResults",
+    "ask",
+    "merge",
+    "merge_second",
+    "merger_owner",
+    "merger_state",
+    "restored",
+    "view",
+]
+
+_EVERYWHERE = having(lambda kind: kind.route is Route.EVERYWHERE)
 
 _SPOOLED = {
     messages.ARRIVALS: "t",
@@ -58,6 +74,23 @@ _SPOOLED = {
 
 _MATCH, _CHANGE, _SNAPSHOT, _STEP = range(4)
 """Classes of rows at one timestamp, in the order in which they are written."""
+
+
+@dataclass(slots=True)
+class Merged:
+    """What a part of MERGE keeps.
+
+    Attributes:
+        nearest: the answers of its CKQs.
+        catalogue: its queries that stand.
+    """
+
+    nearest: NearestMerger
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        return {"nearest": self.nearest.checkpoint(write), "catalogue": self.catalogue.checkpoint(write)}
 
 
 @dataclass(slots=True)
@@ -138,9 +171,10 @@ def _merge(
             kept.append((slot, kind, content))
     by_kind = _by_kind(kept)
     state = merger_state(part, turn, storage)
-    nearest = state.begin(partial(restored, space))
+    merged = state.begin(partial(restored, space))
+    nearest = merged.nearest
 
-    _register_nearest(by_kind, nearest)
+    _register(by_kind, merged)
     changes = _changes(spools[messages.ARRIVALS], nearest, turn.upto)
     if turn.known:
         deque(changes, 0)
@@ -153,13 +187,17 @@ def _merge(
     _merge_steps(spools[messages.STEPS], lines, limits)
 
     rejected = [] if part else [left.letter for left in turn.left]
-    for content in by_kind.get(messages.REJECTED, []):
-        rejected += content.column("line").to_pylist()
+    if refused := by_kind.get(messages.REJECTED):
+        letters = pa.Table.from_batches(refused).sort_by("order")  # each router partition has its own
+        rejected += letters.column("line").to_pylist()
     repeated = sum(content["count"][0].as_py() for content in by_kind.get(messages.REPEATED, []))
     counts = {**lines.counts, "rejected": len(rejected)} | ({"repeated": repeated} if repeated else {})
     if second is not None:
         counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
-    state.end(nearest, nearest.checkpoint if turn.checkpoint else None)
+    if turn.checkpoint:
+        merged.catalogue.drop(turn.upto)
+    state.end(merged, merged.checkpoint if turn.checkpoint else None)
+    views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
     return RoundResults(lines, rejected, counts, loads, second, foreign)
@@ -195,9 +233,28 @@ def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:
     return by_kind
 
 
-def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> NearestMerger:
-    """The answers of CKQs of a checkpoint; without a manifest there are none."""
-    return NearestMerger(space) if manifest is None else NearestMerger.restore(space, manifest, read)
+def restored(space: Space, manifest: Manifest | None, read: ReadFile) -> Merged:
+    """What a part has kept at a checkpoint; without a manifest that is nothing."""
+    if manifest is None:
+        return Merged(NearestMerger(space))
+    nearest = NearestMerger.restore(space, manifest["nearest"], read)
+    return Merged(nearest, Catalogue.restore(manifest["catalogue"], read))
+
+
+def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
+    """What stands of a part after a round, which is done.
+
+    Raises:
+        Lost: it is not in this process's memory, and the round has not ended with a checkpoint.
+    """
+    merged: Merged | None = merger_state(part, turn, storage).ended()
+    if merged is None and not turn.checkpoint:
+        raise Lost(f"part {part} of MERGE as round {turn.number} has left it is in no memory any more")
+    if merged is None:
+        done = turn.number, turn.take
+        after = merger_state(part, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
+        merged = restored(space, after.previous(), after.read)
+    return ListingView.of(merged.catalogue, turn)
 
 
 class _Lines:
@@ -249,12 +306,17 @@ class _Lines:
             yield table.column("line").combine_chunks()
 
 
-def _register_nearest(by_kind: dict[str, list[pa.RecordBatch]], nearest: NearestMerger) -> None:
-    for content in by_kind.get(messages.REGISTERED, []):
-        queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
-        nearest.register(numbers(content, "number"), queries)
+def _register(by_kind: dict[str, list[pa.RecordBatch]], merged: Merged) -> None:
+    registered = by_kind.get(messages.REGISTERED, [])
+    if registered:
+        batches = [QueryBatch.from_arrow(content.drop_columns(["number"])) for content in registered]
+        number, queries = np.concatenate([numbers(each, "number") for each in registered]), QueryBatch.concat(batches)
+        merged.catalogue.register(number, queries)
+        rows = np.flatnonzero(_EVERYWHERE[queries.code])
+        merged.nearest.register(number[rows], queries.take(rows))
     for content in by_kind.get(messages.ENDED, []):
-        nearest.end_at(numbers(content, "number"), numbers(content, "t"))
+        for each in (merged.nearest, merged.catalogue):
+            each.end_at(numbers(content, "number"), numbers(content, "t"))
 
 
 def _add_changes(all_changes: Iterable[Changes], space: Space, lines: _Lines, limits: RowLimits | None) -> None:

@@ -55,13 +55,13 @@ BLOCK_TYPE = "slot int, kind string, data binary"
 OBJECTS = "objects"
 """Objects of one router partition for one slot, in (t, id, x, y) order."""
 REGISTERED = "registered"
-"""Admitted queries with their numbers, in stream order."""
+"""Admitted queries of one router partition with their numbers, in stream order, which is that of the numbers."""
 ENDED = "ended"
 """Cancellations: numbers of queries and the times at which they end."""
 MARKER = "marker"
 """End of the epoch from one router partition: (epoch, upto, router partitions)."""
 
-# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of CKQs)
+# WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of queries that stand)
 LINES = "lines"
 """Finished result lines (CRQ): (t, seq, line)."""
 ARRIVALS = "arrivals"
@@ -81,7 +81,7 @@ STEPS = "steps"
 
 # ROUTE -> MERGE
 REJECTED = "rejected"
-"""Dead letters."""
+"""Dead letters of queries, and the order in which they go out: (order, line)."""
 REPEATED = "repeated"
 """How many queries came again that had been admitted."""
 

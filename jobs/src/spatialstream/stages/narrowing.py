@@ -21,13 +21,13 @@ from spatialstream.sources.memory_storage import Overlay
 from spatialstream.stages import merge as merging
 from spatialstream.stages import messages, views
 from spatialstream.stages import route as routing
-from spatialstream.stages.division import NUMBERS_PER_EPOCH
+from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.leaving import OBJECT, QUERY, Left, culprits, dead_letter, failure
 from spatialstream.stages.merge import ask, merge, merge_second, merger_state
 from spatialstream.stages.messages import Row, numbers
-from spatialstream.stages.route import SEQUENCE_PER_EPOCH, registry_state, route_epoch
+from spatialstream.stages.route import registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.runs import rows_of_share, unpack_place
+from spatialstream.stages.runs import records_of_share, unpack_place
 from spatialstream.stages.state import Checkpointed, OwnerState, forget
 from spatialstream.stages.turns import Epoch, Round, Run
 from spatialstream.stages.two_phase import Second, second_name
@@ -67,7 +67,7 @@ def _found(names: Sequence[_Name], rehearse: Callable[[tuple[Left, ...]], object
 
 @contextmanager
 def _scratch(
-    state: OwnerState | None,
+    state: OwnerState,
     restore: Callable[[Manifest | None, ReadFile], Checkpointed],
     turn: _Turn,
     storage: Storage,
@@ -77,7 +77,7 @@ def _scratch(
     The owner has nothing of that in memory then.
 
     Args:
-        state: the owner's in the turn; None if nobody has any.
+        state: the owner's in the turn.
         restore: makes the owner's structures.
         turn: the turn.
         storage: of the stream's state, which is only read.
@@ -86,8 +86,7 @@ def _scratch(
         Lost: the owner does not stand before the turn.
     """
     base = Overlay(storage)
-    if state is not None:
-        state.copy(base, restore)
+    state.copy(base, restore)
     copy = Overlay(base)
 
     def renewed() -> Overlay:
@@ -105,14 +104,12 @@ def narrow_route(epoch: Epoch, partition: int, storage: Storage) -> list[Left]:
     """What of a router partition's share has to be left out for ROUTE not to fail."""
     known = {(left.what, left.number) for left in epoch.left}
     items = {
-        (run.name, row): (run, piece.slice(row - first, 1))
-        for run, first, piece in rows_of_share(epoch, partition, storage)
-        for row in range(first, first + piece.num_rows)
+        (run.name, row): (run, record)
+        for run, row, record in records_of_share(epoch, partition, storage)
         if (run.name, row) not in known
     }
 
-    state = registry_state(epoch, storage) if partition == 0 else None
-    with _scratch(state, routing.restored, epoch, storage) as (scratch, again):
+    with _scratch(registry_state(epoch, partition, storage), routing.restored, epoch, storage) as (scratch, again):
 
         def rehearse(others: tuple[Left, ...]) -> None:
             deque(route_epoch(replace(again, left=(*epoch.left, *others)), partition, scratch()), 0)
@@ -168,8 +165,7 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
 def _letter(name: _Name, stage: str, echo: str, error: Exception) -> str:
     """The dead letter of a record of which is known the kind of its topic, and its epoch."""
     what, number = name
-    per_epoch, source = (NUMBERS_PER_EPOCH, "queries") if what == QUERY else (SEQUENCE_PER_EPOCH, "objects")
-    return dead_letter(error, stage, echo, source, number // per_epoch)
+    return dead_letter(error, stage, echo, "queries" if what == QUERY else "objects", number // PER_EPOCH)
 
 
 def narrow_merge(

@@ -5,7 +5,10 @@ query exist?), numbered, and then go to every slot that has a leaf which their r
 section 4.2). Every router partition ends the epoch with a marker to every slot, so a slot knows that it has seen
 everything.
 
-Router partition 0 alone handles queries, because admission is sequential; objects are divided between all of them.
+Objects are divided between router partitions by time, queries by hash of their ids
+(:mod:`~spatialstream.stages.division`): whether an id is free depends on what came of that id alone, so each partition
+has a registry of its own. A query's number is that of its place among all queries of the epoch. So neither what is
+admitted, nor its number, nor the order of dead letters depends on how many partitions there are.
 """
 
 from __future__ import annotations
@@ -28,35 +31,29 @@ from spatialstream.records.decode import rejected_line
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.keys import block_key
 from spatialstream.stages import messages
-from spatialstream.stages.division import buckets_of, numbers_of
+from spatialstream.stages.division import PER_EPOCH
 from spatialstream.stages.learning import write_sample
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.runs import INPUT, QueryShare, queries_of_epoch, route_share, unpack_place
+from spatialstream.stages.runs import INPUT, ObjectShare, QueryShare, queries_of_epoch, route_share, unpack_place
 from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import Epoch
 
 __all__ = [
-    "REGISTRY",
     "Share",
     "admit",
     "dead_letters",
     "queries_with_numbers",
+    "registry_owner",
     "registry_state",
     "restored",
     "route",
     "route_epoch",
 ]
 
-REGISTRY = "registry"
-"""Owner of the state of admission."""
-
 LARGEST_BLOCK = 6 << 20
 """Bytes beyond which a block is cut in two. What cannot be cut, a record alone, is bounded by
 :data:`~spatialstream.stages.ingest.LARGEST_RECORD`; the topic of blocks takes messages of more than that."""
-
-SEQUENCE_PER_EPOCH = 2**40
-"""Object sequence numbers of epoch e start at e times this; those of router partition p at p * 2**32 above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,50 +64,52 @@ class Share:
     upto: int
     partition: int
     partitions: int
-    objects: ObjectBatch | None
+    objects: ObjectShare | None
     queries: QueryShare | None
 
 
 def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tuple[int, bytes, pa.Buffer]]:
     """ROUTE for one router partition: blocks (slot, key, content).
 
-    Partition 0 leaves a sample of the epoch's records too.
+    It leaves a sample of its queries too; partition 0 also one of its objects.
     """
-    queries = queries_of_epoch(epoch, storage) if partition == 0 else None
+    queries = queries_of_epoch(epoch, partition, storage)
     objects = route_share(epoch, partition, storage)
     share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
-    registry = registry_state(epoch, storage) if partition == 0 else None
+    registry = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
     for slot, kind, content in route(share, epoch.routing(storage), registry, epoch.checkpoint):
         for part in _parts(kind, content):
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
-    if partition == 0 and epoch.measured:
+    if epoch.measured:
+        came = None if objects is None or partition else objects.objects
         asked = None if queries is None else queries.queries
-        write_sample(storage, epoch.number, epoch.span, objects, asked, epoch.partitions)
+        write_sample(storage, epoch, partition, came, asked)
 
 
-def registry_state(epoch: Epoch, storage: Storage) -> OwnerState:
-    """The registry's state in an epoch."""
-    return OwnerState.of(storage, REGISTRY, epoch)
+def registry_owner(partition: int) -> str:
+    """The owner of the state of a router partition's registry."""
+    return f"registry-{partition:04d}"
 
 
-def admit(epoch: Epoch, storage: Storage) -> None:
-    """Admit the queries of an epoch whose blocks have been sent, for the registry's state alone.
+def registry_state(epoch: Epoch, partition: int, storage: Storage) -> OwnerState:
+    """The state of a router partition's registry in an epoch."""
+    return OwnerState.of(storage, registry_owner(partition), epoch)
+
+
+def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
+    """Admit a router partition's queries of an epoch whose blocks have been sent, for the registry's state alone.
 
     Raises:
         Lost: the state of the epoch before is in no memory any more.
     """
-    share = queries_of_epoch(epoch, storage)
-    state = registry_state(epoch, storage)
+    share = queries_of_epoch(epoch, partition, storage)
+    state = registry_state(epoch, partition, storage)
     registry = state.begin(restored)
     if share is not None:
-        registry.admit(share.queries, _numbers(epoch.number, share.queries))
+        registry.admit(share.queries, share.number)
     state.end(registry, registry.checkpoint if epoch.checkpoint else None)
-
-
-def _numbers(epoch: int, queries: QueryBatch) -> npt.NDArray[np.int64]:
-    return numbers_of(epoch, np.arange(len(queries)), buckets_of(queries.ids))
 
 
 def restored(manifest: Manifest | None, read: ReadFile) -> QueryRegistry:
@@ -145,34 +144,32 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(kind, piece)
 
 
-def route(share: Share, routing: Routing, state: OwnerState | None, checkpoint: bool = True) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState, checkpoint: bool = True) -> Iterator[Row]:
     """Route one share.
 
     Args:
-        share: objects and (partition 0 only) queries, each in stream order.
+        share: objects and queries, each in stream order.
         routing: what the epoch is routed by.
-        state: the registry's state at this epoch; partition 0 only.
+        state: that of the partition's registry at this epoch.
         checkpoint: whether it is written down after the epoch.
 
     Raises:
         Lost: the registry's state after the epoch before is in no memory any more.
     """
-    if state is not None:
-        registry = state.begin(restored)
-        yield from _route_queries(share, routing, registry)
-        state.end(registry, registry.checkpoint if checkpoint else None)
-    if share.objects is not None and len(share.objects):
-        yield from _route_objects(share, routing)
+    registry = state.begin(restored)
+    if share.queries is not None:
+        yield from _route_queries(share.queries, routing, registry)
+    state.end(registry, registry.checkpoint if checkpoint else None)
+    if share.objects is not None:
+        yield from _route_objects(share.objects, share.epoch, routing)
     for slot in range(routing.slots):
         yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
 
 
-def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
-    objects = share.objects
-    assert objects is not None
+def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Row]:
+    objects, base = share.objects, epoch * PER_EPOCH + share.first
     leaves = routing.active.index.route_objects(objects)
     slots = routing.active.mapping[leaves]
-    base = share.epoch * SEQUENCE_PER_EPOCH + share.partition * 2**32
     for slot in np.unique(slots).tolist():
         rows = np.flatnonzero(slots == slot)
         mine = objects if len(rows) == len(objects) else objects.take(rows)
@@ -181,22 +178,21 @@ def _route_objects(share: Share, routing: Routing) -> Iterator[Row]:
         yield slot, messages.OBJECTS, block
 
 
-def _route_queries(share: Share, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
-    if share.queries is not None:
-        queries = share.queries.queries
-        admission = registry.admit(queries, _numbers(share.epoch, queries))
-        if admission.reasons:
-            yield 0, messages.REJECTED, _rejections(share.queries, admission.reasons)
-        if admission.repeated:
-            yield 0, messages.REPEATED, messages.columns(count=np.array([admission.repeated], np.int64))
-        ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
-        if len(ended):
-            content = messages.columns(number=admission.number[ended], t=queries.t[ended])
-            for slot in range(routing.slots):
-                yield slot, messages.ENDED, content
-        rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
-        if len(rows):
-            yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
+def _route_queries(share: QueryShare, routing: Routing, registry: QueryRegistry) -> Iterator[Row]:
+    queries = share.queries
+    admission = registry.admit(queries, share.number)
+    if admission.reasons:
+        yield 0, messages.REJECTED, _rejections(share, admission.reasons)
+    if admission.repeated:
+        yield 0, messages.REPEATED, messages.columns(count=np.array([admission.repeated], np.int64))
+    ended = np.flatnonzero((admission.number >= 0) & (queries.code == CANCEL))
+    if len(ended):
+        content = messages.columns(number=admission.number[ended], t=queries.t[ended])
+        for slot in range(routing.slots):
+            yield slot, messages.ENDED, content
+    rows = np.flatnonzero((admission.number >= 0) & (queries.code != CANCEL))
+    if len(rows):
+        yield from _blocks_of_queries(queries.take(rows), admission.number[rows], routing)
 
 
 def _blocks_of_queries(queries: QueryBatch, number: npt.NDArray[np.int64], routing: Routing) -> Iterator[Row]:
@@ -221,4 +217,4 @@ def _rejections(share: QueryShare, reasons: dict[int, str]) -> pa.RecordBatch:
             offset, place = unpack_place(place)
         record = json.dumps(share.queries[row].to_record(), ensure_ascii=False)
         lines.append(rejected_line(share.sources[int(share.source[row])], place, reasons[row], record, offset))
-    return messages.columns(t=share.queries.t[rows], line=pa.array(lines))
+    return messages.columns(order=share.number[rows], line=pa.array(lines))

@@ -10,8 +10,8 @@ sees a run's name, size, range and a thinned-out list of its timestamps, never i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -22,16 +22,18 @@ from spatialstream.model.arrays import numpy_view
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.contracts import Storage
+from spatialstream.stages.division import buckets_of, numbers_of, parts_of
 from spatialstream.stages.state import get_records, put_records
 from spatialstream.stages.turns import Epoch, Run
 
 __all__ = [
     "INPUT",
+    "ObjectShare",
     "QueryShare",
     "pack_place",
     "queries_of_epoch",
+    "records_of_share",
     "route_share",
-    "rows_of_share",
     "sample",
     "unpack_place",
     "write_run",
@@ -122,10 +124,11 @@ def _used(epoch: Epoch, part: _Slice) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryShare:
-    """An epoch's queries in stream order (by t, ties in input order), and where each was read.
+    """What one router partition takes of an epoch's queries, in stream order (by t, ties in input order).
 
     Attributes:
-        queries: n queries and cancellations.
+        queries: n queries and cancellations, at least one.
+        number: int64[n], the number of each if it is admitted, ascending: that of its place among all of the epoch's.
         source: int64[n]: position in ``sources``.
         line: int64[n].
         sources: names of the input files or topic partitions.
@@ -133,47 +136,81 @@ class QueryShare:
     """
 
     queries: QueryBatch
+    number: npt.NDArray[np.int64]
     source: npt.NDArray[np.int64]
     line: npt.NDArray[np.int64]
     sources: tuple[str, ...]
     packed: bool = False
 
 
-def queries_of_epoch(epoch: Epoch, storage: Storage) -> QueryShare | None:
-    """An epoch's queries; None when there are none."""
+def queries_of_epoch(epoch: Epoch, partition: int, storage: Storage) -> QueryShare | None:
+    """The share of an epoch's queries that one router partition takes; None when empty.
+
+    Partitions divide them by hash of their ids (:mod:`~spatialstream.stages.division`). The others' are looked at for
+    the order alone.
+    """
     slices = [(part[0], _used(epoch, part)) for part in _slices(epoch, "queries", storage)]
     slices = [(run, part) for run, part in slices if part.num_rows]
     if not slices:
         return None
-    queries = QueryBatch.concat([QueryBatch.from_arrow(part.drop_columns(["line"])) for _, part in slices])
+    t = np.concatenate([numpy_view(part.column("t")) for _, part in slices])
+    buckets = [buckets_of(part.column("id")) for _, part in slices]
+    bucket = np.concatenate(buckets)
+    order = np.argsort(t, kind="stable")
+    row = np.flatnonzero(parts_of(bucket[order], epoch.partitions) == partition)
+    if not len(row):
+        return None
+    number = numbers_of(epoch.number, row, bucket[order[row]])
+    taken = [np.flatnonzero(parts_of(each, epoch.partitions) == partition) for each in buckets]
+    mine = [part.take(pa.array(rows)) for (_, part), rows in zip(slices, taken, strict=True)]
+    queries = QueryBatch.concat([QueryBatch.from_arrow(_without_line(part)) for part in mine])
+    if epoch.partitions > 1:  # what is done with them costs by the words that they might have
+        queries = replace(queries, keywords=queries.keywords.compact())
+    source = np.repeat(np.arange(len(slices)), [part.num_rows for part in mine])
+    line = np.concatenate([numpy_view(part.column("line")) for part in mine])
     order = np.argsort(queries.t, kind="stable")
-    source = np.repeat(np.arange(len(slices)), [part.num_rows for _, part in slices])
-    line = np.concatenate([numpy_view(part.column("line")) for _, part in slices])
     sources = tuple(run.source for run, _ in slices)
-    return QueryShare(queries.take(order), source[order], line[order], sources, slices[0][0].packed)
+    return QueryShare(queries.take(order), number, source[order], line[order], sources, slices[0][0].packed)
 
 
-def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectBatch | None:
-    """The share of an epoch's objects that one router partition takes, in (t, id, x, y) order; None when empty.
+@dataclass(frozen=True, slots=True)
+class ObjectShare:
+    """What one router partition takes of an epoch's objects.
+
+    Attributes:
+        objects: in (t, id, x, y) order, at least one.
+        first: how many of the epoch come before it, those that are left out among them.
+    """
+
+    objects: ObjectBatch
+    first: int
+
+
+def route_share(epoch: Epoch, partition: int, storage: Storage) -> ObjectShare | None:
+    """The share of an epoch's objects that one router partition takes; None when empty.
 
     Partitions divide the epoch by time, so the partitions' shares follow one another in order.
     """
-    pieces = [_used(epoch, part) for part in _share_slices(epoch, partition, storage)]
+    first, slices = _share_slices(epoch, partition, storage)
+    pieces = [_used(epoch, part) for part in slices]
     parts = [ObjectBatch.from_arrow(piece) for piece in pieces if piece.num_rows]
-    return in_order(ObjectBatch.concat(parts)) if parts else None
+    return ObjectShare(in_order(ObjectBatch.concat(parts)), first) if parts else None
 
 
-def rows_of_share(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
-    """What a router partition takes of an epoch as it lies in the runs: (run, first row, rows), queries first."""
-    queries = [] if partition else _slices(epoch, "queries", storage)
-    return [*queries, *_share_slices(epoch, partition, storage)]
+def records_of_share(epoch: Epoch, partition: int, storage: Storage) -> Iterator[_Slice]:
+    """What a router partition takes of an epoch, with what is left out, record by record: (run, its row, it)."""
+    for run, first, part in _slices(epoch, "queries", storage):
+        mine = parts_of(buckets_of(part.column("id")), epoch.partitions) == partition
+        yield from ((run, first + row, part.slice(row, 1)) for row in np.flatnonzero(mine).tolist())
+    for run, first, part in _share_slices(epoch, partition, storage)[1]:
+        yield from ((run, first + row, part.slice(row, 1)) for row in range(part.num_rows))
 
 
-def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice]:
-    """The objects of a router partition; which ones does not depend on those that are left out."""
+def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> tuple[int, list[_Slice]]:
+    """The objects of a router partition, after how many others; that does not depend on those that are left out."""
     slices, partitions = _slices(epoch, "objects", storage), epoch.partitions
     if not slices:
-        return []
+        return 0, []
     times = np.sort(np.concatenate([numpy_view(part.column("t")) for _, _, part in slices]))
     edges = [times[len(times) * p // partitions] for p in range(1, partitions)]
     low = edges[partition - 1] if partition else None
@@ -185,7 +222,7 @@ def _share_slices(epoch: Epoch, partition: int, storage: Storage) -> list[_Slice
         stop = len(t) if high is None else int(np.searchsorted(t, high))
         if stop > start:
             parts.append((run, first + start, part.slice(start, stop - start)))
-    return parts
+    return 0 if low is None else int(np.searchsorted(times, low)), parts
 
 
 def in_order(objects: ObjectBatch) -> ObjectBatch:

@@ -1,4 +1,4 @@
-"""State of the owners (slots, the registry, the merger): in memory from turn to turn, in files at checkpoints.
+"""State of the owners (slots, registries, mergers): in memory from turn to turn, in files at checkpoints.
 
 An owner's structures stay in the process that has done its last turn. A *checkpoint* writes down what is new of them:
 immutable files of arrays, and a manifest that names all files of which the structures consist. Which turns end with a
@@ -61,7 +61,7 @@ __all__ = [
     "records_file",
 ]
 
-FORMAT = 5
+FORMAT = 6
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")

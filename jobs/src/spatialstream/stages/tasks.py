@@ -17,10 +17,10 @@ from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
 from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import ask, merge, merge_second, merger_owner
+from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, view
 from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import REGISTRY, admit, dead_letters, route_epoch
+from spatialstream.stages.route import admit, dead_letters, registry_owner, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round
@@ -94,8 +94,8 @@ class EpochTasks:
         return iter(())
 
     def admit(self, world: World, partition: int) -> Iterator[str]:
-        """ROUTE of an epoch that is known to be out, for the registry's state, which partition 0 has."""
-        admit(self.epoch, world.storage)
+        """ROUTE of an epoch that is known to be out, for the registry's state."""
+        admit(self.epoch, partition, world.storage)
         return iter(())
 
     def narrow(self, world: World, partition: int) -> Iterator[str]:
@@ -197,7 +197,11 @@ class RoundTasks:
         yield str(world.sink.rows(self.turn.number, 1, lines, part))
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
-        """Have a slot's view as of this round, which is done, to be asked."""
+        """Have a slot's view as of this round, which is done, to be asked; under ``~part`` that of a part of MERGE."""
+        if slot < 0:
+            listing = view(~slot, self.turn, world.settings.space, world.storage)
+            keep(world.storage.place, slot, listing)
+            return iter(())
         objects = slot_objects(slot, self.turn, world.storage)
         keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
         return iter(())
@@ -244,7 +248,7 @@ class IdleTasks:
 
     def forget(self, world: World, item: int) -> Iterator[str]:
         """Let go of what this process holds of a slot and partition, or under ``~part`` of a part of MERGE."""
-        for owner in (slot_owner(item), *((REGISTRY,) if item == 0 else ())) if item >= 0 else (merger_owner(~item),):
+        for owner in (slot_owner(item), registry_owner(item)) if item >= 0 else (merger_owner(~item),):
             forget(world.storage, owner)
         forget_views(world.storage.place, item)
         return iter(())

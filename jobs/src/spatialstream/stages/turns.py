@@ -9,16 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spatialstream.model.errors import StateError
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.state import Turn
 from spatialstream.stages.versions import load_version
 
-__all__ = ["ABORT", "ACTIVATE", "LOAD", "NEVER", "PREPARE", "Control", "Epoch", "Past", "Round", "Run"]
+__all__ = [
+    "ABORT",
+    "ACTIVATE",
+    "LAST_TURN",
+    "LOAD",
+    "NEVER",
+    "PREPARE",
+    "Control",
+    "Epoch",
+    "Past",
+    "Round",
+    "Run",
+    "next_turn",
+]
 
 NEVER = -(2**62)
 """Before every timestamp."""
+
+LAST_TURN = 10**9 - 1
+"""The largest number of an epoch or a round: names of files have nine digits, and numbers of queries room for 2**30."""
 
 PREPARE, LOAD, ABORT, ACTIVATE = "prepare", "load", "abort", "activate"
 
@@ -27,6 +44,17 @@ Control = tuple[str, int]
 
 Past = tuple[int, int, int]
 """A version that is not active any more: its number, first and last timestamp of the objects routed under it."""
+
+
+def next_turn(last: int) -> int:
+    """The number of the epoch or round after the last one, -1 for none.
+
+    Raises:
+        StateError: there is none; at 20 a second that takes a year and a half.
+    """
+    if last >= LAST_TURN:
+        raise StateError(f"the stream has had {LAST_TURN + 1} turns, the most it can have; begin it anew")
+    return last + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The views that this process keeps: what each of its slots held after its last rounds, for questions between rounds.
+"""The views that this process keeps: what its slots held after their last rounds, and what stood, to be asked between.
 
 WORK keeps a view at the end of each round. Whoever asks names a round that is done, so on all slots alike a question is
 answered as of that round, while WORK does the next one in another thread (multiversion concurrency control). A view
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.local.catalogue import Catalogue, Listing
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
@@ -28,7 +30,18 @@ from spatialstream.stages.snapshots import answer, reach
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import answer_second, asked_of
 
-__all__ = ["FEWEST", "YOUNG", "View", "answer_at", "forget", "keep", "respond", "view_of"]
+__all__ = [
+    "FEWEST",
+    "YOUNG",
+    "ListingView",
+    "View",
+    "answer_at",
+    "forget",
+    "keep",
+    "listed",
+    "respond",
+    "view_of",
+]
 
 FEWEST = 4
 """Views of a slot that are kept, however old they are: a stream in which nothing happens can still be asked."""
@@ -64,17 +77,37 @@ class View:
         return cls((turn.number, turn.take), turn.upto, objects.view(), retention)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ListingView:
+    """What stands of the queries of a part of MERGE after a round.
+
+    Attributes:
+        round: which one.
+        listing: of its queries.
+        kept: see :class:`View`.
+    """
+
+    round: RoundId
+    listing: Listing
+    kept: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, turn: Round) -> ListingView:
+        """The view of a part that has just done a round, or was restored as it was after it."""
+        return cls((turn.number, turn.take), catalogue.listing(turn.upto))
+
+
 _lock = threading.Lock()
-_views: dict[tuple[str, int], tuple[View, ...]] = {}
-"""(place, slot) -> views, by round."""
+_views: dict[tuple[str, int], tuple[View | ListingView, ...]] = {}
+"""(place, slot) -> views, by round; a part of MERGE is under ``~part``."""
 
 
-def keep(place: str, slot: int, view: View) -> None:
+def keep(place: str, slot: int, view: View | ListingView) -> None:
     """Keep a view, in the place of one of the same round, and let go of those that have had their time.
 
     Args:
         place: of the storage that the slot's state is in.
-        slot: which one.
+        slot: which one; ``~part`` for a part of MERGE.
         view: of it.
     """
     with _lock:
@@ -99,6 +132,33 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
     Raises:
         Gone: it is not kept here.
     """
+    view = _of_round(place, slot, round_id)
+    assert isinstance(view, View)
+    return view
+
+
+def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[list[Any]]:
+    """What stands of a part of MERGE as of a round: number and record of each query, by number.
+
+    Args:
+        place: of the storage that its state is in.
+        part: one that this process has.
+        round_id: of a round that is done.
+        asked: ``{"id": ...}`` for the query of an id, or ``{"after": number, "limit": n}`` for the first of those
+            after a number.
+
+    Raises:
+        Gone: the view is not kept here.
+    """
+    view = _of_round(place, ~part, round_id)
+    assert isinstance(view, ListingView)
+    if "id" in asked:
+        found = view.listing.named(str(asked["id"]))
+        return [] if found is None else [list(found)]
+    return [list(each) for each in view.listing.page(int(asked["after"]), int(asked["limit"]))]
+
+
+def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
     for view in _views.get((place, slot), ()):
         if view.round == round_id:
             return view

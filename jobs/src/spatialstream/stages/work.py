@@ -37,7 +37,7 @@ from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import StepPartials
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
-from spatialstream.model.kinds import CODE, KINDS, TYPES, Kind, QueryType, Route, having
+from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
@@ -425,22 +425,22 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
     for kind in () if turn.known else (messages.REJECTED, messages.REPEATED):
         for content in by_kind.get(kind, []):
             yield slot, kind, content
-    snapshots: list[tuple[QueryBatch, npt.NDArray[np.int64]]] = []
-    for content in by_kind.get(messages.REGISTERED, []):
-        number = numbers(content, "number")
-        queries = QueryBatch.from_arrow(content.drop_columns(["number"]))
+    snapshots: tuple[QueryBatch, npt.NDArray[np.int64]] | None = None
+    if registered := by_kind.get(messages.REGISTERED):
+        number, queries = _in_order(registered)
         _register(indexes, queries, number)
         load.queries.append(queries)
         if not turn.known:
-            snapshots.append(_among(queries, number, _SNAPSHOT))
-        if slot == 0:  # every slot knows every CKQ; one of them tells the merger
-            yield from _forward(slot, queries, number)
-    for content in by_kind.get(messages.ENDED, []):
-        number, t = numbers(content, "number"), numbers(content, "t")
+            snapshots = _among(queries, number, _SNAPSHOT)
+        yield from _forward(slot, queries, number)
+    if ended := by_kind.get(messages.ENDED):
+        number, t = (np.concatenate([numbers(content, name) for content in ended]) for name in ("number", "t"))
+        order = np.lexsort((t, number))
+        number, t = number[order], t[order]
         _end(indexes, number, t)
         indexes.moves.remember(number, t)
         if slot == 0:
-            yield slot, messages.ENDED, content
+            yield slot, messages.ENDED, columns(number=number, t=t)
     parts = sorted(by_kind.get(messages.OBJECTS, []), key=lambda content: content.column("seq")[0].as_py())
     if parts:
         with load.spending("objects"):
@@ -456,7 +456,8 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         if not turn.known:
             yield from _match(slot, indexes, objects, seq, load)
         yield from _keep(slot, indexes, objects, load)
-    for queries, number in snapshots:
+    if snapshots is not None:
+        queries, number = snapshots
         looked_at = reach(queries, indexes.settings.retention, indexes.upto)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
@@ -465,6 +466,14 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
             yield slot, messages.STEPS, content
     for _, index in indexes.standing():
         index.expire(turn.upto)
+
+
+def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], QueryBatch]:
+    """Numbers and queries of blocks, ascending: those of an epoch's router partitions lie between each other."""
+    number = np.concatenate([numbers(content, "number") for content in registered])
+    queries = QueryBatch.concat([QueryBatch.from_arrow(content.drop_columns(["number"])) for content in registered])
+    order = np.argsort(number)
+    return (number, queries) if (np.diff(order) == 1).all() else (number[order], queries.take(order))
 
 
 def _end(indexes: SlotIndexes, number: npt.NDArray[np.int64], t: npt.NDArray[np.int64]) -> None:
@@ -488,8 +497,11 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
 
 
 def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Row]:
-    known, known_number = _among(queries, number, _EVERYWHERE)
+    """The queries that stand, for MERGE, which knows one from several slots by its number."""
+    # every slot has every CKQ, and one of them tells of it
+    known, known_number = _among(queries, number, STANDING if slot == 0 else STANDING & ~_EVERYWHERE)
     if len(known):
+        known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))
 
 

@@ -83,10 +83,10 @@ class RouterTurns:
         self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
 
     def go_back(self, record: EpochRecord) -> None:
-        """Have the registry made anew, as the epochs before one have left it."""
+        """Have the registries made anew, as the epochs before one have left them."""
         for each in self.router.since_checkpoint(record):
             self.step("again")
-            self.engine.map(EpochTasks(each.epoch).admit, [0])
+            self.engine.map(EpochTasks(each.epoch).admit, range(each.epoch.partitions))
 
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
@@ -224,11 +224,11 @@ class WorkerTurns:
         if record is None or self.worker.unfinished:
             return None
         try:
-            self.engine.map(_tasks(record).recall, range(self.slots))
+            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
         except Lost:
             self.go_back(record)
             self._do(replace(record, round=replace(record.round, known=True)))
-            self.engine.map(_tasks(record).recall, range(self.slots))
+            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
         return record.round
 
     def forget(self) -> None:

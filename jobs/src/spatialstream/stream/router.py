@@ -27,7 +27,7 @@ from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.runs import INPUT
 from spatialstream.stages.state import Progress, Turn, get_value
-from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run
+from spatialstream.stages.turns import ACTIVATE, NEVER, Control, Epoch, Past, Run, next_turn
 from spatialstream.stages.versions import VERSIONS, number_of, save_version, version_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.stream.adoption import Adoption
@@ -201,7 +201,7 @@ class Router:
             intakes: what has come in.
         """
         before, settings, now = self.last, self.settings, self._now()
-        number = self.last_done + 1
+        number = next_turn(self.last_done)
         clocks = Clocks.start(self._names, now) if before is None else before.clocks
         given: dict[str, int] = {}
         for intake in intakes:

@@ -23,7 +23,7 @@ from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
 from spatialstream.stages.state import Progress, Turn, get_value
-from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round
+from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.state import Stage
@@ -260,7 +260,7 @@ class Worker:
         So a stream that is silent does not need the blocks of its last rounds for ever.
         """
         before = self.last
-        if before is None or self.settled or self.unfinished or not self._due():
+        if before is None or self.unfinished or before.round.checkpoint or not self._due():
             return None
         number, previous, since = self._after(before)
         turn = replace(
@@ -293,7 +293,7 @@ class Worker:
     def _after(before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
         """Of the round after one that is done: its number, the one before, and the last checkpoint."""
         turn = before.round
-        return turn.number + 1, (turn.number, turn.take), before.checkpoint
+        return next_turn(turn.number), (turn.number, turn.take), before.checkpoint
 
     def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
         """The rounds between the last checkpoint before a round, and it, as they are done again for their state alone.

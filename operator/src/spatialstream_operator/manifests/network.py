@@ -63,15 +63,22 @@ def pod_monitor(names: StreamNames, uid: str, labels: Mapping[str, str]) -> Mani
     }
 
 
-def network_policy(names: StreamNames, uid: str, metrics_from: Sequence[Mapping[str, Any]]) -> Manifest:
-    """Pods of the stream take connections from one another, and for metrics; they themselves may connect anywhere.
+def network_policy(
+    names: StreamNames,
+    uid: str,
+    metrics_from: Sequence[Mapping[str, Any]],
+    clients_from: Sequence[Mapping[str, Any]] = (),
+) -> Manifest:
+    """Pods of the stream take connections from one another, from clients, and for metrics; they may connect anywhere.
 
-    Not every cluster enforces policies. Spark's processes ask each other for a secret in any case.
+    Clients ask the worker's driver and the seats, which have any port. Not every cluster enforces policies. All ask
+    each other for a secret in any case.
 
     Args:
         names: of the stream.
         uid: of the SpatialStream.
         metrics_from: who may read metrics, as in a policy's ``from``; empty: anyone.
+        clients_from: who may ask questions, such as the gateway; empty: nobody else.
     """
     of_the_stream = {"matchLabels": {STREAM_LABEL: names.name}}
     metrics: Manifest = {"ports": [{"port": METRICS_PORT_NAME, "protocol": "TCP"}]}
@@ -84,6 +91,6 @@ def network_policy(names: StreamNames, uid: str, metrics_from: Sequence[Mapping[
         "spec": {
             "podSelector": of_the_stream,
             "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"podSelector": of_the_stream}]}, metrics],
+            "ingress": [{"from": [{"podSelector": of_the_stream}, *(dict(each) for each in clients_from)]}, metrics],
         },
     }

@@ -59,7 +59,7 @@ def _wanted(look: Look) -> list[manifests.Manifest]:
     ]
     config = look.environment.config
     if config.network_policies:
-        wanted.append(manifests.network_policy(names, uid, config.metrics_from))
+        wanted.append(manifests.network_policy(names, uid, config.metrics_from, config.clients_from))
     if config.monitors:
         wanted.append(manifests.pod_monitor(names, uid, config.monitor_labels))
     return wanted

@@ -43,6 +43,7 @@ async def tell(look: Look) -> None:
         **({"router": _crew(look.crews["router"])} if "router" in look.crews else {}),
         routing=_routing(look),
         lag=_lag(look),
+        console=_console(look),
         **heartbeat(look.status, look.now),
     )
     for note in transitions(before, after):
@@ -87,6 +88,11 @@ def _lag(look: Look) -> dict[str, Any]:
         "messages": None if figures.lag is None else max(0, figures.lag),
         "delay": None if figures.delay is None else f"{figures.delay / 1000:.1f}s",
     }
+
+
+def _console(look: Look) -> str | None:
+    url = look.environment.config.gateway_url
+    return f"{url}/console/#stream={look.names.stream}" if url else None
 
 
 def _measure(look: Look, after: list[dict[str, Any]], state: State) -> None:

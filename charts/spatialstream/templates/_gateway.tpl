@@ -1,0 +1,64 @@
+{{- define "spatialstream.gateway" -}}
+{{- include "spatialstream.fullname" . }}-gateway
+{{- end -}}
+
+{{- define "spatialstream.gatewayAccount" -}}
+{{- $account := .Values.gateway.serviceAccount -}}
+{{- $account.name | default (ternary (include "spatialstream.gateway" .) "default" $account.create) -}}
+{{- end -}}
+
+{{- define "spatialstream.gatewaySelector" -}}
+app.kubernetes.io/name: spatialstream-gateway
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "spatialstream.gatewayLabels" -}}
+{{ include "spatialstream.gatewaySelector" . }}
+{{ include "spatialstream.release" . }}
+{{- end -}}
+
+{{/* Where people reach it. */}}
+{{- define "spatialstream.gatewayUrl" -}}
+{{- $gateway := .Values.gateway -}}
+{{- $scheme := ternary "https" "http" (ne $gateway.tls.secretName "") -}}
+{{- if $gateway.url -}}
+{{- $gateway.url | trimSuffix "/" -}}
+{{- else if $gateway.ingress.enabled -}}
+{{- ternary "https" "http" (ne $gateway.ingress.tlsSecretName "") }}://{{ $gateway.ingress.host -}}
+{{- else if and $gateway.httpRoute.enabled $gateway.httpRoute.hostnames -}}
+https://{{ first $gateway.httpRoute.hostnames -}}
+{{- else -}}
+{{- $standard := ternary 443 80 (eq $scheme "https") -}}
+{{- $scheme }}://{{ include "spatialstream.gateway" . }}.{{ .Release.Namespace }}.svc{{ if ne (int $gateway.service.port) $standard }}:{{ $gateway.service.port }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Who may connect to the pods of streams beside these themselves, as JSON: the gateway, and who else is told to. */}}
+{{- define "spatialstream.clientsFrom" -}}
+{{- $clients := .Values.networkPolicy.clientsFrom -}}
+{{- if .Values.gateway.enabled -}}
+{{- $here := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $pods := dict "matchLabels" (include "spatialstream.gatewaySelector" . | fromYaml) -}}
+{{- $clients = append $clients (dict "namespaceSelector" $here "podSelector" $pods) -}}
+{{- end -}}
+{{- toJson $clients -}}
+{{- end -}}
+
+{{/* What it may do where the streams are that it serves. tests/charts/test_rbac.py holds the same table: change both. */}}
+{{- define "spatialstream.gatewayRules" -}}
+- apiGroups: [spatialstream.dev]
+  resources: [spatialstreams]
+  verbs: [list]
+{{- with .Values.gateway.secrets }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end }}
+{{- end -}}
+
+{{- define "spatialstream.gatewaySubject" -}}
+- kind: ServiceAccount
+  name: {{ include "spatialstream.gatewayAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}

@@ -1,0 +1,84 @@
+"""The events of results as an AsyncAPI 3.0 document, made of the OpenAPI document, so that the two say the same.
+
+A test holds real events against it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from spatialstream.client.cursor import PATTERN
+from spatialstream.gateway.following import EVENTS, JSON_LINES
+
+__all__ = ["PATH", "events"]
+
+PATH = "/streams/{stream}/results"
+_ID = {"type": "string", "pattern": PATTERN, "description": "a place in the results, to come again with"}
+_HTTP = "0.3.0"
+
+
+def events(openapi: dict[str, Any]) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        openapi: that of the same gateway.
+    """
+    operation = openapi["paths"][PATH]["get"]
+    within = {each["name"]: each for each in operation["parameters"]}
+    query = {name: each for name, each in within.items() if each["in"] == "query"}
+    schema = {
+        "type": "object",
+        "properties": {name: {"description": each["description"], **each["schema"]} for name, each in query.items()},
+        "required": [name for name, each in query.items() if each["required"]],
+    }
+    row = {
+        "name": "row",
+        "title": "A row of a query",
+        "summary": "Each comes once. Of a poll, a line of JSON Lines without its id; Next-Position is the last one's.",
+        "contentType": "application/json",
+        "headers": {"type": "object", "properties": {"id": _ID}, "required": ["id"]},
+        "payload": openapi["components"]["schemas"]["Row"],
+    }
+    place = {
+        "name": "place",
+        "title": "A place",
+        "summary": "An id without data: first of all, and where nothing comes for a while.",
+        "contentType": "application/json",
+        "headers": {
+            "type": "object",
+            "properties": {"id": _ID, "retry": {"type": "integer", "description": "ms until you come again"}},
+        },
+        "payload": {"type": "null"},
+    }
+    channel = {"$ref": "#/channels/results"}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "spatialstream results",
+            "version": version("spatialstream"),
+            "description": f"Result rows of live streams as they come: {EVENTS}, or {JSON_LINES} a poll at a time.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {
+            "results": {
+                "address": PATH,
+                "parameters": {"stream": {"description": within["stream"]["description"]}},
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in ("row", "place")},
+            }
+        },
+        "operations": {
+            "follow": {
+                "action": "send",
+                "channel": channel,
+                "summary": operation["summary"],
+                "security": [{"$ref": "#/components/securitySchemes/token"}],
+                "messages": [{"$ref": f"#/channels/results/messages/{name}"} for name in ("row", "place")],
+                "bindings": {"http": {"method": "GET", "query": schema, "bindingVersion": _HTTP}},
+            }
+        },
+        "components": {
+            "messages": {"row": row, "place": place},
+            "securitySchemes": openapi["components"]["securitySchemes"],
+        },
+    }

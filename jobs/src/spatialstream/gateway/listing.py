@@ -1,0 +1,93 @@
+"""What there is: streams, the state of one, and the queries that stand in it.
+
+A gateway keeps none of this. What stands is asked of the seats that merge, which keep each query whole
+(:mod:`spatialstream.local.catalogue`), as of a round and a page at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from spatialstream.client.stream import Stream
+from spatialstream.gateway.access import Caller
+from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.requests import check_parameters
+from spatialstream.gateway.reviews import Reviewed
+from spatialstream.gateway.streams import ServedStream
+
+__all__ = ["MOST_LISTED", "number_of", "queries", "query", "state", "streams"]
+
+MOST_LISTED = 1_000
+_DEFAULT_LISTED = 100
+
+
+async def streams(request: Request, caller: Caller | Reviewed, names: Iterable[str]) -> Response:
+    """The streams with which a caller may do anything, and what."""
+    check_parameters(request)
+    may = {name: sorted(await caller.rights_on(name)) for name in sorted(names)}
+    return JSONResponse({"streams": [{"name": name, "rights": rights} for name, rights in may.items() if rights]})
+
+
+async def state(request: Request, stream: ServedStream) -> Response:
+    """How far a stream is, and by which version of the tree it is divided."""
+    check_parameters(request)
+
+    def found(opened: Stream) -> dict[str, Any]:
+        directory = opened.directory()
+        clock = directory.clock if directory.begun else None
+        version = directory.routing.active
+        return {
+            "name": stream.name,
+            "space": str(opened.space),
+            "round": directory.round[0],
+            "clock": clock,
+            # of a stream whose times are the day's: how old what it has come to is
+            "behind": None if clock is None else max(0, time.time_ns() // 1_000_000 - clock),
+            "version": version.number,
+            "slots": version.slots,
+        }
+
+    return JSONResponse(await stream.call(found))
+
+
+async def queries(request: Request, stream: ServedStream) -> Response:
+    """The queries that stand, a page at a time, in the order of their registration."""
+    check_parameters(request, "after", "limit")
+    limit = number_of(request, "limit", _DEFAULT_LISTED, 1, MOST_LISTED)
+    after = number_of(request, "after", -1, -1, 2**63 - 1)
+    found = await stream.call(lambda opened: opened.standing(after, limit))
+    record: dict[str, Any] = {"queries": found.queries, "as_of": found.as_of}
+    if len(found.queries) == limit:
+        record["next"] = f"{request.url.path}?after={found.last}&limit={limit}"
+    return JSONResponse(record)
+
+
+async def query(request: Request, stream: ServedStream) -> Response:
+    """One query that stands."""
+    check_parameters(request)
+    name = request.path_params["query"]
+    found = await stream.call(lambda opened: opened.standing_query(name))
+    if not found.queries:
+        raise Problem("not-found", f"no query {name} stands")
+    return JSONResponse({"query": found.queries[0], "as_of": found.as_of})
+
+
+def number_of(request: Request, name: str, default: int, least: int, most: int) -> int:
+    """A parameter that is a whole number; more than ``most`` is that.
+
+    Raises:
+        Problem: it is none, or less than ``least``.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch("-?[0-9]{1,19}", text) or int(text) < least:
+        told = f"has to be a whole number of at least {least}"
+        raise Problem("invalid", f"{name}: {told}", [{"parameter": name, "detail": told}])
+    return min(int(text), most)

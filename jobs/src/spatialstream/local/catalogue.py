@@ -1,0 +1,196 @@
+"""What stands: the standing queries of a stream whole, to be listed and shown to people.
+
+The indexes of slots keep of a query what matching needs, on every slot that it concerns, and in structures that a turn
+changes. The catalogue has each query once and as it was registered, in the order of registration, and can be looked at
+beside the turns.
+
+It is a log-structured set: immutable tiers of queries by number, each four times smaller than the one before, and a
+table of the ends that cancellations have brought. A tier of which half has ended is written anew at a checkpoint.
+Cost: O(log n) rewrites of a query over its life and O(log² n) for its cancellation; some 150 bytes, its words and its
+id for each that stands. A page costs O(n) comparisons of integers, a query by its id O(n) of strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spatialstream.local.arrays import Array, Flags, Ints
+from spatialstream.local.registry import last_instant
+from spatialstream.local.state import Manifest, ReadFile, WriteFile
+from spatialstream.model.queries import QueryBatch
+
+__all__ = ["Catalogue", "Listing"]
+
+_TIER_RATIO = 4
+_ENDED_LIMIT = 4_096
+"""Cancellations that are kept beside the tiers, at least: the table is written with every manifest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tier:
+    """Queries by number, ascending, and the last instant at which each stands if it is not cancelled."""
+
+    numbers: Ints
+    until: Ints
+    queries: QueryBatch
+    name: str | None = None  # of its file; None while it is only in memory
+
+    @classmethod
+    def of(cls, numbers: Ints, queries: QueryBatch) -> _Tier:
+        return cls(numbers, last_instant(queries), queries)
+
+    def standing(self, clock: int, ended: Mapping[int, int]) -> Flags:
+        """Which of them stand, or will."""
+        alive: Flags = self.until > clock
+        over = np.array([number for number, t in ended.items() if t <= clock], np.int64)
+        alive[self.places(over[self.has(over)])] = False
+        return alive
+
+    def places(self, numbers: Ints) -> Ints:
+        """Where numbers are, or would be next to larger ones, if there are any."""
+        found: Ints = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return found
+
+    def has(self, numbers: Ints) -> Flags:
+        """Which of them are here; faster than ``np.isin``, which sorts all of a tier anew."""
+        result: Flags = self.numbers[self.places(numbers)] == numbers
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The catalogue as it was at some time; it does not change.
+
+    Attributes:
+        tiers: the queries.
+        ended: of those that are cancelled the time, by number.
+        clock: everything up to this time had come.
+    """
+
+    tiers: tuple[_Tier, ...] = ()
+    ended: Mapping[int, int] = field(default_factory=dict)
+    clock: int = 0
+
+    def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """The first queries of a number above ``after`` that stand: number and record of each, ascending."""
+        found = list[tuple[int, _Tier, int]]()
+        for tier in self.tiers:
+            first = int(np.searchsorted(tier.numbers, after, "right"))
+            rows = first + np.flatnonzero(tier.standing(self.clock, self.ended)[first:])[:limit]
+            found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
+        found.sort(key=lambda each: each[0])
+        return [(number, tier.queries[row].to_record()) for number, tier, row in found[:limit]]
+
+    def named(self, name: str) -> tuple[int, dict[str, Any]] | None:
+        """The query of an id that stands: number and record; None if none does."""
+        for tier in reversed(self.tiers):
+            same = pc.equal(tier.queries.ids, pa.scalar(name)).to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(same & tier.standing(self.clock, self.ended)).tolist()[-1:]:
+                return int(tier.numbers[row]), tier.queries[row].to_record()
+        return None
+
+
+class Catalogue:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._tiers = list[_Tier]()
+        self._ended = dict[int, int]()
+
+    def __len__(self) -> int:
+        """Number of queries, those included that have ended and have not been dropped."""
+        return sum(len(tier.numbers) for tier in self._tiers)
+
+    def register(self, numbers: Ints, queries: QueryBatch) -> None:
+        """Add standing queries.
+
+        Args:
+            numbers: int64[n], of queries that are not here, in any order; one may be there several times, as it comes
+                from several slots.
+            queries: n queries.
+        """
+        if not len(numbers):
+            return
+        numbers, first = np.unique(numbers, return_index=True)
+        self._tiers.append(_Tier.of(numbers, queries.take(first)))
+        start, size = len(self._tiers) - 1, len(numbers)
+        while start and size * _TIER_RATIO >= len(self._tiers[start - 1].numbers):
+            start -= 1
+            size += len(self._tiers[start].numbers)
+        if start < len(self._tiers) - 1:
+            self._tiers[start:] = [_joined(self._tiers[start:])]
+
+    def end_at(self, numbers: Ints, t: Ints) -> None:
+        """Cancel queries: they do not stand at t and later. Unknown numbers are ignored.
+
+        Args:
+            numbers: int64[n].
+            t: int64[n], ms.
+        """
+        known = self._has(numbers)
+        for number, end in zip(numbers[known].tolist(), t[known].tolist(), strict=True):
+            self._ended[number] = min(end, self._ended.get(number, end))
+
+    def listing(self, clock: int) -> Listing:
+        """What stands when everything up to ``clock`` has come, O(cancellations)."""
+        return Listing(tuple(self._tiers), dict(self._ended), clock)
+
+    def drop(self, clock: int) -> None:
+        """Forget queries that do not stand any more, where many have ended; to be called now and then."""
+        crowded = len(self._ended) > _ENDED_LIMIT + len(self) // 16
+        for i, tier in enumerate(self._tiers):
+            standing = tier.standing(clock, self._ended)
+            if 2 * int(standing.sum()) < len(standing) or (crowded and not standing.all()):
+                rows = np.flatnonzero(standing)
+                queries = tier.queries.take(rows)
+                kept = replace(queries, keywords=queries.keywords.compact())
+                self._tiers[i] = _Tier(tier.numbers[rows], tier.until[rows], kept)
+        self._tiers = [tier for tier in self._tiers if len(tier.numbers)]
+        ended = np.fromiter(self._ended, np.int64, len(self._ended))
+        for number in ended[~self._has(ended)].tolist():
+            del self._ended[number]
+
+    def _has(self, numbers: Ints) -> Flags:
+        known = np.zeros(len(numbers), np.bool_)
+        for tier in self._tiers:
+            known |= tier.has(numbers)
+        return known
+
+    def checkpoint(self, write: WriteFile) -> Manifest:
+        """See :mod:`spatialstream.local.state`."""
+        for i, tier in enumerate(self._tiers):
+            if tier.name is None:
+                packed = pa.BufferOutputStream()
+                with pa.ipc.new_stream(packed, (content := tier.queries.to_arrow()).schema) as writer:
+                    writer.write(content)
+                arrays: dict[str, Array] = {
+                    "numbers": tier.numbers,
+                    "queries": np.frombuffer(packed.getvalue(), np.uint8),
+                }
+                self._tiers[i] = replace(tier, name=write("catalogue", arrays))
+        return {"tiers": [tier.name for tier in self._tiers], "ended": sorted(self._ended.items())}
+
+    @classmethod
+    def restore(cls, manifest: Manifest, read: ReadFile) -> Catalogue:
+        """See :mod:`spatialstream.local.state`."""
+        self = cls()
+        for name in manifest["tiers"]:
+            arrays, _ = read(name)
+            (content,) = pa.ipc.open_stream(pa.py_buffer(arrays["queries"])).iter_batches_with_custom_metadata()
+            queries = QueryBatch.from_arrow(content.batch)
+            self._tiers.append(replace(_Tier.of(arrays["numbers"], queries), name=name))
+        self._ended = {int(number): int(t) for number, t in manifest["ended"]}
+        return self
+
+
+def _joined(tiers: list[_Tier]) -> _Tier:
+    """One tier of several, which are in the order of their numbers but for late ones."""
+    numbers = np.concatenate([tier.numbers for tier in tiers])
+    order = np.argsort(numbers)
+    return _Tier.of(numbers[order], QueryBatch.concat([tier.queries for tier in tiers]).take(order))

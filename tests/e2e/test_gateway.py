@@ -1,0 +1,130 @@
+"""The gateway in the cluster, as a program with an account's token uses it, while its pods are killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.data import Story
+from tests.e2e.kube import wait_for
+from tests.e2e.platform import NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+
+URL = f"http://spatialstream-gateway.{SYSTEM}.svc"
+PODS = "app.kubernetes.io/name=spatialstream-gateway"
+VISITOR = Path(__file__).with_name("visitor.py").read_text("utf-8")
+WORLD = {"box": [-180, -90, 180, 90]}
+
+
+@dataclass
+class Visitor:
+    """A program in the cluster.
+
+    Attributes:
+        stream: what it uses.
+        token: who it is.
+        sent: ids of objects that the broker has.
+        unknown: ids of objects that it may have: there was no answer.
+    """
+
+    stream: Stream
+    token: str
+    sent: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+
+    def __call__(self, method: str, path: str, *rest: str, body: Any = b"", timeout: float = 120.0) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        command = ["python", "-c", VISITOR, URL, self.token, method, f"/streams/{self.stream.id}{path}", *rest]
+        return json.loads(self.stream.kube.exec(TOOLBOX, *command, data=content, timeout=timeout))
+
+    def send(self, name: str, objects: int = 20) -> bool:
+        """Send objects once; whether the gateway says that they are in the broker."""
+        now, ids = time.time_ns() // 1_000_000, [f"{name}-{number}" for number in range(objects)]
+        lines = [{"id": each, "t": now, "lon": number, "lat": 50, "text": "a"} for number, each in enumerate(ids)]
+        answer = self("POST", "/objects", body="\n".join(map(json.dumps, lines)).encode())
+        assert answer["status"] in (0, 200, 404, 503), answer  # 404: the gateway has not seen the stream yet
+        (self.sent if answer["status"] == 200 else self.unknown).update(ids)
+        return bool(answer["status"] == 200)
+
+
+def _account(name: str) -> list[dict[str, Any]]:
+    """An account that may do everything with the streams of the namespace."""
+    about = {"name": name, "namespace": NAMESPACE}
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": about}
+    rule = {"apiGroups": ["spatialstream.dev"], "resources": ["spatialstreams"], "verbs": ["ask", "watch", "write"]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+        {**rbac, "kind": "Role", "rules": [rule]},
+        {**rbac, "kind": "RoleBinding", "roleRef": role, "subjects": [{"kind": "ServiceAccount", **about}]},
+    ]
+
+
+def _kill_one(platform: Platform, killed: set[str]) -> None:
+    """Kill a pod of the gateway that has not been killed, once another one can take its place."""
+
+    def ready() -> list[str]:
+        found = [each["metadata"]["name"] for each in platform.system.list("pods", PODS)]
+        return [name for name in found if platform.system.ready(name)]
+
+    names = wait_for("two pods of the gateway", lambda: len(found := ready()) >= 2 and found, 300.0, platform.state)
+    name = next(each for each in sorted(names) if each not in killed)
+    killed.add(name)
+    platform.system.kill(name)
+
+
+def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Platform, tmp_path: Path) -> None:
+    stream = Stream(platform, "gate", Story(5, tmp_path))
+    stream.kube.apply(stream.manifest(time={"idle": "500ms"}), *_account("visitor"))
+    stream.wait_ready()
+    assert stream.status["console"] == f"{URL}/console/#stream={stream.id}"
+    visitor = Visitor(stream, stream.kube.kubectl("create", "token", "visitor").strip())
+    stranger = Visitor(stream, stream.kube.kubectl("create", "token", "default").strip())
+    assert stranger("POST", "/ask", body={})["status"] == 403
+    assert Visitor(stream, "nobody's")("POST", "/ask", body={})["status"] == 401
+
+    attempts = count()
+    wait_for("objects to be taken", lambda: visitor.send(f"first{next(attempts)}"), 120.0, platform.state)
+    query = {"id": "all", "type": "CRQ", "region": WORLD, "keywords": ["a"], "duration": "1h"}
+    wait_for(
+        "the query to stand",
+        lambda: visitor("POST", "/queries", body=query)["status"] in (200, 201),
+        120.0,
+        platform.state,
+    )
+    before = set(visitor.sent | visitor.unknown)
+
+    found: dict[str, Any] = {}
+    path = "/results?query=all&position=oldest"
+    following = threading.Thread(
+        target=lambda: found.update(visitor("follow", path, "end", timeout=900.0)), daemon=True
+    )
+    following.start()
+    killed: set[str] = set()
+    for number in range(12):
+        visitor.send(f"o{number}")
+        if number in (3, 7):
+            _kill_one(platform, killed)
+    wait_for("the last objects to be taken", lambda: visitor.send(f"end{next(attempts)}", 1), 120.0, platform.state)
+    following.join(300.0)
+
+    assert found, platform.state()
+    rows = [row for row in found["rows"] if not row["object"]["id"].startswith("end")]
+    ids = Counter(row["object"]["id"] for row in rows)
+    assert set(ids.values()) == {1}
+    certain = {each for each in visitor.sent - before if not each.startswith("end")}
+    assert certain <= ids.keys() <= visitor.sent | visitor.unknown
+    assert len(killed) == 2
+    assert found["connections"] >= 2
+
+    asked = {"type": "SRQ", "region": WORLD, "keywords": ["a"], "duration": "1h"}
+    answer = visitor("POST", "/ask?at_least=now&timeout=30s", body=asked)
+    assert answer["status"] == 200, answer
+    assert certain <= {each["id"] for each in answer["content"]["objects"]}
+    assert visitor("DELETE", "/queries/all")["status"] in (200, 202)
+    stream.kube.kubectl("delete", "sps", stream.name, "--timeout=180s", timeout=200.0)

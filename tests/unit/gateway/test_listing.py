@@ -1,0 +1,55 @@
+"""What there is: streams for those who may, the state of one, and what stands, page by page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from spatialstream.gateway.access import Access
+from spatialstream.gateway.app import Gateway
+from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.test_openapi import Answering
+from tests.unit.gateway.test_writing import Stream
+
+
+def gateway(tmp_path: Path) -> Gateway:
+    tokens = [
+        {"name": "all", "token": "all-0123456789012345", "rights": ["ask", "watch", "write"], "streams": ["*"]},
+        {"name": "few", "token": "few-0123456789012345", "rights": ["ask"], "streams": ["s"]},
+    ]
+    (tmp_path / "tokens").write_text("".join(json.dumps(each) + "\n" for each in tokens))
+    streams = [served(name, lambda: Answering(Stream())) for name in ("s", "other")]
+    return Gateway(streams, Access(tmp_path / "tokens"))
+
+
+def test_streams_are_listed_to_those_who_may_do_anything_with_them(tmp_path: Path) -> None:
+    with serving(gateway(tmp_path)) as nobody:
+        everything, few = (Client(nobody.port, f"{name}-0123456789012345") for name in ("all", "few"))
+        rights = ["ask", "watch", "write"]
+        assert everything("GET", "/streams").json == {
+            "streams": [{"name": "other", "rights": rights}, {"name": "s", "rights": rights}]
+        }
+        assert few("GET", "/streams").json == {"streams": [{"name": "s", "rights": ["ask"]}]}
+        assert nobody("GET", "/streams").status == 401
+        assert few("GET", "/streams/s").status == 403
+        state: dict[str, Any] = everything("GET", "/streams/s").json
+        assert state.pop("behind") > 10**9
+        assert state == {"name": "s", "space": "wgs84", "round": 7, "clock": 1_000, "version": 3, "slots": 4}
+        assert everything("GET", "/streams/third").status == 404
+
+
+def test_what_stands_is_given_page_by_page(tmp_path: Path) -> None:
+    with serving(gateway(tmp_path)) as nobody:
+        client = Client(nobody.port, "all-0123456789012345")
+        names, path = list[str](), "/streams/s/queries?limit=2"
+        while path:
+            page = client("GET", path).json
+            names += [each["id"] for each in page["queries"]]
+            assert page["as_of"] == {"round": 7, "clock": 1_000}
+            path = page.get("next")
+        assert names == ["q0", "a/b", "q2"]
+        assert client("GET", "/streams/s/queries/a%2Fb").json["query"]["id"] == "a/b"
+        assert client("GET", "/streams/s/queries/a").status == 404
+        for wrong in ("limit=0", "limit=x", "limit=", "after=-2", "after=1e3", "other=1"):
+            assert client("GET", f"/streams/s/queries?{wrong}").errors[0]["parameter"] == wrong.partition("=")[0]

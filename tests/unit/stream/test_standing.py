@@ -1,0 +1,75 @@
+"""What stands can be listed after each round: just what was admitted, whatever the jobs do and whoever dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spatialstream.local.registry import last_instant
+from spatialstream.model.errors import Gone
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.queries import Query, QueryBatch
+from spatialstream.model.space import WGS84
+from spatialstream.stages import views
+from spatialstream.stages.turns import Round
+from spatialstream.stream.settings import StreamSettings
+from tests.simulation import IDLE, Simulation
+from tests.streams import random_stream
+
+STANDING = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
+
+
+class Listed(Simulation):
+    """A simulation of which what stands is listed after each try of a round."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.listings, self.gone = dict[int, list[dict[str, Any]]](), 0
+
+    def run_worker(self) -> None:
+        super().run_worker()
+        if self.rounds:
+            turn = self.rounds[-1][0].round
+            try:
+                found = [each for part in range(self.settings.mergers) for each in self.listed(part, turn)]
+            except Gone:
+                self.gone += 1
+            else:
+                self.listings[turn.upto] = [record for _, record in found]
+
+    def listed(self, part: int, turn: Round) -> list[Any]:
+        found, after = list[Any](), -1
+        while page := views.listed(self.storage.place, part, (turn.number, turn.take), {"after": after, "limit": 7}):
+            found += page
+            after = page[-1][0]
+        for _, record in found[:2]:
+            named = views.listed(self.storage.place, part, (turn.number, turn.take), {"id": record["id"]})
+            assert [each for _, each in named] == [record]
+        return found
+
+
+@pytest.mark.parametrize("mergers", [1, 3])
+def test_what_stands_is_what_was_admitted(tmp_path: Path, mergers: int) -> None:
+    listed = 0
+    for seed in range(3):
+        drawn = random_stream(seed, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
+        objects = sorted(drawn.objects, key=lambda each: each.t)
+        queries = sorted(drawn.queries, key=lambda each: each.t)
+        setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=mergers)
+        simulation = Listed(tmp_path / str(seed), WGS84, objects, queries, setup, seed, chaos=0.004)
+        simulation.run(rebalances=0.4)
+        refused = set(simulation.refused())
+        admitted = [each for position, each in enumerate(queries) if position not in refused]
+        for clock, found in simulation.listings.items():
+            come = [each for each in admitted if each.t <= clock]
+            ended = {each.id for each in come if not isinstance(each, Query)}
+            right = [
+                each.to_record()
+                for each in come
+                if isinstance(each, Query) and each.id not in ended and last_instant(QueryBatch.of([each]))[0] > clock
+            ]
+            assert sorted(found, key=lambda each: each["id"]) == sorted(right, key=lambda each: each["id"])
+            listed += len(right)
+    assert listed > 300
