@@ -19,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.project $(VENV)/java_home $(VENV)/.kernels
 CLUSTER := $(READY) $(VENV)/.jars
+CONSOLE := jobs/src/spatialstream/gateway/console/vendor/console.lock
 
 # Commands that may start Spark get the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
@@ -39,7 +40,7 @@ demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes
 	@$(SPARK) $(BIN)/spatialstream demo $(ARGS)
 
 .PHONY: cluster-up
-cluster-up: $(CLUSTER) ## start a live stream here: ZooKeeper, Kafka, router, worker (ARGS='--stream NAME --slots N')
+cluster-up: $(CLUSTER) $(CONSOLE) ## start a live stream here: ZooKeeper, Kafka, router, worker (ARGS='--stream NAME --slots N')
 	@$(SPARK) $(BIN)/spatialstream cluster up $(ARGS)
 
 .PHONY: cluster-down
@@ -50,12 +51,16 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 
 .PHONY: test
 test: $(READY) ## run the tests, two at a time (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/api \
+	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
 	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both jobs (ARGS as above)
 	@$(SPARK) $(BIN)/python -m pytest -q tests/cluster $(ARGS)
+
+.PHONY: test-browser
+test-browser: $(CLUSTER) $(CONSOLE) ## run the tests of the console in a browser, on a live stream; keeps pictures in browser-output/
+	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" $(BIN)/python -m pytest -q tests/browser $(ARGS)
 
 .PHONY: test-api
 test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
@@ -105,10 +110,10 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs/_build/index.html"
 
 .PHONY: test-all
-test-all: $(CLUSTER) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests at length (as test-api and e2e)
+test-all: $(CLUSTER) $(CONSOLE) lint docs demo ## run everything: checks, documentation, demo, benchmarks, all tests at length (as test-api and e2e)
 	@$(MAKE) --no-print-directory bench
 	@scripts/tools.sh >/dev/null
-	@$(SPARK) HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
+	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
 	@$(MAKE) --no-print-directory e2e
 
 ##@ Set up
@@ -129,6 +134,13 @@ $(VENV)/java_home: | $(VENV)/.packages
 $(VENV)/.jars: requirements/jars.pom.xml scripts/jars.sh | $(VENV)/java_home
 	@scripts/jars.sh > $@
 
+.PHONY: console
+console: $(CONSOLE) ## fetch what the gateway's console is made of besides its own files (with npm)
+
+$(CONSOLE): requirements/console.lock scripts/console.sh
+	@scripts/console.sh
+	@touch $@
+
 # The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
 $(VENV)/.kernels: $(shell find $(addprefix jobs/src/spatialstream/,model records index local) -name '*.py') | $(VENV)/.project
 	@echo "==> compiling the kernels, once: about 65 s of processor time, shared by two or more; it takes longer beside other work" >&2
@@ -141,5 +153,5 @@ lock: ## write the locks under requirements/ anew from pyproject.toml (UPGRADE=1
 
 .PHONY: clean
 clean: ## remove what the other targets made, but not .venv and .jdk
-	@rm -rf bench-output build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	@rm -rf bench-output browser-output build dist demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
 	@find jobs tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,6 +30,7 @@ default_command() {
 
 command=${IMAGE_COMMAND:-$(default_command)}
 scripts/jars.sh >/dev/null
+scripts/console.sh
 for name in "${names[@]}"; do
     tag=${IMAGE_PREFIX:-}spatialstream-$name:$version file=images/$name/Dockerfile
     [ -e "$file" ] || die "there is no image $name; there are: $(cd images && echo *)"

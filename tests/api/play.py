@@ -254,12 +254,7 @@ class Played:
 
     def vanish(self) -> None:
         """It is gone at once, and nobody is asked to remove anything."""
-        try:
-            self.api.delete(self.path)
-            self.api.patch(self.path, {"metadata": {"finalizers": None}})
-        except RefusalError as refusal:
-            if refusal.code != 404:  # it, or the operator, has been faster
-                raise
+        self.api.vanish(self.path)
 
     def gone(self, within: float = PATIENCE) -> None:
         """Wait until there is no such stream."""

@@ -141,6 +141,7 @@ STATUS = {
     "lag": {"messages": 12, "delay": "0.8s"},
     "rebalance": {"phase": "Cooldown", "last": {"outcome": "balanced"}},
     "lastSeen": "2026-01-01T00:00:00Z",
+    "console": "https://gateway.example/console/#stream=resource.glance",
 }
 
 
@@ -171,6 +172,7 @@ def test_a_list_shows_at_a_glance_how_streams_are(api, space):
         "Rebalance": "Cooldown",
         "Last": "balanced",
         "Message": "Ready is True.",
+        "Console": "https://gateway.example/console/#stream=resource.glance",
     }
 
 
@@ -195,4 +197,4 @@ class Made:
         return self._path
 
     def __exit__(self, *_):
-        self._api.delete(self._path)
+        self._api.vanish(self._path)

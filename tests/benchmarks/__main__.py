@@ -1,9 +1,10 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
-``asked``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``rebalance``, ``live``; all of them by default. Each runs
-in a process of its own, one after the other; so do the curves (``growth-*.svg``) of those that have some. One that
-fails does not keep the others from running; the exit status is then 1.
+``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``rebalance``,
+``live``; all of them by default. Each runs in a process of its own, one after the other; so do the curves
+(``growth-*.svg``) of those that have some. One that fails does not keep the others from running; the exit
+status is then 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,20 @@ from typing import Any
 
 from tests.benchmarks.growth import CURVES, Chart, draw
 
-NAMES = ("decode", "index", "crq", "ckq_ctq", "segment", "asked", "pipeline", "rebalance", "live")
+NAMES = (
+    "decode",
+    "index",
+    "crq",
+    "ckq_ctq",
+    "segment",
+    "asked",
+    "gateway",
+    "pipeline",
+    "seats",
+    "limits",
+    "rebalance",
+    "live",
+)
 DRAWING = ("rebalance", "live")
 """These draw charts of their own."""
 

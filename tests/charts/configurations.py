@@ -33,6 +33,7 @@ EVERYTHING: dict[str, Any] = {
         "url": "https://streams.example.org/",
         "access": {"audiences": ["https://streams.example.org"], "tokensSecret": "tokens"},
         "secrets": ["kafka", "zookeeper"],
+        "limits": {"rate": 2.5, "body": 1048576},
         "allowOrigins": ["https://maps.example.org"],
         "tls": {"secretName": "streams-tls"},
         "service": {"type": "LoadBalancer", "port": 443, "annotations": {"example.com/a": "b"}},

@@ -189,6 +189,8 @@ def test_values_reach_the_gateway():
         "--port=8080",
         "--metrics-address=0.0.0.0",
         "--metrics-port=9090",
+        "--rate=2.5",
+        "--largest-body=1048576",
         "--token-review",
         "--audience=https://streams.example.org",
         "--tokens=/etc/spatialstream/tokens/tokens",

@@ -44,6 +44,8 @@ WRONG = [
     (OPERATOR, {"gateway": {"access": {"tokenReview": False}}}, "everybody could ask"),
     (OPERATOR, {"gateway": {"access": {"tokens": "x"}}}, "tokens"),
     (OPERATOR, {"gateway": {"secrets": "kafka"}}, "secrets"),
+    (OPERATOR, {"gateway": {"limits": {"rate": -1}}}, "rate"),
+    (OPERATOR, {"gateway": {"limits": {"body": 16777216}}}, "body"),
     (OPERATOR, {"gateway": {"allowOrigins": ["*"]}}, "allowOrigins"),
     (OPERATOR, {"gateway": {"service": {"port": 0}}}, "port"),
     (OPERATOR, {"gateway": {"ingress": {"enabled": True}}}, "name the host"),

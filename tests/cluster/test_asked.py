@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PATIENCE, LiveStream, Servers
 from tests.cluster.test_exact import rebalance
-from tests.cluster.test_faults import _kill_python
+from tests.cluster.test_faults import _kill_python, publish_moved
 from tests.streams import query_record, random_stream
 
 SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
@@ -120,8 +121,12 @@ def test_answers_are_the_oracles_as_of_their_rounds(
     questions = [query for query in drawn.queries if isinstance(query, Query)]
     lines = []
 
-    with LiveStream(servers, "asked", tmp_path, WGS84) as stream, connect("asked", servers.zookeeper.hosts) as opened:
-        sending = stream.send(objects, [], rate=100.0, lasting=True)
+    with (
+        LiveStream(servers, "asked", tmp_path, WGS84) as stream,
+        connect("asked", servers.zookeeper.hosts) as opened,
+        connect("asked", servers.zookeeper.hosts) as another,
+    ):
+        sending, unaware = stream.send(objects, [], rate=100.0, lasting=True), Asking(another, questions)
         with Asking(opened, questions) as asking:
             assert asking.answered_again()
             faults: list[tuple[str, Callable[[], object]]] = [
@@ -131,6 +136,7 @@ def test_answers_are_the_oracles_as_of_their_rounds(
                 ),
                 ("all seats killed", lambda: _kill_python(stream)),
                 ("the worker killed", lambda: _kill_worker(stream)),
+                ("ZooKeeper away", lambda: _lose_zookeeper_after_an_adoption(stream, unaware)),
             ]
             for name, fault in faults:
                 before, began = len(asking.refused), time.monotonic()
@@ -148,7 +154,8 @@ def test_answers_are_the_oracles_as_of_their_rounds(
             end = objects[-1].t
             row = opened.ask(query_record(questions[0]) | {"t": end}, at_least=end, timeout=PATIENCE)
             assert row["as_of"]["clock"] >= end
-        assert not asking.failed
+        assert not asking.failed + unaware.failed
+        assert unaware.differences(objects) == []
         assert asking.differences(objects) == []
         took = np.percentile(asking.took, [50, 95]) * 1000
         with capsys.disabled():
@@ -157,6 +164,22 @@ def test_answers_are_the_oracles_as_of_their_rounds(
                 f"{len(asking.answers)} answers as of {len(asking.rounds)} rounds; a call: {took[0]:.1f} ms, "
                 f"p95 {took[1]:.1f}"
             )
+
+
+def _lose_zookeeper_after_an_adoption(stream: LiveStream, asking: Asking) -> None:
+    """Who asks has not seen the version when ZooKeeper goes: the answer is right, or that it is to be tried again."""
+    assert await_condition(lambda: asking.ask(asking.questions[:1]), PATIENCE)
+    number = publish_moved(stream)
+    assert await_condition(lambda: stream.store.state().active.number == number, PATIENCE)
+    stream.servers.zookeeper.kill()
+    try:
+        told = re.compile(rf"routing version {number} is new here, .*: try again")
+        assert await_condition(  # with the first round under it
+            lambda: not asking.ask(asking.questions[:1]) and told.search(asking.refused[-1]) is not None, PATIENCE
+        )
+    finally:
+        stream.servers.zookeeper.start(timeout=PATIENCE)
+    assert await_condition(lambda: asking.ask(asking.questions), PATIENCE)
 
 
 def _adopt(stream: LiveStream, strategy: str) -> None:

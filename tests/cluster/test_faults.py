@@ -109,16 +109,22 @@ def _expire_sessions(stream: LiveStream) -> None:
 
 def _kill_while_preparing(stream: LiveStream, victim: str) -> None:
     """Publish a version that moves every leaf, and kill something before it is active."""
-    state = stream.store.state()
-    active = stream.store.load(state.active.number)
-    mapping = ((active.mapping + 1) % active.slots).astype(active.mapping.dtype)
-    number = state.last + 1
-    stream.store.publish(RoutingVersion(number, active.index, mapping, active.slots), active.number, f"p{number}", {})
+    number = publish_moved(stream)
     if victim == "zookeeper":
         _kill_server(stream.servers.zookeeper)
     else:
         _kill(stream, victim)
     assert await_condition(lambda: _active(stream) == number, PATIENCE)
+
+
+def publish_moved(stream: LiveStream) -> int:
+    """Publish a version that moves every leaf; its number."""
+    state = stream.store.state()
+    active = stream.store.load(state.active.number)
+    mapping = ((active.mapping + 1) % active.slots).astype(active.mapping.dtype)
+    number = state.last + 1
+    stream.store.publish(RoutingVersion(number, active.index, mapping, active.slots), active.number, f"p{number}", {})
+    return number
 
 
 def _active(stream: LiveStream) -> int | None:

@@ -53,7 +53,7 @@ def decode_objects(data, *more, real=ingest.decode_objects):
 
 def route(share, *more, real=routing.route):
     yield from real(share, *more)
-    fail("poison-route", set() if share.objects is None else share.objects.ids.to_pylist())
+    fail("poison-route", set() if share.objects is None else share.objects.objects.ids.to_pylist())
 
 
 def match(self, objects, limit, real=ContinuousRangeIndex._match):

@@ -174,6 +174,17 @@ def test_a_query_that_is_kept_stands_until_it_is_cancelled(stream: Asked, capsys
 
 
 @pytest.mark.timeout(1200)
+def test_what_was_asked_before_just_so_is_told(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    t = stream.put(70.0, "drought")["t"]
+    words = ["--type", "SRQ", *EVERYWHERE, "--keywords", "drought", "--duration", "1h", "--id", "twice"]
+    words += ["--time", str(t)]
+    assert ask(stream, *words) == 0
+    assert len(rows(capsys)) == 1
+    assert ask(stream, *words) == 2
+    assert "'twice': it was asked before just so" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(1200)
 def test_no_answer_in_time_is_told(stream: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     stream.worker.stop(60.0)
     try:

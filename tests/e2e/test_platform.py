@@ -114,7 +114,7 @@ def test_skew_is_noticed_and_balanced(quakes: Stream, platform: Platform) -> Non
     rebalanced(quakes, EUROPE, 0)
     quakes.assert_exact()
     fired = platform.prometheus('max_over_time(ALERTS{alertname="SpatialStreamImbalanced",alertstate="firing"}[15m])')
-    assert [each["metric"]["stream"] for each in fired] == ["quakes"]
+    assert "quakes" in {each["metric"]["stream"] for each in fired}
     limits = platform.prometheus('spatialstream_operator_imbalance_limit{stream="quakes"}')
     assert [float(each["value"][1]) for each in limits] == [2.0]
     assert quakes.status["rebalance"]["last"]["outcome"] == "balanced"

@@ -9,6 +9,7 @@ import http.client
 import json
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 
@@ -33,7 +34,7 @@ def request(url, token, method, path, body):
 
 
 def follow(url, token, path, last_object):
-    """Rows, and on how many connections they came."""
+    """Rows, and on how many connections they came; /tmp/connections says how many there have been so far."""
     rows, last, connections = [], None, 0
     while True:
         resume = {} if last is None else {"Last-Event-ID": last}
@@ -42,6 +43,7 @@ def follow(url, token, path, last_object):
             if answer.status != 200:
                 raise OSError(answer.status)
             connections += 1
+            Path("/tmp/connections").write_text(str(connections))
             data = None
             while line := answer.readline():
                 name, _, value = line.decode().rstrip("\n").partition(": ")

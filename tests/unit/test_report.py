@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import EARTH_RADIUS_M
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box, Circle, Regions
 from spatialstream.model.space import WGS84, Space
-from spatialstream.report import LeafTable, tree_svg, tree_text, write_page
+from spatialstream.report import LeafTable, statistics_svg, statistics_text, tree_svg, tree_text, write_page
 from spatialstream.report.land import land_rings
 from spatialstream.report.page import script_json
 from spatialstream.report.payload import MOST_ITEMS, MOST_PLACES, MOST_ROWS, payload
@@ -436,3 +439,20 @@ def test_page_of_nothing_is_written(tmp_path):
     assert value["land"] == []
     assert value["time"]["counts"] == [0]
     assert "tree" not in value
+
+
+# ------------------------------------------------------------------------------------------------------------------- J
+
+
+@pytest.mark.parametrize("space", [PLANE, WGS84])
+def test_statistics_have_a_map_of_objects_and_one_of_each_type_of_query(space):
+    found = ObjectBatch.of([SpatialObject(f"o{i}", 1_000 * i, i % 7, i % 5, ("a",)) for i in range(100)])
+    standing = Query("q", 0, Predicate(Box(1, 1, 2, 2)), Everything(), Lifetime(5_000, True))
+    known = Statistics.of(space, found, QueryBatch.of([standing] * 9), 100_000.0)
+
+    names = re.findall('<tspan class="name">(.*?)</tspan>', statistics_svg(known))
+    text = statistics_text(known)
+
+    assert names == ["objects", "CRQ"]
+    assert all(said in text for said in ("CRQ", "5 s", "100 objects, 1.0 a second"))
+    assert "no queries" in statistics_text(Statistics.of(space, found, QueryBatch.of([]), 1.0))

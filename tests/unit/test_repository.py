@@ -53,7 +53,20 @@ def test_no_file_names_a_package_registry(files):
     assert [str(path.relative_to(ROOT)) for path in files if host.search(path.read_bytes())] == []
 
 
-@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.lock")), ids=lambda path: path.stem)
+CONSOLE = ROOT / "requirements" / "console.lock"
+"""Of packages for the browser; the others are for pip."""
+
+
+def test_the_consoles_lock_holds_versions_and_hashes_alone():
+    lines = [line for line in CONSOLE.read_text().splitlines() if not line.startswith("#")]
+
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[a-z-]+ \d+\.\d+\.\d+ sha512-[A-Za-z0-9+/]{86}==", line)] == []
+
+
+@pytest.mark.parametrize(
+    "lock", sorted(set((ROOT / "requirements").glob("*.lock")) - {CONSOLE}), ids=lambda path: path.stem
+)
 def test_locks_hold_versions_and_hashes_alone(lock):
     text = lock.read_text()
     requirements = re.findall(r"^[^\s#].*(?:\n[ \t].*)*", text, re.MULTILINE)

@@ -219,6 +219,24 @@ def test_a_driver_that_is_back_is_asked_though_the_store_is_away(ends: Endpoints
         assert len(stream.ask(SRQ)["objects"]) == 5
 
 
+def test_a_version_that_is_new_while_the_store_is_away_is_not_waited_for_longer_than_said(ends: Endpoints) -> None:
+    ends.slots.round(1_000, objects(5, 900))
+    with Stream(ends.store) as stream:
+        assert len(stream.ask(SRQ)["objects"]) == 5
+    back, load = threading.Event(), ends.store.load
+
+    def late(number: int) -> Any:
+        back.wait(60.0)
+        return load(number)
+
+    ends.store.load = late
+    with Stream(ends.store) as stream:
+        with pytest.raises(Unavailable, match=r"routing version 0 is new here, .*: try again; waited 0 s"):
+            stream.ask(SRQ, timeout=0.0)
+        back.set()
+        assert len(stream.ask(SRQ)["objects"]) == 5
+
+
 def _away(name: str) -> Any:
     raise Unavailable("the store is away")
 

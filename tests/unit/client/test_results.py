@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.client.results import Results
+from spatialstream.client.results import Results, bounds
 from spatialstream.model.errors import SettingError
 from spatialstream.sources.delivery import Place
 from tests.unit.client.broker import Broker, Topic
@@ -215,3 +217,19 @@ def test_a_position_of_another_stream_is_refused(tmp_path: Path) -> None:
     read(Topic(), position=tmp_path / "position")
     with pytest.raises(SettingError, match=r"in s\.results, not in other\.results"):
         Results(Broker(Topic()), "other", position=tmp_path / "position")  # type: ignore[arg-type]
+
+
+def test_a_partition_without_a_leader_is_waited_for() -> None:
+    class Consumer:
+        asked = 0
+
+        def list_topics(self, topic: str, timeout: float) -> Any:
+            return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
+
+        def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+            self.asked += 1
+            if self.asked < 3:
+                raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+            return 0, 5
+
+    assert bounds(Consumer(), "s.results") == {0: (0, 5)}  # type: ignore[arg-type]

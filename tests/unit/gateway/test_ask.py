@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -17,6 +19,7 @@ from spatialstream.client import SnapshotAsker
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Unavailable
 from spatialstream.model.space import WGS84, Space
+from spatialstream.servers.process import await_condition
 from tests.unit.client.test_snapshots import PLANE, SKQ, SRQ, STQ, Stream, objects, stream
 from tests.unit.gateway.http import Client, served, serving
 
@@ -131,12 +134,40 @@ def test_a_stream_that_was_begun_anew_is_opened_anew(stream: Stream) -> None:
     assert openers == []
 
 
+def test_questions_that_come_together_are_answered_together(stream: Stream) -> None:
+    stream.round(1_000, objects(40, 900))
+    room, sizes = threading.Event(), list[int]()
+
+    class Busy(Opened):
+        def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
+            asked = list(records)
+            sizes.append(len(asked))
+            room.wait(30.0)
+            return super().lines(asked, *given, **more)
+
+    behind = served("s", lambda: Busy(stream.newest, stream.call, PLANE))
+    wrong = {**SRQ, "region": {"box": [1]}}
+    asked = [{**(SRQ, SKQ, STQ, wrong)[i % 4], "id": f"q{i}"} for i in range(40)]
+    with serving(Gateway([behind])) as ask, ThreadPoolExecutor(40) as threads:
+        answers = [threads.submit(ask, "POST", ASK, each) for each in asked]
+        assert await_condition(lambda: len(sizes) == 4 and sum(sizes) + len(behind._asked) == 40, 60.0)
+        waiting = len(behind._asked)
+        room.set()
+        for record, answer in zip(asked, answers, strict=True):
+            found = answer.result()
+            if record["region" if "region" in record else "at"] == wrong["region"]:
+                assert (found.status, found.errors[0]["pointer"]) == (400, "#/region/box")
+            else:
+                assert found.json == stream.right(record)
+    assert waiting in sizes[4:]
+
+
 def test_requests_that_are_none(live: Live) -> None:
     assert live.ask("POST", "/streams/other/ask", SRQ).status == 404
     assert live.ask("POST", "/streams/s%2Fask/ask", SRQ).status == 404
     assert live.ask("POST", "/streams/../streams/s/ask", SRQ).status == 404
     assert live.ask("POST", ASK + "/", SRQ).status == 404
-    assert live.ask("GET", "/").errors == []
+    assert live.ask("GET", "/nothing").errors == []
     answer = live.ask("GET", ASK)
     assert (answer.status, answer.headers["allow"], answer.errors) == (405, "POST", [])
     assert live.ask("POST", ASK, SRQ, content_type="text/csv").status == 415

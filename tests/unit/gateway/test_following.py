@@ -84,6 +84,9 @@ def live() -> Iterator[Live]:
 
 
 def test_events_are_resumed_by_their_ids(live: Live) -> None:
+    def sample(name: str) -> float | None:
+        return live.metrics.registry.get_sample_value(f"spatialstream_gateway_{name}", {"stream": "s"})
+
     first = Events(live.client, f"{PATH}?query=x&query=y")
     live.topic.messages += messages([row("x", 1), row("z", 2), row("y", 3)], 5, 0)
     assert first.rows(2) == [row("x", 1), row("y", 3)]
@@ -97,13 +100,11 @@ def test_events_are_resumed_by_their_ids(live: Live) -> None:
     assert heard.comment == b"nothing now"
     assert heard.id >= before
     second.close()
+    assert await_condition(lambda: sample("listeners") == 0.0, 60.0), "else what comes next is sent there, too"
     live.topic.messages += messages([row("x", 6)], 1, 2)
     third = Events(live.client, f"{PATH}?query=x", second.last)
     assert third.rows(1) == [row("x", 6)]
     third.close()
-
-    def sample(name: str) -> float | None:
-        return live.metrics.registry.get_sample_value(f"spatialstream_gateway_{name}", {"stream": "s"})
 
     assert sample("rows_total") == 5.0
     assert await_condition(lambda: sample("listeners") == 0.0, 60.0)

@@ -12,7 +12,9 @@ from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.reviews import KEEP, KEEP_REFUSAL, Reviews
 from spatialstream.model.errors import Unavailable
+from spatialstream.servers.process import await_condition
 from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.results import Topic, opener
 
 TOKEN = "token-of-the-dashboard"
 DASHBOARD = {"username": "system:serviceaccount:geo:dashboard", "uid": "7", "groups": ["system:serviceaccounts"]}
@@ -71,6 +73,27 @@ def test_rights_are_verbs_on_the_resource_of_a_stream(cluster: PlayedCluster) ->
         assert nobody("POST", "/streams/geo.quakes/ask", {}).status == 401
         cluster.away = True
         assert someone("POST", "/streams/geo.other/ask", {}).headers["retry-after"] == "1"
+
+
+def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.gateway.app._ALLOWED_SECONDS", 0.05)
+    monkeypatch.setattr("spatialstream.gateway.reviews.KEEP", 0.01)
+    cluster.allowed = {("watch", "geo", "quakes")}
+    gateway = Gateway([served("geo.quakes", results=opener(Topic()))], Access(reviews=Reviews(cluster)))
+    path = "/streams/geo.quakes/results?query=x"
+    with serving(gateway) as nobody:
+        someone = Client(nobody.port, TOKEN)
+        connection = someone.connection()
+        connection.request("GET", path, headers=someone.headers({"accept": "text/event-stream"}))
+        answer = connection.getresponse()
+        assert (answer.status, answer.readline()) == (200, b"retry: 500\n")
+        cluster.away = True
+        seen = len(cluster.asked)
+        assert await_condition(lambda: len(cluster.asked) > seen + 2, 30.0)  # nobody says that the right has gone
+        cluster.away, cluster.allowed = False, set()
+        assert b"the token or its right has gone; come again" in answer.read()
+        connection.close()
+        assert someone("GET", path).status == 403
 
 
 def test_an_answer_counts_for_a_while_and_is_asked_once_at_a_time(cluster: PlayedCluster) -> None:

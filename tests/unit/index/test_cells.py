@@ -50,6 +50,7 @@ def grown(draw, space):
 def test_cells_with_many_places_are_split_and_no_others(data, space):
     cells, x, y, least = data.draw(grown(space))
     boxes = boxes_of(cells)
+    assert cells.boxes().tolist() == boxes.tolist()
 
     held = inside(space, boxes, x, y).sum(axis=1)
 

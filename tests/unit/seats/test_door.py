@@ -87,7 +87,7 @@ def test_a_doorway_finds_the_newest_round_and_is_told_what_is_gone(seat: Seat) -
         Doorway(store)
     store.create(build(WGS84, ObjectBatch.of([]), QueryBatch.of([]), 1, 2))
     known = Directory.record(Round(7, (3,), (0,), 1_000, 0))
-    desk = desk_of({**known, "seats": {"0": seat.address, "1": None}})
+    desk = desk_of({**known, "seats": {"0": seat.address, "1": None}, "parts": {}})
     endpoint = {"address": f"127.0.0.1:{desk.port}", "secret": ASKING, "certificate": None}
     Door.of(endpoint, WGS84, TermRule(frozenset({"the"}), 2)).save(store)
     try:

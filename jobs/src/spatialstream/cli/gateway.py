@@ -94,7 +94,7 @@ def _gateway(options: argparse.Namespace) -> int:
         scheme = "http" if options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         what = options.stream if directory is None else f"the streams of {options.namespaces}"
-        live.say(options, f"gateway of {what} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        live.say(options, f"gateway of {what} at {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # when it has ended in order, the signal that it ended for is sent on
             server.run([sock])
     return 0
@@ -154,4 +154,4 @@ def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) 
     def results(start: Sequence[int] | int) -> Results:
         return Results(broker, name, start=start)
 
-    return ServedStream(name, opened, Feed(name, results), Inlet(broker, name))
+    return ServedStream(name, opened, Feed(name, results), Inlet(broker, name), broker)

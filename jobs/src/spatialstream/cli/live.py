@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import options as shared
-from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.model.errors import SettingError, StateError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
@@ -207,13 +208,14 @@ def store(options: argparse.Namespace) -> ZooKeeperStore:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A job that has its lease, and the stream that it is of.
+    """A job that has its lease or waits for it, and the stream that it is of.
 
     Attributes:
         options: what it was told.
         settings: of the stream.
         store: the routing store.
         lease: of the job.
+        leased: is done when nobody else has the lease, as far as that can be known.
         storage: of the stream's state.
         life: id of the stream's life.
         connection: how to reach the broker.
@@ -223,9 +225,26 @@ class Begun:
     settings: StreamSettings
     store: ZooKeeperStore
     lease: Lease
+    leased: Future[None]
     storage: Storage
     life: str
     connection: Connection
+
+    def await_lease(self) -> None:
+        """Wait until this process is the one to do the job. Before, nothing may be written that others see.
+
+        Raises:
+            SettingError: another one is running.
+            StateError: the stream has been removed meanwhile.
+        """
+        from spatialstream.stream.beginning import claimed
+
+        try:
+            self.leased.result()
+        except Unavailable as error:
+            say(self.options, f"{error}; going on as if none were")
+        if claimed(self.settings, self.storage) != self.life:
+            raise StateError(f"{self.options.stream} has been removed while its {self.options.command} was starting")
 
     def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """What both jobs are made with."""
@@ -263,7 +282,9 @@ class Begun:
 
 @contextmanager
 def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Begun]:
-    """The command's job with its lease, for as long as it runs.
+    """The command's job with its lease, for as long as it runs. In a stream that has begun it is yet to be awaited.
+
+    The one before may have died a moment ago, and what a job has to start takes as long as that takes to be known.
 
     Without ZooKeeper the job goes on, for a stream does not need it to; that two do no harm is seen to elsewhere
     (:mod:`spatialstream.store.lease`).
@@ -271,16 +292,19 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
     Raises:
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    from spatialstream.stream.beginning import claim
+    from spatialstream.seats.calls import called
+    from spatialstream.stream.beginning import claim, claimed
 
     broker, storage = connection(options), options.checkpoint
     with store(options) as opened, opened.lease(options.command) as held:
-        try:
-            held.acquire(LEASE_PATIENCE)
-        except Unavailable as error:
-            say(options, f"{error}; going on as if none were")
-        life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
-        yield Begun(options, settings, opened, held, storage, life, broker)
+        leased = called(lambda: held.acquire(LEASE_PATIENCE))
+        life = claimed(settings, storage)
+        if life is None:
+            wait([leased])
+            if not isinstance(leased.exception(), Unavailable):
+                leased.result()
+            life = claim(settings, storage, opened.lease("claim"), LEASE_PATIENCE)
+        yield Begun(options, settings, opened, held, leased, storage, life, broker)
 
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
@@ -310,14 +334,19 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
 
 
 @contextmanager
-def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
-    """Seats in a Spark session of the job, which ends with them.
+def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[tuple[SparkSession, SeatEngine]]:
+    """Seats in a Spark session of the job, which ends with them; they are given when it has its lease.
+
+    They do nothing by themselves, so they come while it is waited for. On Kubernetes Spark leaves a secret for the pods
+    of its executors, which are those of the holder alone: there it starts after.
 
     In executors there are as many as the job has slots, or partitions, as far as there are cores; in this process' own
     session one for each core.
 
     Raises:
-        SettingError: executors are to follow the routing store, and the master has none.
+        SettingError: executors are to follow the routing store, and the master has none; or see
+            :meth:`Begun.await_lease`.
+        StateError: likewise.
     """
     from spatialstream.seats.engine import SeatEngine
     from spatialstream.spark.seating import SparkSeating, stop_spark
@@ -330,9 +359,12 @@ def seats(options: argparse.Namespace, world: World) -> Iterator[tuple[SparkSess
         count = options.slots if options.command == "worker" else options.router_partitions
     elif options.executors_from_store:
         raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
+    if (options.master or "").startswith("k8s:"):
+        begun.await_lease()
     session = embedded_session(name, options.cores, **given, lasting=True)
     try:
         with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
+            begun.await_lease()
             yield session, engine
     finally:
         stop_spark(session)

@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import RouterMetrics, serve
     from spatialstream.kernels import compile_kernels
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-    from spatialstream.stream.beginning import ensure_first_version
+    from spatialstream.stream.beginning import check_life, ensure_first_version
     from spatialstream.stream.job import RouterJob
 
     settings = live.settings(
@@ -66,13 +66,8 @@ def _run(options: argparse.Namespace) -> int:
     live.balance(options)
     with live.begin(options, settings) as begun:
         connection, store, storage, life = begun.connection, begun.store, begun.storage, begun.life
-        connection.topics(options.stream).ensure(
-            connection, settings.slots, options.object_partitions, options.replicas, settings.mergers
-        )
+        check_life(store, storage, options.stream, life, new=True)
         compile_kernels()
-        sample = options.history, options.history_queries
-        ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
-        _keep_balance(options, store)
         metrics = RouterMetrics()
         serve(metrics.registry, options.metrics_address, options.metrics_port)
         world = settings.world(
@@ -81,7 +76,13 @@ def _run(options: argparse.Namespace) -> int:
             KafkaSink(connection, options.stream, life=life),
             source=KafkaSource(connection, options.stream),
         )
-        with live.seats(options, world) as (session, engine):
+        with live.seats(options, begun, world) as (session, engine):
+            connection.topics(options.stream).ensure(
+                connection, settings.slots, options.object_partitions, options.replicas, settings.mergers
+            )
+            sample = options.history, options.history_queries
+            ensure_first_version(store, storage, settings, options.leaves, *sample, life=life)
+            _keep_balance(options, store)
             live.run(options, RouterJob(**begun.job(session, engine, metrics), lag=metrics.lag))
     return 0
 

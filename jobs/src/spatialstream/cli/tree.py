@@ -16,6 +16,7 @@ from spatialstream.model.errors import SettingError, StateError
 from spatialstream.records.files import Kind
 
 if TYPE_CHECKING:
+    from spatialstream.index.statistics import Statistics
     from spatialstream.report import LeafTable
     from spatialstream.store.base import RoutingStore
 
@@ -28,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "tree",
         help="show a QT-tree: of files, or of a live stream",
         description="Builds the QT-tree that a run over files would use, or reads the one that a live stream uses, and "
-        "shows its leaves, loads and Lmax/Lmin.",
+        "shows its leaves, loads and Lmax/Lmin; or J, the statistics that such trees are made from.",
     )
     shared.add_input(parser, required=False)
     shared.add_space(parser)
@@ -37,6 +38,7 @@ def add_parser(commands: Any) -> None:
     add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
     add("--sample", type=shared.count, default=50_000, metavar="N", help="objects to look at, at most")
     add("--svg", type=Path, metavar="FILE", help="write a picture too")
+    add("--statistics", action="store_true", help="show J, which trees are made from, in place of the tree")
     add("--stream", metavar="NAME", help="show the tree of this live stream, as the routing store has it")
     live.add_store(parser)
     kubernetes.add_cluster(parser)
@@ -90,15 +92,29 @@ def _tree(options: argparse.Namespace) -> int:
         files = [] if options.svg is None else [options.svg]
         return kubernetes.run_in_pod(options, kubernetes.again(options, "svg"), files=files)
     with live.store(options) as store:
+        if options.statistics:
+            return _statistics(options, _known(store))
         table, space, said = live_table(store)
     live.say(options, said)
     _show(options, table, space, None)
     return 0
 
 
+def _known(store: RoutingStore) -> Statistics:
+    """J of a live stream."""
+    from spatialstream.store.reports import read_statistics
+
+    store.state()  # says if there is no such stream
+    known = read_statistics(store)
+    if known is None:
+        raise StateError("nothing is known of the stream yet: no objects or queries have come")
+    return known
+
+
 def _of_files(options: argparse.Namespace) -> int:
     import numpy as np
 
+    from spatialstream.index.statistics import Statistics
     from spatialstream.index.version import build
     from spatialstream.model.objects import ObjectBatch
     from spatialstream.model.queries import QueryBatch
@@ -106,9 +122,11 @@ def _of_files(options: argparse.Namespace) -> int:
     objects = _sample(options.objects, "objects", options)
     queries = _sample(options.queries, "queries", options)
     objects = ObjectBatch.of([]) if objects is None else objects
-    version = build(
-        options.space, objects, QueryBatch.of([]) if queries is None else queries, options.leaves, options.slots
-    )
+    queries = QueryBatch.of([]) if queries is None else queries
+    if options.statistics:
+        span = float(np.ptp(objects.t)) if len(objects) else 0.0
+        return _statistics(options, Statistics.of(options.space, objects, queries, span))
+    version = build(options.space, objects, queries, options.leaves, options.slots)
     _show(options, leaf_table(version, objects), options.space, np.stack([objects.x, objects.y], axis=1))
     return 0
 
@@ -118,9 +136,22 @@ def _show(options: argparse.Namespace, table: LeafTable, space: Any, points: Any
 
     print(tree_text(table, space))
     if options.svg:
-        write_file(options, options.svg, tree_svg(table, space, points=points))
-        if not options.quiet:
-            print(f"picture: {options.svg}", file=sys.stderr)
+        _draw(options, tree_svg(table, space, points=points))
+
+
+def _statistics(options: argparse.Namespace, known: Statistics) -> int:
+    from spatialstream.report import statistics_svg, statistics_text
+
+    print(statistics_text(known))
+    if options.svg:
+        _draw(options, statistics_svg(known))
+    return 0
+
+
+def _draw(options: argparse.Namespace, picture: str) -> None:
+    write_file(options, options.svg, picture)
+    if not options.quiet:
+        print(f"picture: {options.svg}", file=sys.stderr)
 
 
 def _sample(files: list[Path], kind: Kind, options: argparse.Namespace) -> Any:

@@ -70,7 +70,8 @@ def _run(options: argparse.Namespace) -> int:
             options.archive,
             limits=limits,
         )
-        with live.seats(options, world) as (session, engine):
+        with live.seats(options, begun, world) as (session, engine):
+            check_life(store, storage, options.stream, life, new=not storage.list(ROUNDS))
             metrics.questions(engine.asked)
             given = begun.job(session, engine, metrics)
             given["follow"] = opening(Door.of(engine.door, settings.space, settings.rule), store, given["follow"])

@@ -5,6 +5,7 @@
 - :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
 - an :class:`Inlet` sends for others, and knows what becomes of it;
+- a :class:`Glimpse` shows people some of the objects as they are sent;
 - :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
 - with another client of Kafka: :data:`CLOCK` and :func:`mark` are the key and the value of a mark, a
   :class:`Deduplicator` and an :class:`Assembler` make rows of messages of results;
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spatialstream.client.asking import Asker, Awaited, check_queries
     from spatialstream.client.cursor import Cursor
+    from spatialstream.client.glimpse import Glimpse
     from spatialstream.client.inlet import Inlet
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.results import Results
@@ -42,6 +44,7 @@ __all__ = [
     "Cursor",
     "Deduplicator",
     "Folder",
+    "Glimpse",
     "Inlet",
     "Latencies",
     "Results",
@@ -59,6 +62,7 @@ __all__ = [
 _MODULES = {
     "client.asking": ("Asker", "Awaited", "check_queries"),
     "client.cursor": ("Cursor",),
+    "client.glimpse": ("Glimpse",),
     "client.inlet": ("Inlet",),
     "client.latency": ("Latencies", "Watch"),
     "client.results": ("Results",),

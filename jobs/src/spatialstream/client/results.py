@@ -59,6 +59,10 @@ class Row:
         return min(self.next, self.held.get((self.partition, self.place.life), self.next))
 
 
+_LEADERLESS = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+_PAUSE = 0.1
+
+
 @contextmanager
 def answering(connection: Connection) -> Iterator[None]:
     """A broker that does not answer is told in one line.
@@ -82,8 +86,20 @@ def bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics.get(topic)
     if metadata is None or metadata.error is not None:
         raise Unavailable(f"the broker has no topic {topic}")
-    partitions = [TopicPartition(topic, i) for i in metadata.partitions]
-    return {at.partition: consumer.get_watermark_offsets(at, timeout=_TIMEOUT) for at in partitions}
+    return {i: _bounds(consumer, TopicPartition(topic, i)) for i in metadata.partitions}
+
+
+def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Of one partition. One that has just been made, or that moves, has no leader for a moment: that is waited for."""
+    until = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT)
+            return found
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADERLESS or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)
 
 
 class Results:

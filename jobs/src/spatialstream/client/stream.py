@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
 
+from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import Space
@@ -69,7 +70,17 @@ class Stream(SnapshotAsker):
                 closing.push(opened)
             doorway = closing.enter_context(Doorway(store))
             super().__init__(doorway.newest, doorway.call, Space.parse(doorway.door.space), doorway.door.rule)
+            self._inside = Inside(store, lambda: doorway.seats)
             self._doorway, self._opened = doorway, closing.pop_all()
+
+    def inside(self) -> dict[str, Any]:
+        """What the stream is like inside, for people; see :meth:`spatialstream.client.inside.Inside.look`.
+
+        Raises:
+            StateError: there is no such stream any more.
+            Unavailable: the store cannot be reached.
+        """
+        return self._inside.look()
 
     def __enter__(self) -> Self:
         return self

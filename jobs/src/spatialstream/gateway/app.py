@@ -32,8 +32,9 @@ from spatialstream.client.snapshots import MOST
 from spatialstream.gateway import features, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.asyncapi import events
+from spatialstream.gateway.console import Console
 from spatialstream.gateway.directory import Directory
-from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.feed import OLDEST, Listener
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
@@ -51,7 +52,7 @@ from spatialstream.gateway.requests import (
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.gateway.writing import Outcome, Writer
-from spatialstream.model.errors import SpatialStreamError
+from spatialstream.model.errors import SpatialStreamError, Unavailable
 
 __all__ = ["Gateway", "Limits"]
 
@@ -60,6 +61,7 @@ KNOWN = "known"
 """Instead of a right: the caller has to be one who is known, whatever they may do."""
 
 _READY_SECONDS = 1.0
+_ALLOWED_SECONDS = 30.0
 _LONGEST_WAIT = 60_000
 _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
@@ -117,7 +119,8 @@ class Gateway:
         directory: tells which streams come and go while it runs; None: none do.
 
     Attributes:
-        endpoints: all paths.
+        endpoints: all paths that are for programs.
+        console: what is for people.
         ending: whether the process is told to end.
     """
 
@@ -159,6 +162,8 @@ class Gateway:
             Endpoint("DELETE", "/streams/{stream}/queries/{query:path}", "write", self.cancel),
             Endpoint("POST", "/streams/{stream}/objects", "write", self.objects),
         ]
+        self.console = Console(self)
+        served = [*self.endpoints, *(Endpoint(*each) for each in self.console.endpoints)]
         cross_origin = Middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -169,7 +174,7 @@ class Gateway:
         starlette = Starlette(
             routes=[
                 Route(each.path, self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
-                for each in self.endpoints
+                for each in served
             ],
             middleware=[cross_origin] if origins else [],
             exception_handlers={HTTPException: _http_problem},
@@ -181,6 +186,7 @@ class Gateway:
     def end(self) -> None:
         """Tell those who are connected to come again elsewhere; nothing new is begun."""
         self.ending.set()
+        self.console.end()
         for each in self.streams.values():
             each.feed.end("the gateway ends")
 
@@ -206,6 +212,7 @@ class Gateway:
         """Serve a stream no more; who follows it is told to come again."""
         stream = self.streams.pop(name)
         stream.feed.end("the stream is not served here any more")
+        self.console.leave(name)
         self._writers.pop(name).close()
         asyncio.get_running_loop().run_in_executor(None, stream.close)
 
@@ -321,9 +328,7 @@ class Gateway:
         if form == GEOJSON:
             _check_geojson(asked)
         places = [(f"#/{i}", each) for i, each in enumerate(asked)] if isinstance(asked, list) else [("#", asked)]
-        geographic, lines = await stream.call(
-            lambda opened: (opened.space.geographic, list(opened.lines(places, at_least, timeout)))
-        )
+        geographic, lines = await stream.ask(places, at_least, timeout)
         if form == GEOJSON:
             if not geographic:
                 raise Problem("not-acceptable", "the stream's space is a plane; GeoJSON is about the globe")
@@ -347,7 +352,23 @@ class Gateway:
         async with AsyncExitStack() as held:
             held.enter_context(self._rates.connected(request.scope["state"]["client"]))
             held.enter_context(self.metrics.listening(stream.name))
-            return Events(await held.enter_async_context(opened), held.pop_all(), self.limits.heartbeat, sent)
+            listener = await held.enter_async_context(opened)
+            allowed = asyncio.create_task(self._while_allowed(request.headers.get("authorization"), stream, listener))
+            held.callback(allowed.cancel)
+            return Events(listener, held.pop_all(), self.limits.heartbeat, sent)
+
+    async def _while_allowed(self, authorization: str | None, stream: ServedStream, listener: Listener) -> None:
+        """Let somebody go who may not follow any more: a connection lasts for longer than tokens and rights may."""
+        while True:
+            await asyncio.sleep(_ALLOWED_SECONDS)
+            try:
+                await (await self.access.caller(authorization)).check("watch", stream.name)
+            except Unavailable:
+                continue  # nobody says so
+            except Problem as problem:
+                if problem.status in (401, 403):
+                    listener.end("the token or its right has gone")
+                    return
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
         """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""

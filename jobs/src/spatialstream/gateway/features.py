@@ -18,14 +18,14 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.access import Caller
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.listing import number_of
 from spatialstream.gateway.problems import Problem, of_error
-from spatialstream.gateway.requests import check_parameters
+from spatialstream.gateway.requests import check_parameters, wanted_form
 from spatialstream.gateway.reviews import Reviewed
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
@@ -41,15 +41,18 @@ _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _FIRST_WINDOW, _GROWTH, _WIDEST = 16, 8, 2**46
 """ms of time that is looked through for a page at first, how it grows, and when it is all there is."""
 _OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
-_JSON = "application/json"
+_JSON, _HTML = "application/json", "text/html"
 
 _Key = tuple[int, str, float, float]
 """What puts objects into their order, and tells them apart: t, id, longitude, latitude."""
 
 
 async def landing(request: Request) -> Response:
-    """What is here."""
+    """What is here; for a browser, the console."""
     check_parameters(request, "f")
+    asked_for = request.headers.get("accept", "")
+    if "f" not in request.query_params and _HTML in asked_for and wanted_form(request, (_JSON, _HTML)) == _HTML:
+        return RedirectResponse("/console/", 307)
     links = [
         _link(request, "/", "self", _JSON, "this document"),
         _link(request, "/openapi.json", "service-desc", _OPENAPI, "the interface"),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import TypeVar
 
+from spatialstream.client import Connection, Glimpse
+from spatialstream.client.glimpse import DeadLetters, dead_letters
 from spatialstream.client.inlet import Inlet
+from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.problems import Problem
-from spatialstream.model.errors import Replaced, Unavailable
+from spatialstream.model.errors import Replaced, SpatialStreamError, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -23,6 +28,35 @@ _THREADS = 16
 _MOST_WAITING = 256
 """Calls that are under way or wait for a thread; more are told to come again."""
 _READY_SECONDS = 2.0
+_FEW = 16
+"""Questions of a request that may be answered together with those of others."""
+_TOGETHER = 4
+"""Calls that answer requests together, at the same time: none waits for one that takes long but its own."""
+
+
+Places = list[tuple[str, object]]
+"""Questions of a request, each with how to call its place."""
+Asked = asyncio.Future[tuple[bool, list[str]]]
+
+
+def _lines(opened: Stream, places: Places, at_least: int | str | None, timeout: float) -> tuple[bool, list[str]]:
+    return opened.space.geographic, list(opened.lines(places, at_least, timeout))
+
+
+def _together(opened: Stream, asked: Sequence[tuple[Places, float, Asked]]) -> list[tuple[bool, list[str]] | Exception]:
+    """The answers of several requests, or why there are none; each by itself if one of them cannot be answered."""
+    try:
+        patience = min(timeout for _, timeout, _ in asked)
+        geographic, lines = _lines(opened, [each for places, _, _ in asked for each in places], None, patience)
+    except Replaced:
+        raise
+    except SpatialStreamError as error:
+        if len(asked) == 1:
+            return [error]
+    else:
+        ends = list(accumulate(len(places) for places, _, _ in asked))
+        return [(geographic, lines[end - len(places) : end]) for (places, _, _), end in zip(asked, ends, strict=True)]
+    return [each for one in asked for each in _together(opened, [one])]
 
 
 class ServedStream:
@@ -33,15 +67,20 @@ class ServedStream:
         opener: reaches it. Its errors are Unavailable; then it is tried again with the next request.
         feed: its results.
         inlet: what is sent to it.
+        broker: where its topics are; None: nobody can look at what is sent.
     """
 
-    def __init__(self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet) -> None:
-        self.name, self.feed, self.inlet, self._opener = name, feed, inlet, opener
+    def __init__(
+        self, name: str, opener: Callable[[], Stream], feed: Feed, inlet: Inlet, broker: Connection | None = None
+    ) -> None:
+        self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
         self._users: dict[Stream, int] = {}
         self._waiting = 0
+        self._asked: deque[tuple[Places, float, Asked]] = deque()
+        self._answering: set[asyncio.Task[None]] = set()
 
     def _do(self, work: Callable[[Stream], T]) -> T:
         """Do something with the stream; if it has been begun anew, with the one that is there now."""
@@ -99,6 +138,73 @@ class ServedStream:
     def _done(self, _: object) -> None:
         with self._lock:
             self._waiting -= 1
+
+    async def ask(self, places: Places, at_least: int | str | None, timeout: float) -> tuple[bool, list[str]]:
+        """Answer questions as of one round; also whether the stream is on the globe.
+
+        What an answer costs is mostly the same for one question and for a hundred. So those of requests that wait for
+        no time, and come while others are being answered, are answered together.
+
+        Args:
+            places: how to call the place of each question, and the question.
+            at_least: see :meth:`~spatialstream.client.snapshots.SnapshotAsker.lines`.
+            timeout: see there.
+
+        Raises:
+            Problem: too much is under way.
+            SettingError, Unavailable: see there.
+        """
+        if at_least is not None or len(places) > _FEW:
+            return await self.call(lambda opened: _lines(opened, places, at_least, timeout))
+        if len(self._asked) >= _MOST_WAITING:
+            raise Problem("try-again", f"{len(self._asked)} requests are under way", retry=1)
+        future: Asked = asyncio.get_running_loop().create_future()
+        self._asked.append((places, timeout, future))
+        if len(self._answering) < _TOGETHER:
+            task = asyncio.create_task(self._answer())
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        return await future
+
+    async def _answer(self) -> None:
+        """Answer what waits, as much as fits together at a time."""
+        while self._asked:
+            some, questions = list[tuple[Places, float, Asked]](), 0
+            while self._asked and questions + len(self._asked[0][0]) <= MOST:
+                some.append(self._asked.popleft())
+                questions += len(some[-1][0])
+            try:
+                found = await self.call(lambda opened, some=some: _together(opened, some))  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 -- it is each one's own
+                found = [error] * len(some)
+            for (_, _, future), outcome in zip(some, found, strict=True):
+                if future.done():  # whoever asked has gone
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+
+    def glimpse(self) -> Glimpse:
+        """Begin to look at the objects as they are sent.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+        """
+        return Glimpse(self._known_broker(), self.name, self._do(lambda opened: opened.space))
+
+    def dead_letters(self, most: int) -> DeadLetters:
+        """The newest records that the stream could not use.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+        """
+        return dead_letters(self._known_broker(), self.name, most)
+
+    def _known_broker(self) -> Connection:
+        if self._broker is None:
+            raise Unavailable("this gateway knows no broker")
+        return self._broker
 
     async def ready(self) -> bool:
         """Whether it can be asked."""

@@ -137,6 +137,21 @@ class Cells:
         ends = np.searchsorted(self.level, np.arange(int(self.level[-1]) + 2))
         return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
+    def boxes(self) -> Floats:
+        """The box of each cell, float64[n, 4]: (west, south, east, north)."""
+        boxes = np.empty((len(self), 4))
+        boxes[0] = self.space.bounds
+        for cells in self.levels()[1:]:
+            number = np.arange(cells.start, cells.stop)
+            child = number - self.first[self.parent[cells]]
+            above = boxes[self.parent[cells]]
+            middle = 0.5 * (above[:, :2] + above[:, 2:])
+            for axis in (0, 1):
+                upper = (child >> axis) & 1 == 1
+                boxes[cells, axis] = np.where(upper, middle[:, axis], above[:, axis])
+                boxes[cells, 2 + axis] = np.where(upper, above[:, 2 + axis], middle[:, axis])
+        return boxes
+
     def ranges(self, parts: Floats) -> Ints:
         """Boxes float64[n, 4] as closed ranges int64[n, 4] of columns and rows of finest cells."""
         side = 1 << self.depth

@@ -1,10 +1,22 @@
 """Algorithm 1 of SSTD (section 4.1.2): build a QT-tree from a sample of objects and the query statistics J.
 
-The leaf with the largest workload is split, by space or by text, whichever leaves the smaller total workload (ties to
-space), until there are θ leaves; each split makes four of one, so there may be up to two more. A leaf is not split if
-that can tell no two of its objects apart, or at depth 20.
+The leaf with the largest workload is split, by space or by text, whichever leaves the smaller total workload (by text
+if that is clearly smaller), until there are θ leaves; each split makes four of one, so there may be up to two more. A
+leaf is not split if that can tell no two of its objects apart, or at depth 20.
 
-Cost: O(objects x terms x depth) for the sample, as each level of the tree visits each object for both kinds of split.
+What a split leaves is estimated for the leaves of the stream, not counted in the sample. A leaf with some 30 sampled
+objects has hardly any of the words of its future ones; and four shares that were made so as to have few words in common
+have few in common for just the objects that they were made of. H by counting is so far too small for both, that text
+nearly always seems to win, and the tree visits more than one that splits by space alone. So:
+
+- A leaf has a word with probability 1 - exp(-n f), where n objects are expected in it, and f is the part of them that
+  have the word: counted, with :data:`_USUAL` more objects that have it as often as those of the node above.
+- How well lists tell words apart is seen by objects that they were not made of. Each half of a node's objects makes
+  lists, and the other half is sent by them; *lift* is by how much more often than by chance a word comes to a child
+  that lists it. Only this part of a word's objects is taken to go to the lists that have it, the rest goes anywhere.
+
+Cost: O(objects x terms x depth) for the sample, as each level of the tree visits each object for both kinds of split,
+and O(words of the dictionary) for each node.
 """
 
 from __future__ import annotations
@@ -51,8 +63,39 @@ KEYWORDS = 16_384
 DEEPEST = 20
 """Depth at which no node is split any more."""
 
-_ROUNDING = 1e-9
-"""Total workloads that differ by less than this share count as equal."""
+_USUAL = 64.0
+"""As many objects, which have words as often as those of the node above, are added to those that a leaf has."""
+
+_UNSURE = 100.0
+"""As many words, which come to children by chance, are added to those by which lift is measured."""
+
+_MORE = 4.0
+"""A leaf is expected to get at least so many objects for each sampled one: the sample is of what is yet to come."""
+
+_ALL = 0b1111
+
+_GAIN = 0.1
+"""By which part of what space leaves text has to leave less: of two estimates the smaller one is the more wrong."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lists:
+    """The keyword lists of four children as they are made: g words.
+
+    Attributes:
+        objects: float64[4], abs(O).
+        mass: int64[4, 2], H_srq and H_skq of the listed words, in fixed point.
+        mask: uint8[g], the children that have each term.
+    """
+
+    objects: Floats
+    mass: Ints
+    mask: Bytes
+
+    @classmethod
+    def empty(cls, words: int) -> _Lists:
+        """Without any word."""
+        return cls(np.zeros(4), np.zeros((4, 2), np.int64), np.zeros(words, np.uint8))
 
 
 @dataclass(slots=True, eq=False)
@@ -60,29 +103,33 @@ class _Split:
     """A way to split a node, and what its four children get.
 
     Attributes:
-        kind: SPATIAL or TEXTUAL.
         cells: the cell of J of each child.
         child: int8[n], the child of each of the node's objects.
+        lists: the keyword lists; None for a split by space.
+        lift: how well these tell words apart, from 0 to 1.
         objects: float64[4], abs(O).
-        rate: float64[4], arrivals in a ms.
-        mass: int64[4, 2], H_srq and H_skq in fixed point.
-        mask: uint8[g], the children that have each term.
         loads: the workloads, by Eqn 2.
     """
 
-    kind: int
     cells: list[int]
     child: npt.NDArray[np.int8]
+    lists: _Lists | None
+    lift: float
     objects: Floats
-    rate: Floats
-    mass: Ints
-    mask: Bytes
     loads: list[float] = field(default_factory=list)
+
+    @property
+    def kind(self) -> int:
+        """SPATIAL or TEXTUAL."""
+        return SPATIAL if self.lists is None else TEXTUAL
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node under construction; its objects are ``order[start:end]``, and a leaf has no ``split``."""
+    """A node under construction; its objects are ``order[start:end]``, and a leaf has no ``split``.
+
+    ``words`` is which part of the objects has each word, float32[g], once that has been asked for.
+    """
 
     box: BoxTuple
     cell: int
@@ -91,76 +138,38 @@ class _Node:
     start: int
     end: int
     load: float
+    parent: int = -1
     child: int = -1
     split: _Split | None = None
+    words: npt.NDArray[np.float32] | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------ kernels
 
 
 @kernel
-def _split_by_space(
-    order: Ints,
-    start: int,
-    end: int,
-    x: Floats,
-    y: Floats,
-    middle: Floats,
-    rates: Floats,
-    offsets: Ints,
-    terms: Codes,
-    chance: npt.NDArray[np.uint32],
-    child: npt.NDArray[np.int8],
-    objects: Floats,
-    rate: Floats,
-    mass: Ints,
-    mask: Bytes,
-) -> bool:
-    """Assign objects to quarters, and sum up each; ``chance`` uint32[4, g, 2] is that of the quarters' own cells.
-
-    Returns whether the objects stand in more than one place.
-    """
-    apart = False
-    for i in range(start, end):
-        o = order[i]
-        c = (1 if x[o] >= middle[0] else 0) + (2 if y[o] >= middle[1] else 0)
-        child[i - start] = c
-        objects[c] += 1.0
-        rate[c] += rates[o]
-        apart |= x[o] != x[order[start]] or y[o] != y[order[start]]
-        for k in range(offsets[o], offsets[o + 1]):
-            term = terms[k]
-            if mask[term] & (1 << c) == 0:
-                mask[term] |= 1 << c
-                mass[c, 0] += np.int64(chance[c, term, 0])
-                mass[c, 1] += np.int64(chance[c, term, 1])
-    return apart
-
-
-@kernel
-def _split_by_text(
-    order: Ints,
-    start: int,
-    end: int,
+def _share_out(
+    members: Ints,
     node: int,
     hashes: Words,
-    rates: Floats,
     offsets: Ints,
     terms: Codes,
     chance: npt.NDArray[np.uint32],
     weight: Floats,
     lengths: Floats,
+    learns: bool,
+    lists: tuple[Floats, Ints, Bytes],
     child: npt.NDArray[np.int8],
-    objects: Floats,
-    rate: Floats,
-    mass: Ints,
-    mask: Bytes,
 ) -> None:
-    """Assign each object to the child with the smallest workload increment; ``chance`` uint32[g, 2] is the node's."""
+    """Send each object to the child whose workload grows least by it; ``chance`` uint32[g, 2] is the node's.
+
+    ``lists`` are (abs(O), H, masks) of the children; if it ``learns``, they take up what is sent.
+    """
+    objects, mass, mask = lists
     cost = np.empty(4)
     new = np.empty((4, 2), np.int64)
-    for i in range(start, end):
-        o = order[i]
+    for i in range(len(members)):
+        o = members[i]
         new[:] = 0
         for k in range(offsets[o], offsets[o + 1]):
             term = terms[k]
@@ -171,13 +180,13 @@ def _split_by_text(
                 for c in range(4):
                     cost[c] += weight[kind] * growth(objects[c], mass[c, kind], new[c, kind], lengths[kind])
         c = choose(cost, tie_seed(hashes[o], node))
-        child[i - start] = c
-        objects[c] += 1.0
-        rate[c] += rates[o]
-        mass[c, 0] += new[c, 0]
-        mass[c, 1] += new[c, 1]
-        for k in range(offsets[o], offsets[o + 1]):
-            mask[terms[k]] |= 1 << c
+        child[i] = c
+        if learns:
+            objects[c] += 1.0
+            mass[c, 0] += new[c, 0]
+            mass[c, 1] += new[c, 1]
+            for k in range(offsets[o], offsets[o + 1]):
+                mask[terms[k]] |= 1 << c
 
 
 # ----------------------------------------------------------------------------------------------------------- building
@@ -202,9 +211,11 @@ class _Builder:
 
         self.cells: dict[int, CellStatistics] = {}
         self.chances: dict[int, npt.NDArray[np.uint32]] = {}
+        stand_for = float(statistics.objects[0]) / max(len(objects), 1)
+        self.more = max(_MORE, stand_for)
         self.nodes = [_Node(statistics.space.bounds, 0, 0, False, 0, len(objects), 0.0)]
-        whole, _ = self._by_space(self.nodes[0], [0] * 4, (np.inf, np.inf))
-        self.nodes[0].load = whole.loads[0]
+        whole, words = np.array([float(len(objects))]), self._words(0)[np.newaxis]
+        self.nodes[0].load = self._loads([0], whole, np.array([self.rates.sum()]), words)[0]
 
     def cell(self, cell: int) -> CellStatistics:
         """Statistics of a cell of J."""
@@ -229,64 +240,146 @@ class _Builder:
         statistics = self.cell(cell)
         return np.ascontiguousarray((statistics.arrival * statistics.reach)[[SRQ, SKQ]])
 
-    def _empty_split(self, node: _Node, kind: int, cells: list[int]) -> _Split:
-        child, mask = np.empty(node.end - node.start, np.int8), np.zeros(len(self.dictionary), np.uint8)
-        return _Split(kind, cells, child, np.zeros(4), np.zeros(4), np.zeros((4, 2), np.int64), mask)
+    def _members(self, node: _Node) -> Ints:
+        return self.order[node.start : node.end]
 
-    def _set_loads(self, split: _Split) -> None:
-        reach = self.statistics.reach(np.array(split.cells))
-        split.loads = workloads(self.cell(0), reach, split.objects, split.rate, split.mass / UNIT).tolist()
+    def _terms_of(self, members: Ints) -> tuple[Ints, Codes]:
+        """The terms of some objects: whose each is, as a position among them, and which."""
+        lengths = self.offsets[members + 1] - self.offsets[members]
+        owner = np.repeat(np.arange(len(members)), lengths)
+        first = np.cumsum(lengths) - lengths
+        return owner, self.terms[np.arange(len(owner)) - first[owner] + self.offsets[members][owner]]
 
-    def _by_space(self, node: _Node, cells: list[int], middle: tuple[float, float]) -> tuple[_Split, bool]:
-        """Spatial partitioning, and whether it can ever tell two of the objects apart."""
-        split = self._empty_split(node, SPATIAL, cells)
-        chance = np.stack([self.chance(cell) for cell in cells])
-        apart = _split_by_space(
-            self.order, node.start, node.end, self.x, self.y, np.array(middle), self.rates, self.offsets, self.terms,
-            chance, split.child, split.objects, split.rate, split.mass, split.mask,
-        )  # fmt: skip
-        self._set_loads(split)
-        return split, apart
-
-    def _by_text(self, number: int) -> _Split:
-        """Textual partitioning."""
+    def _words(self, number: int) -> Floats:
+        """Which part of a node's objects, of all that come to it, has each word: float64[g]."""
         node = self.nodes[number]
-        split = self._empty_split(node, TEXTUAL, [node.cell] * 4)
-        _split_by_text(
-            self.order, node.start, node.end, number, self.hashes, self.rates, self.offsets, self.terms,
-            self.chance(node.cell), self.weight(node.cell), self.cell(node.cell).lengths,
-            split.child, split.objects, split.rate, split.mass, split.mask,
-        )  # fmt: skip
-        self._set_loads(split)
+        if node.words is None:
+            members = self._members(node)
+            if node.parent < 0:
+                words = np.bincount(self._terms_of(members)[1], minlength=len(self.dictionary)) / max(len(members), 1)
+            else:
+                parent = self.nodes[node.parent]
+                assert parent.split is not None
+                which = number - parent.child
+                words = self._below(node.parent, parent.split, members, np.full(len(members), which, np.int8))[which]
+            node.words = words.astype(np.float32)
+        return node.words.astype(np.float64)
+
+    def _below(self, number: int, split: _Split, members: Ints, child: npt.NDArray[np.int8]) -> Floats:
+        """As :meth:`_words`, of each child that a node would get, float64[4, g]; of children without members nothing.
+
+        Args:
+            number: the node.
+            split: how it is split.
+            members: objects of the node.
+            child: the child of each of them.
+        """
+        words, g = self._words(number), len(self.dictionary)
+        if split.lists is None:
+            owner, terms = self._terms_of(members)
+            counts = np.bincount(child[owner].astype(np.int64) * g + terms, minlength=4 * g).reshape(4, g)
+            result: Floats = (counts + _USUAL * words) / (split.objects[:, np.newaxis] + _USUAL)
+            return result
+        share = split.objects / split.objects.sum()
+        listed = _bits(split.lists.mask) * share[:, np.newaxis]
+        among = listed.sum(axis=0)
+        sent = np.where(among > 0.0, listed / np.maximum(among, 1e-300), share[:, np.newaxis])
+        part = split.lift * sent / np.maximum(share, 1e-300)[:, np.newaxis] + (1.0 - split.lift)
+        below: Floats = np.minimum(words * part, 1.0)
+        return below
+
+    def _loads(self, cells: list[int], objects: Floats, rate: Floats, words: Floats) -> list[float]:
+        """Eqn 2 of partitions whose objects have words so often, float64[n, g]."""
+        there = -np.expm1(-self.more * objects[:, np.newaxis] * words)
+        h = np.array([there[i] @ self.chance(cell) for i, cell in enumerate(cells)]) / UNIT
+        loads: list[float] = workloads(
+            self.cell(0), self.statistics.reach(np.array(cells)), objects, rate, h.reshape(-1, 2)
+        ).tolist()
+        return loads
+
+    def _weighed(self, number: int, split: _Split) -> _Split:
+        """The split, with the loads of its children."""
+        members = self._members(self.nodes[number])
+        rate = np.bincount(split.child, self.rates[members], 4).astype(np.float64)
+        split.loads = self._loads(split.cells, split.objects, rate, self._below(number, split, members, split.child))
         return split
+
+    def _by_space(self, number: int) -> _Split | None:
+        """Spatial partitioning; None if it can never tell two of the objects apart."""
+        node = self.nodes[number]
+        x, y = (each[self._members(node)] for each in (self.x, self.y))
+        if not ((x != x[:1]) | (y != y[:1])).any():
+            return None
+        east, north = quarter(node.box, 3)[:2]
+        child = ((x >= east) + 2 * (y >= north)).astype(np.int8)
+        cells = [self.child_cell(node.cell, each) for each in range(4)]
+        counts = np.bincount(child, minlength=4).astype(np.float64)
+        return self._weighed(number, _Split(cells, child, None, 0.0, counts))
+
+    def _by_text(self, number: int) -> _Split | None:
+        """Textual partitioning; None if it tells no two of the objects apart."""
+        members = self._members(self.nodes[number])
+        lists = _Lists.empty(len(self.dictionary))
+        child = self._sent(number, members, lists, learns=True)
+        if np.count_nonzero(lists.objects) < 2:
+            return None
+        cells = [self.nodes[number].cell] * 4
+        return self._weighed(number, _Split(cells, child, lists, self._lift(number, members), lists.objects))
+
+    def _sent(self, number: int, members: Ints, lists: _Lists, *, learns: bool) -> npt.NDArray[np.int8]:
+        """The child of each of some objects of a node, int8[n]."""
+        cell, child = self.nodes[number].cell, np.empty(len(members), np.int8)
+        _share_out(
+            members, number, self.hashes, self.offsets, self.terms, self.chance(cell), self.weight(cell),
+            self.cell(cell).lengths, learns, (lists.objects, lists.mass, lists.mask), child,
+        )  # fmt: skip
+        return child
+
+    def _lift(self, number: int, members: Ints) -> float:
+        """By how much more often than by chance words come to children that list them, from 0 to 1.
+
+        Words of no list and words of all say nothing.
+        """
+        first = (self.hashes[members] >> np.uint64(32)) % np.uint64(2) == 0
+        came = expected = said = 0.0
+        for half in (first, ~first):
+            lists = _Lists.empty(len(self.dictionary))
+            self._sent(number, members[half], lists, learns=True)
+            fresh = members[~half]
+            child = self._sent(number, fresh, lists, learns=False)
+            owner, terms = self._terms_of(fresh)
+            telling = (lists.mask[terms] > 0) & (lists.mask[terms] < _ALL)
+            listed = _bits(lists.mask[terms[telling]])
+            share = np.bincount(child, minlength=4) / max(len(fresh), 1)
+            came += float(listed[child[owner[telling]], np.arange(listed.shape[1])].sum())
+            expected += float((share @ listed).sum())
+            said += listed.shape[1]
+        return max(0.0, came - expected) / (said - expected + _UNSURE)
 
     def _better_split(self, number: int, splits: Collection[str]) -> _Split | None:
         """The split with the smaller total workload (lines 6 to 8 of Algorithm 1); None if there is none."""
-        node = self.nodes[number]
-        if node.depth == DEEPEST:
+        if self.nodes[number].depth == DEEPEST:
             return None
-        quarters = [self.child_cell(node.cell, child) for child in range(4)]
-        by_space, apart = self._by_space(node, quarters, quarter(node.box, 3)[:2])
-        best = by_space if apart and "spatial" in splits else None
-        if "textual" in splits:
-            by_text = self._by_text(number)
-            useful = np.count_nonzero(by_text.objects) > 1
-            if useful and (best is None or sum(by_text.loads) < sum(best.loads) * (1.0 - _ROUNDING)):
-                best = by_text
+        best = self._by_space(number) if "spatial" in splits else None
+        by_text = self._by_text(number) if "textual" in splits else None
+        if best is None or (by_text is not None and sum(by_text.loads) < sum(best.loads) * (1.0 - _GAIN)):
+            return by_text
         return best
 
     def _split(self, number: int, split: _Split) -> None:
         """Make children of a leaf (lines 9 to 13 of Algorithm 1)."""
         node = self.nodes[number]
+        self._words(number)
         node.split, node.child = split, len(self.nodes)
-        members = self.order[node.start : node.end]
-        self.order[node.start : node.end] = members[np.argsort(split.child, kind="stable")]
+        self.order[node.start : node.end] = self._members(node)[np.argsort(split.child, kind="stable")]
         end = node.start
         for child in range(4):
             start, end = end, end + int(split.objects[child])
             box = quarter(node.box, child) if split.kind == SPATIAL else node.box
             textual = node.textual or split.kind == TEXTUAL
-            self.nodes.append(_Node(box, split.cells[child], node.depth + 1, textual, start, end, split.loads[child]))
+            self.nodes.append(
+                _Node(box, split.cells[child], node.depth + 1, textual, start, end, split.loads[child], number)
+            )
 
     def grow(self, leaves: int, splits: Collection[str]) -> None:
         """Split leaves, the one with the largest workload first, until there are ``leaves`` or none can be split."""
@@ -322,23 +415,29 @@ class _Builder:
 
     def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
         """The textual nodes, and the dictionary as far as they use it."""
-        splits = [split for number in numbers if (split := self.nodes[number].split) is not None]
+        made = [lists for number in numbers if (split := self.nodes[number].split) and (lists := split.lists)]
         cells = [self.nodes[number].cell for number in numbers]
         distinct, rows = np.unique(np.array(cells, np.int64), return_inverse=True)
         g = len(self.dictionary)
         chance = np.array([self.chance(int(cell)) for cell in distinct], np.uint32).reshape(len(distinct), g, 2)
-        mask = np.array([split.mask for split in splits], np.uint8).reshape(len(numbers), g)
+        mask = np.array([lists.mask for lists in made], np.uint8).reshape(len(numbers), g)
         used = np.flatnonzero(chance.any(axis=(0, 2)))
         texts = TextualNodes(
             np.ascontiguousarray(mask[:, used]),
             rows.astype(np.int32),
             np.ascontiguousarray(chance[:, used]),
-            np.array([split.objects for split in splits]).reshape(len(numbers), 4),
-            np.array([split.mass for split in splits], np.int64).reshape(len(numbers), 4, 2),
+            np.array([lists.objects for lists in made]).reshape(len(numbers), 4),
+            np.array([lists.mass for lists in made], np.int64).reshape(len(numbers), 4, 2),
             np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
             np.tile(self.cell(0).lengths, (len(numbers), 1, 1)),
         )
         return texts, make_table(self.statistics.terms[self.dictionary[used]])
+
+
+def _bits(mask: Bytes) -> Floats:
+    """Which of four children have each of g words, as 0.0 and 1.0: float64[4, g]."""
+    bits: Floats = ((mask >> np.arange(4, dtype=np.uint8)[:, np.newaxis]) & 1).astype(np.float64)
+    return bits
 
 
 def build_tree(

@@ -35,10 +35,10 @@ from spatialstream.model.times import TIME_LIMIT
 
 __all__ = ["SKQ", "SRQ", "KeywordCounts", "Statistics"]
 
-LEAST = 16
+LEAST = 8
 """Sampled objects and queries with which a cell of J is split."""
 
-MOST = 16_384
+MOST = 32_768
 """Cells that J has at most."""
 
 DEPTH = 12

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Codes, Ints, string_view
 from spatialstream.model.hashing import distinct
@@ -158,11 +159,23 @@ def searched(lists: TermLists) -> TermLists:
 
 
 def _vocabulary(lists: TermLists) -> tuple[Ints, Ints, pa.StringArray]:
-    """Of each literal in the vocabulary its group and term, int64[v] each; and the terms."""
-    parts = [_parted(literal) for literal in lists.vocabulary.to_pylist()]
-    terms = pa.array([term for _, term in parts], pa.string())
+    """Of each literal in the vocabulary its group and term, int64[v] each, as :func:`_parted`; and the terms."""
+    starts, data = string_view(lists.vocabulary)
+    first, size = starts[:-1].astype(np.int64), np.diff(starts).astype(np.int64)
+    data = np.append(data, np.zeros(2, np.uint8))  # so that each literal has two bytes to look at
+    bar = pc.find_substring(lists.vocabulary, "|").to_numpy(zero_copy_only=False).astype(np.int64)
+    absent = (size > 0) & (data[first] == ord("!"))
+    digits = (data[first].astype(np.int64) - ord("0"), data[first + 1].astype(np.int64) - ord("0"))
+    group = np.where(bar == 1, digits[0], 10 * digits[0] + digits[1])
+    group = np.where(absent, _NONE, np.where(bar < 0, _PLAIN, group))
+    skipped = np.where(absent, 1, bar + 1)
+    offsets = np.zeros(len(starts), np.int32)
+    np.cumsum(size - skipped, out=offsets[1:])
+    at = np.arange(offsets[-1]) + np.repeat(first + skipped - offsets[:-1], size - skipped)
+    buffers = pa.py_buffer(offsets), pa.py_buffer(data[at])
+    terms = pa.StringArray.from_buffers(len(size), *buffers)
     codes, firsts = distinct(terms)
-    return np.array([group for group, _ in parts], np.int64), codes.astype(np.int64), terms.take(pa.array(firsts))
+    return group, codes.astype(np.int64), terms.take(pa.array(firsts))
 
 
 def _lists(owner: Ints, term: Ints, n: int, vocabulary: pa.StringArray) -> TermLists:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -125,6 +126,11 @@ class Doorway:
             self._door = Door.read(self._store)
         return self._door
 
+    @property
+    def seats(self) -> dict[int, str]:
+        """The address of the seat of each slot, as the driver has told it last; not of slots that are moving."""
+        return dict(self._seats)
+
     def _look_for_another(self) -> None:
         """The next driver has another door; where the store cannot be reached the known one may yet be right."""
         with suppress(Unavailable):
@@ -156,7 +162,8 @@ class Doorway:
             return None
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
-        return Directory.of(known, self._version)
+        until, versions = time.monotonic() + seconds, self._versions
+        return Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
         """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""
@@ -225,7 +232,20 @@ class Doorway:
         with self._lock:
             self._clients.pop(address, None)
 
-    def _version(self, number: int) -> RoutingVersion:
-        if number not in self._versions:
-            self._versions[number] = self._store.load(number)
-        return self._versions[number]
+    def _version(self, number: int, known: dict[int, RoutingVersion], seconds: float) -> RoutingVersion:
+        """A routing version, which is read once; right after it was adopted the store may be away.
+
+        Raises:
+            Unavailable: the store has not given it within so many seconds.
+        """
+
+        def load() -> None:
+            known[number] = self._store.load(number)
+
+        if number not in known:
+            try:
+                called(load).result(max(0.0, seconds))
+            except TimeoutError:
+                problem = f"routing version {number} is new here, and the routing store does not give it in time"
+                raise Unavailable(f"{problem}: try again") from None
+        return known[number]

@@ -14,7 +14,8 @@ __all__ = ["ZooKeeperServer"]
 
 _ANSWER_WITHIN = 1.0
 
-_MEMORY = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+# it keeps the last 500 changes in memory, and a stream's statistics, which are changed every few seconds, are megabytes
+_MEMORY = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 # The tick is the grain of session timeouts: a short one lets tests see a session expire soon.
 _CONFIGURATION = """\

@@ -169,6 +169,7 @@ def _merge(
             spools[kind].add(content)
         else:
             kept.append((slot, kind, content))
+    kept.sort(key=lambda row: row[0])  # they come in any order, and what is written of them has to be the same again
     by_kind = _by_kind(kept)
     state = merger_state(part, turn, storage)
     merged = state.begin(partial(restored, space))

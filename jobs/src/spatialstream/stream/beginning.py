@@ -24,7 +24,7 @@ from spatialstream.store.lease import FolderLease, Lease
 from spatialstream.stream.router import EPOCHS
 from spatialstream.stream.settings import StreamSettings
 
-__all__ = ["check_life", "claim", "ensure_first_version", "locked", "read_objects", "read_queries"]
+__all__ = ["check_life", "claim", "claimed", "ensure_first_version", "locked", "read_objects", "read_queries"]
 
 _SAMPLE = 50_000
 _Batch = TypeVar("_Batch", ObjectBatch, QueryBatch)
@@ -56,11 +56,20 @@ def claim(settings: StreamSettings, storage: Storage, lease: Lease, patience: fl
         StateError: the storage is not this stream's.
         Unavailable: it is nobody's yet, and the lease cannot be had.
     """
-    if find(storage, STREAM.marker) is not None:
-        return settings.claim(storage)
+    if (life := claimed(settings, storage)) is not None:
+        return life
     with lease:
         lease.acquire(patience)
         return settings.claim(storage)
+
+
+def claimed(settings: StreamSettings, storage: Storage) -> str | None:
+    """The life of the stream that a checkpoint has been claimed for; None if it is nobody's.
+
+    Raises:
+        StateError: the storage is not this stream's.
+    """
+    return None if find(storage, STREAM.marker) is None else settings.claim(storage)
 
 
 def ensure_first_version(

@@ -350,7 +350,8 @@ class RouterJob(_Job):
 
     Attributes:
         most_messages: messages an epoch, at most.
-        learn_every: seconds between two renewals of J, and two looks at what is left to read besides those of turns.
+        learn_every: seconds between two renewals of the sample, and two looks at what is left to read besides those of
+            turns.
         lag: is told how many messages of a kind no epoch has read.
         observe: is told what each epoch has been, and how long it took, in s: without the look at what is new, and
             part by part (:data:`~spatialstream.stream.parts.ROUTER_PARTS`).
@@ -414,7 +415,7 @@ class RouterJob(_Job):
         pass
 
     def _beside(self) -> None:
-        """Keep J, and tell what is left to read."""
+        """Keep the sample, and tell what is left to read."""
         assert self._turns is not None
         if time.monotonic() >= self._learn_at:
             self._learn()
@@ -423,7 +424,7 @@ class RouterJob(_Job):
             self._learn_at = time.monotonic() + self.learn_every
 
     def _learn(self) -> None:
-        """Keep J, which no answer needs: samples on which that fails would be there again after a restart."""
+        """Keep the sample, which no answer needs: records on which that fails would be there again after a restart."""
         assert self._learner is not None
         try:
             self._learner.learn()

@@ -1,0 +1,162 @@
+"""What a running stream is like inside, for people: versions, the leaves of the tree and their loads, slots, seats.
+
+All of it is what the jobs leave in the routing store for the rebalancer, and what the worker's driver tells whoever
+asks. A look costs a few reads of the store; versions, which never change, are read once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
+from spatialstream.index.sample import Sample
+from spatialstream.index.statistics import Statistics
+from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Floats
+from spatialstream.model.errors import StateError
+from spatialstream.store.base import RoutingStore
+from spatialstream.store.reports import EXECUTORS, asked_executors, read_load, read_sample
+from spatialstream.store.state import RoutingState
+
+__all__ = ["MOST_LEAVES", "Inside"]
+
+MOST_LEAVES = 2_000
+"""Leaves that are told one by one, at most: those with the largest loads."""
+_VERSIONS = 4
+_SAMPLE_SECONDS = 30.0
+"""For which the router's sample is not read again: it is megabytes, and changes slowly."""
+
+
+class Inside:
+    """Looks into a stream; any number of threads may.
+
+    Args:
+        store: the routing store.
+        seats: the address of the seat of each slot, as the driver has told last.
+    """
+
+    def __init__(self, store: RoutingStore, seats: Callable[[], Mapping[int, str]]) -> None:
+        self._store, self._seats = store, seats
+        self._lock = threading.Lock()
+        self._versions: dict[int, RoutingVersion] = {}
+        self._sampled: tuple[float, Sample | None, Statistics | None] = float("-inf"), None, None
+
+    def look(self) -> dict[str, Any]:
+        """What there is to see now, as JSON has it.
+
+        ``counted`` is None where the worker has not counted under the active version yet; loads and objects are then
+        those that the version was made for. ``before`` is the version before the active one, if it is kept; the
+        ``share`` of each slot is its part of the objects of the router's sample, under either.
+
+        Raises:
+            StateError: there is no such stream.
+            Unavailable: the store does not answer.
+        """
+        state = self._store.state()
+        version, (sample, known) = self._version(state.active.number), self._sample()
+        leaves = version.index.leaves
+        loads, counts, counted = leaves.load, None, None
+        with suppress(StateError):  # none yet
+            report = read_load(self._store)
+            if report.version == version.number and known is not None:
+                counts, counted = report.counts, report.upto
+                loads = leaf_loads(version, counts, known)
+        kept = [number for number in self._store.versions() if number < version.number]
+        shares = None if sample is None or not len(sample.objects) else sample
+        before = None
+        if kept:
+            old = self._version(kept[-1])
+            before = {"version": old.number, "leaves": len(old.index.leaves)} | _shares(old, shares)
+        return {
+            "space": str(version.index.space),
+            "version": version.number,
+            "kind": version.index.kind,
+            "since_epoch": state.active.epoch,
+            "proposal": state.adopted,
+            "pending": _pending(state),
+            "counted": counted,
+            "imbalance": _finite(imbalance(slot_loads(loads, version.mapping, version.slots))),
+            "slots": self._slots(version, loads, counts),
+            "leaves": _leaves(version, loads, counts),
+            "leaves_in_all": len(leaves),
+            "before": before,
+            "after": _shares(version, shares),
+            "executors": {job: asked_executors(self._store, job) for job in EXECUTORS},
+        }
+
+    def _sample(self) -> tuple[Sample | None, Statistics | None]:
+        """What the router has learned, and what follows from it about loads."""
+        with self._lock:
+            at, sample, known = self._sampled
+            if sample is None or time.monotonic() > at + _SAMPLE_SECONDS:
+                sample = read_sample(self._store)
+                known = None if sample is None else sample.statistics()
+                self._sampled = time.monotonic(), sample, known
+            return sample, known
+
+    def _version(self, number: int) -> RoutingVersion:
+        with self._lock:
+            if number not in self._versions:
+                while len(self._versions) >= _VERSIONS:
+                    self._versions.pop(min(self._versions))
+                self._versions[number] = self._store.load(number)
+            return self._versions[number]
+
+    def _slots(self, version: RoutingVersion, loads: Floats, counts: LeafCounts | None) -> list[dict[str, Any]]:
+        seats, leaves = self._seats(), version.index.leaves
+        columns = {"load": loads, "leaves": np.ones(len(leaves)), "objects": leaves.objects}
+        if counts is not None:
+            columns |= {"objects": counts.objects, "queries": counts.standing, "rate": counts.rate * 1000.0}
+        of_slots = {name: np.bincount(version.mapping, each, version.slots).tolist() for name, each in columns.items()}
+        return [
+            {"slot": slot, "seat": seats.get(slot)} | {name: each[slot] for name, each in of_slots.items()}
+            for slot in range(version.slots)
+        ]
+
+
+def _leaves(version: RoutingVersion, loads: Floats, counts: LeafCounts | None) -> list[dict[str, Any]]:
+    """The leaves with the largest loads, the largest first."""
+    leaves = version.index.leaves
+    objects = leaves.objects if counts is None else counts.objects
+    return [
+        {
+            "box": leaves.box[i].tolist(),
+            "textual": bool(leaves.textual[i]),
+            "slot": int(version.mapping[i]),
+            "load": float(loads[i]),
+            "objects": float(objects[i]),
+        }
+        for i in np.argsort(-loads, kind="stable")[:MOST_LEAVES].tolist()
+    ]
+
+
+def _shares(version: RoutingVersion, sample: Sample | None) -> dict[str, Any]:
+    """Which part of a sample's objects each slot has under a version; None without a sample."""
+    if sample is None:
+        return {"share": None}
+    weights = sample.weights[0]
+    found = np.bincount(version.route_objects(sample.objects), weights, version.slots)
+    return {"share": (found / max(float(found.sum()), 1e-300)).tolist()}
+
+
+def _pending(state: RoutingState) -> dict[str, Any] | None:
+    pending = state.pending
+    if pending is None:
+        return None
+    return {
+        "version": pending.number,
+        "base": pending.base,
+        "proposal": pending.proposal,
+        "exported": sorted(state.exported),
+        "loaded": sorted(state.loaded),
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if np.isfinite(number) else None

@@ -1,0 +1,92 @@
+"""The console's files, as they are served: from memory, compressed, and under a policy that lets nothing else in."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["Pages"]
+
+_HERE = Path(__file__).parent
+_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".css": "text/css", ".html": "text/html; charset=utf-8"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
+}
+_MISSING = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Console: incomplete</title>
+<h1>The console is not complete</h1>
+<p>What its map is made of is fetched when the project is set up, and is not here. Run <code>make console</code> where
+the project is, and load this page again. Everything else that this gateway serves works without it.</p>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    packed: bytes
+    tag: str
+    kind: str
+
+
+class Pages:
+    """Serves the files of two folders: those of the project, and those that have been fetched.
+
+    Args:
+        folder: with ``static`` and ``vendor``.
+    """
+
+    def __init__(self, folder: Path = _HERE) -> None:
+        self._folder = folder
+        self._files: dict[str, tuple[tuple[int, int], _File]] = {}
+
+    def answer(self, request: Request, name: str) -> Response:
+        """The file of a path under the console's; "" is the page itself."""
+        name = name or "index.html"
+        if name == "index.html" and not (self._folder / "vendor" / "console.lock").is_file():
+            return Response(_MISSING, 503, _HEADERS, "text/html; charset=utf-8")
+        path = self._path(name)
+        if path is None:
+            return Response("There is no such page.", 404, _HEADERS, "text/plain")
+        file = self._file(path)
+        headers = _HEADERS | {"ETag": file.tag}
+        if request.headers.get("if-none-match") == file.tag:
+            return Response(status_code=304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
+        return Response(file.content, headers=headers, media_type=file.kind)
+
+    def _path(self, name: str) -> Path | None:
+        """The file of a name; None if there is none within the folders."""
+        base = self._folder / ("vendor" if name.startswith("vendor/") else "static")
+        try:
+            path = (base / name.removeprefix("vendor/")).resolve()
+            return path if path.is_relative_to(base.resolve()) and path.is_file() else None
+        except (OSError, ValueError):  # a name that no file can have
+            return None
+
+    def _file(self, path: Path) -> _File:
+        """A file's content; read again when it has changed."""
+        stat = path.stat()
+        state, key = (stat.st_mtime_ns, stat.st_size), str(path)
+        if key not in self._files or self._files[key][0] != state:
+            content = path.read_bytes()
+            tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+            kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain"
+            self._files[key] = state, _File(content, gzip.compress(content, 6, mtime=0), tag, kind)
+        return self._files[key][1]

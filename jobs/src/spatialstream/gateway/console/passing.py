@@ -1,0 +1,143 @@
+"""Objects as they pass, for people: some of them, drawn at random, and how many there were.
+
+One thread a stream reads for all who look, and only while somebody does. A moment that somebody has not taken when the
+next one is there is dropped for them: its objects are only counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing, suppress
+from functools import partial
+
+from spatialstream.client import Glimpse
+from spatialstream.client.glimpse import Seen
+from spatialstream.gateway import logs
+from spatialstream.gateway.problems import Problem
+from spatialstream.model.errors import SpatialStreamError
+
+__all__ = ["Passing"]
+
+_MOMENT = 0.25
+"""Seconds of which a client is told at a time."""
+_SHOWN = 100
+"""Objects of a moment that are shown, at most."""
+_SILENT = 15.0
+"""Seconds after which something is said, if nothing comes."""
+_WAITING = 8
+_MOST = 200
+
+
+class Passing:
+    """Shows the objects of one stream.
+
+    Args:
+        name: of the stream.
+        opener: begins to read.
+    """
+
+    def __init__(self, name: str, opener: Callable[[], Glimpse]) -> None:
+        self._name, self._opener = name, opener
+        self._queues: set[asyncio.Queue[Seen | None]] = set()
+        self._reader: _Reader | None = None
+        self._over = False
+
+    def end(self) -> None:
+        """Let everybody go."""
+        self._over = True
+        self._stop()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Moments, as Server-Sent Events: ``count`` objects came by ``at``, some of them told as [id, t, x, y, text].
+
+        Raises:
+            Problem: too many look.
+        """
+        if self._over or len(self._queues) >= _MOST:
+            raise Problem("try-again", f"{len(self._queues)} pages look at the objects already", retry=5)
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        queue: asyncio.Queue[Seen | None] = asyncio.Queue(_WAITING)
+        self._queues.add(queue)
+        try:
+            if self._reader is None:
+                self._reader = _Reader(self, self._opener, self._name)
+            yield b"retry: 1000\n\n"
+            while True:
+                try:
+                    async with asyncio.timeout(_SILENT):
+                        seen = await queue.get()
+                except TimeoutError:
+                    yield b": nothing now\n\n"
+                    continue
+                if seen is None:
+                    return
+                yield _event(seen)
+        finally:
+            self._queues.discard(queue)
+            if not self._queues:
+                self._stop()
+
+    def publish(self, reader: _Reader, seen: Seen) -> None:
+        """A moment is over."""
+        if reader is not self._reader:
+            return
+        for queue in self._queues:
+            if queue.full():  # what waited longest is only counted
+                late = queue.get_nowait()
+                assert late is not None
+                seen_now = Seen(seen.objects, seen.count + late.count, seen.exact and late.exact)
+                queue.put_nowait(seen_now)
+            else:
+                queue.put_nowait(seen)
+
+    def fail(self, reader: _Reader) -> None:
+        """Reading has ended for a reason of its own: those who look come again, and then it is begun again."""
+        if reader is self._reader:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._reader is not None:
+            self._reader.stop.set()
+            self._reader = None
+        for queue in self._queues:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
+
+def _event(seen: Seen) -> bytes:
+    objects = [[each.id, each.t, each.x, each.y, text] for each, text in seen.objects]
+    said = {"at": time.time_ns() // 1_000_000, "count": seen.count, "exact": seen.exact, "objects": objects}
+    return b"data: %s\n\n" % json.dumps(said, ensure_ascii=False).encode(errors="replace")
+
+
+class _Reader:
+    """The thread that reads."""
+
+    def __init__(self, passing: Passing, opener: Callable[[], Glimpse], name: str) -> None:
+        self.stop = threading.Event()
+        self._passing, self._opener, self._loop = passing, opener, asyncio.get_running_loop()
+        threading.Thread(target=self._run, name=f"objects-{name}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with closing(self._opener()) as glimpse:
+                while not self.stop.is_set():
+                    seen = glimpse.take(_MOMENT, _SHOWN)
+                    if seen.count:
+                        self._tell(partial(self._passing.publish, self, seen))
+        except SpatialStreamError as error:
+            logs.event("objects", told=str(error))
+        except Exception:  # noqa: BLE001 -- a defect; those who look have to come again
+            logs.LOGGER.exception("failed", extra={"fields": {"reading": "objects"}})
+        self._tell(partial(self._passing.fail, self))
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(what)

@@ -1,0 +1,130 @@
+"""What the console serves: its pages, and the data that is for them alone.
+
+The data is under the same rights as the rest: objects and dead letters are for who may ask, the inside is for who may
+watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from spatialstream.gateway.console.pages import Pages
+from spatialstream.gateway.console.passing import Passing
+from spatialstream.gateway.following import EVENTS
+from spatialstream.gateway.requests import check_parameters
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.errors import Unavailable
+
+if TYPE_CHECKING:
+    from spatialstream.gateway.app import Gateway
+
+__all__ = ["Console"]
+
+_LOOK_SECONDS = 1.0
+"""For which what is inside is not looked at again."""
+_LETTERS = 100
+
+Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
+
+
+class Console:
+    """The console of a gateway.
+
+    Attributes:
+        endpoints: method, path, the right that it needs, and what answers.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self._pages = gateway, Pages()
+        self._passing, self._looks = dict[str, Passing](), dict[str, _Look]()
+        self.endpoints: Sequence[tuple[str, str, str | None, Answer]] = [
+            ("GET", "/console", None, self.home),
+            ("GET", "/console/session", None, self.session),
+            ("GET", "/console/{path:path}", None, self.page),
+            ("GET", "/streams/{stream}/console/objects", "ask", self.objects),
+            ("GET", "/streams/{stream}/console/rejected", "ask", self.rejected),
+            ("GET", "/streams/{stream}/console/inside", "watch", self.inside),
+        ]
+
+    def end(self) -> None:
+        """Let those who look go."""
+        for each in self._passing.values():
+            each.end()
+
+    def leave(self, name: str) -> None:
+        """A stream is not served any more."""
+        self._looks.pop(name, None)
+        if name in self._passing:
+            self._passing.pop(name).end()
+
+    async def home(self, request: Request) -> Response:
+        """Where the console is."""
+        return RedirectResponse("/console/", 307)
+
+    async def page(self, request: Request) -> Response:
+        """A file of the console's."""
+        return self._pages.answer(request, request.path_params["path"])
+
+    async def session(self, request: Request) -> Response:
+        """Who looks, and what they may do with which stream."""
+        caller = await self._gateway.caller(request)
+        rights = {name: await caller.rights_on(name) for name in sorted(self._gateway.streams)}
+        streams = [{"name": name, "rights": sorted(may)} for name, may in rights.items() if may]
+        access = self._gateway.access
+        said = {"caller": caller.name, "tokens": not access.local, "version": version("spatialstream")}
+        return JSONResponse(said | {"streams": streams}, headers={"Cache-Control": "no-store"})
+
+    async def objects(self, request: Request, stream: ServedStream) -> Response:
+        """Objects as they pass; see :class:`~spatialstream.gateway.console.passing.Passing`."""
+        check_parameters(request)
+        passing = self._passing.setdefault(stream.name, Passing(stream.name, stream.glimpse))
+        events = await passing.events()
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events, headers=headers, media_type=EVENTS)
+
+    async def rejected(self, request: Request, stream: ServedStream) -> Response:
+        """The newest dead letters."""
+        check_parameters(request)
+        found = await stream.call(lambda _: stream.dead_letters(_LETTERS))
+        said = {"count": found.count, "newest": list(found.newest)}
+        return JSONResponse(said, headers={"Cache-Control": "no-store"})
+
+    async def inside(self, request: Request, stream: ServedStream) -> Response:
+        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.inside.Inside.look`."""
+        check_parameters(request)
+        look = self._looks.setdefault(stream.name, _Look(stream))
+        return JSONResponse(await look.get(), headers={"Cache-Control": "no-store"})
+
+
+class _Look:
+    """What a stream is like inside, looked at once for all who ask within a second."""
+
+    def __init__(self, stream: ServedStream) -> None:
+        self._stream, self._lock = stream, asyncio.Lock()
+        self._until, self._known = float("-inf"), dict[str, Any]()
+
+    async def get(self) -> dict[str, Any]:
+        """The look.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                as_of, began = None, time.time_ns()
+                with suppress(Unavailable):  # the worker is away: what the store knows is what one wants to see then
+                    as_of = await self._stream.call(lambda opened: opened.as_of())
+                took = (time.time_ns() - began) / 1e6
+                known = await self._stream.call(lambda opened: opened.inside())
+                now = time.time_ns() // 1_000_000
+                self._known = known | {"as_of": as_of, "answered_ms": took, "now": now}
+                self._until = time.monotonic() + _LOOK_SECONDS
+            return self._known

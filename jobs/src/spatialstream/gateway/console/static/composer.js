@@ -1,0 +1,340 @@
+// The form in which a question is put together, and the region that belongs to it on the map.
+
+import { Marker } from "./map.js";
+import { el, icon, say } from "./dom.js";
+import { corners, rounded } from "./geometry.js";
+import { KIND, ONCE, STANDING, isStanding, parseWords, wordsText } from "./query.js";
+
+const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"]];
+const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
+const LIVES = [["1h", "1 hour"], ["1d", "1 day"], ["7d", "7 days"], ["", "until cancelled"]];
+const FIELDS = { box: ["West", "South", "East", "North"], circle: ["Longitude", "Latitude", "Radius, km"], at: ["Longitude", "Latitude"] };
+const PLAIN = { box: ["Left", "Bottom", "Right", "Top"], circle: ["x", "y", "Radius"], at: ["x", "y"] };
+
+export class Composer {
+  /** @param {HTMLFormElement} form @param {object} app the page: `map`, `space`, `mayWrite`, `submit(query)` */
+  constructor(form, app) {
+    [this.form, this.app] = [form, app];
+    this.region = null;
+    this.at = null;
+    this.handles = [];
+    this.drawing = null;
+    this.hint = document.getElementById("hint");
+    form.append(...this.#parts());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit(event.submitter?.value ?? "once");
+    });
+    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#stopDrawing());
+    this.#update();
+  }
+
+  get kind() {
+    return this.form.elements.kind.value;
+  }
+
+  #parts() {
+    const radio = (value, text, checked) => el("label", {}, el("input", { type: "radio", name: "kind", value, checked, onchange: () => this.#update() }), el("span", { text }));
+    const draw = (shape, name, text) => el("button", { type: "button", "data-shape": shape, "aria-pressed": "false", onclick: () => this.draw(shape) }, icon(name), el("span", { text }));
+    const select = (name, choices, chosen) => el("select", { name }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
+    this.where = el("div", { class: "where", role: "group", "aria-label": "Where" },
+      draw("box", "box", "Box"), draw("circle", "circle", "Circle"), draw("at", "pin", "Point"), draw("everywhere", "world", "Everywhere"));
+    this.fields = el("div", { class: "numbers" });
+    this.byView = el("button", { type: "button", class: "link", text: "what the map shows", onclick: () => this.#fromView() });
+    this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
+    this.howMany = el("label", { class: "row" }, el("span", { text: "How many" }), el("input", { name: "k", type: "number", min: 1, max: 100, value: 10, inputmode: "numeric" }));
+    this.step = el("label", { class: "row" }, el("span", { text: "Anew every" }), select("step", STEPS, "10s"));
+    this.life = el("label", { class: "row" }, el("span", { text: "Stands for" }), select("life", LIVES, "1d"));
+    this.once = el("button", { type: "submit", value: "once", class: "primary", text: "Ask once" });
+    this.stand = el("button", { type: "submit", value: "standing", class: "primary second", text: "Let it stand" });
+    this.error = el("p", { class: "error", role: "alert" });
+    this.note = el("p", { class: "note", id: "composer-note" });
+    return [
+      el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, radio("objects", "Objects", true), radio("nearest", "Nearest"), radio("terms", "Top words")),
+      this.where,
+      el("div", { class: "exactly" }, this.fields, this.byView),
+      el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
+      el("p", { class: "note", id: "words-note", text: "All of them; a | b for either, -c for without." }),
+      el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.life),
+      el("div", { class: "actions" }, this.once, this.stand),
+      this.note, this.error,
+    ];
+  }
+
+  /** Shows what fits what is asked. */
+  #update() {
+    const kind = this.kind;
+    this.step.hidden = kind !== "terms";
+    this.howMany.hidden = kind === "objects";
+    for (const each of this.where.children) {
+      const shape = each.dataset.shape;
+      each.hidden = (shape === "at") !== (kind === "nearest");
+      each.setAttribute("aria-pressed", String(shape === this.drawing || (this.drawing === null && shape === this.shape)));
+    }
+    say(this.byView, kind === "nearest" ? "the middle of the map" : "what the map shows");
+    this.#numbers();
+    this.#show();
+    const reason = this.app.readOnlyReason?.() ?? null;
+    this.stand.disabled = reason !== null;
+    say(this.note, reason ?? "");
+    if (reason !== null) this.stand.setAttribute("aria-describedby", "composer-note");
+    else this.stand.removeAttribute("aria-describedby");
+  }
+
+  /** Which kind of place there is. */
+  get shape() {
+    if (this.kind === "nearest") return this.at ? "at" : null;
+    if (!this.region) return null;
+    return this.app.space.isEverywhere(this.region) ? "everywhere" : this.region.box ? "box" : "circle";
+  }
+
+  refresh() {
+    this.#update();
+  }
+
+  /** Puts a question into the form, to be changed. */
+  edit(query) {
+    const { elements } = this.form;
+    elements.kind.value = KIND[query.type];
+    this.region = query.region ?? null;
+    this.at = query.at ?? null;
+    elements.words.value = wordsText(query);
+    if (query.k) elements.k.value = query.k;
+    const choose = (select, value) => {
+      if ([...select.options].some((each) => each.value === value)) select.value = value;
+    };
+    choose(elements.span, isStanding(query) ? query.window : query.duration);
+    choose(elements.step, query.step);
+    if (isStanding(query)) choose(elements.life, query.duration ?? "");
+    this.#update();
+    this.app.map.fit(this.app.space.extent(query));
+    elements.words.focus();
+  }
+
+  #query(how) {
+    const { elements } = this.form;
+    const kind = this.kind;
+    const standing = how === "standing";
+    const query = { type: (standing ? STANDING : ONCE)[kind], ...parseWords(elements.words.value) };
+    if (kind === "nearest") {
+      if (!this.at) return this.#wrong("Say to which place: choose Point and click on the map, or type its coordinates.");
+      query.at = this.at;
+    } else {
+      if (!this.region) return this.#wrong("Say where: draw a box or a circle on the map, or choose Everywhere.");
+      query.region = this.region;
+    }
+    if (kind !== "objects") query.k = Number(elements.k.value);
+    if (!standing) query.duration = elements.span.value;
+    else {
+      if (kind !== "objects") query.window = elements.span.value;
+      if (kind === "terms") query.step = elements.step.value;
+      if (elements.life.value) query.duration = elements.life.value;
+    }
+    return query;
+  }
+
+  #wrong(text) {
+    say(this.error, text);
+    return null;
+  }
+
+  async #submit(how) {
+    say(this.error, "");
+    const query = this.#query(how);
+    if (query === null) return;
+    const button = how === "standing" ? this.stand : this.once;
+    button.setAttribute("aria-busy", "true");
+    try {
+      await this.app.submit(query);
+    } catch (problem) {
+      this.#wrong(problem.errors?.[0] ? `${problem.errors[0].pointer?.replace("#/", "") ?? ""}: ${problem.errors[0].detail}`.replace(/^: /, "") : problem.message);
+    } finally {
+      button.removeAttribute("aria-busy");
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------- places, by numbers
+
+  #numbers() {
+    const shape = this.shape === "everywhere" ? null : this.shape;
+    const { space } = this.app;
+    const names = shape ? (space.geographic ? FIELDS : PLAIN)[shape] : [];
+    const values = shape === "at" ? this.at : shape ? [...this.region[shape]] : [];
+    if (shape === "circle" && space.geographic) values[2] /= 1000;
+    if (this.fields.children.length !== names.length || this.fields.dataset.shape !== shape) {
+      this.fields.dataset.shape = shape ?? "";
+      this.fields.replaceChildren(...names.map((name) => el("label", {}, el("span", { text: name }), el("input", { type: "number", step: "any", onchange: () => this.#typed() }))));
+    }
+    [...this.fields.querySelectorAll("input")].forEach((input, i) => {
+      if (document.activeElement !== input) input.value = rounded(values[i], 3);
+    });
+  }
+
+  #typed() {
+    const numbers = [...this.fields.querySelectorAll("input")].map((each) => Number(each.value));
+    if (!numbers.every(Number.isFinite)) return;
+    const shape = this.fields.dataset.shape;
+    if (shape === "circle" && this.app.space.geographic) numbers[2] *= 1000;
+    if (shape === "at") this.at = numbers;
+    else this.region = { [shape]: numbers };
+    this.#show();
+  }
+
+  #fromView() {
+    const bounds = this.app.map.map.getBounds();
+    const { space } = this.app;
+    if (this.kind === "nearest") {
+      this.#stopDrawing();
+      this.at = space.fromMap(this.app.map.map.getCenter()).map((each) => rounded(each));
+      this.#update();
+      return;
+    }
+    const [west, south] = space.fromMap(bounds.getSouthWest());
+    const [east, north] = space.fromMap(bounds.getNorthEast());
+    const whole = space.geographic && bounds.getEast() - bounds.getWest() >= 360;
+    this.#stopDrawing();
+    this.region = { box: (whole ? [-180, south, 180, north] : [west, south, east, north]).map((each) => rounded(each)) };
+    this.#update();
+  }
+
+  // ------------------------------------------------------------------------------------------------ places, by hand
+
+  /** Begins to draw; a second time ends it. */
+  draw(shape) {
+    const was = this.drawing;
+    this.#stopDrawing();
+    if (shape === was) return;
+    if (shape === "everywhere") {
+      this.region = this.app.space.everywhere;
+      this.#update();
+      return;
+    }
+    this.drawing = shape;
+    const { map } = this.app.map;
+    const canvas = map.getCanvasContainer();
+    canvas.classList.add("drawing");
+    say(this.hint, { box: "Drag from corner to corner", circle: "Drag from the middle outwards", at: "Click on a place" }[shape]);
+    this.hint.hidden = false;
+    map.dragPan.disable();
+    const where = (event) => {
+      const box = canvas.getBoundingClientRect();
+      return map.unproject([event.clientX - box.left, event.clientY - box.top]);
+    };
+    let start = null;
+    const down = (event) => {
+      if (event.button !== 0 || !event.isPrimary) return;
+      event.preventDefault();
+      event.stopPropagation();
+      start = where(event);
+      canvas.setPointerCapture(event.pointerId);
+      if (shape === "at") this.#drawn(shape, start, start);
+    };
+    const move = (event) => start && shape !== "at" && this.#drawn(shape, start, where(event));
+    const up = (event) => {
+      if (!start) return;
+      if (shape !== "at") this.#drawn(shape, start, where(event));
+      const large = shape === "at" || this.#isLarge();
+      if (!large) this.region = null;
+      start = null;
+      if (large) this.#stopDrawing();
+    };
+    this.handlers = [["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", up]];
+    for (const [name, handler] of this.handlers) canvas.addEventListener(name, handler, true);
+    this.#update();
+  }
+
+  #isLarge() {
+    const [[west, south], [east, north]] = corners(this.app.space.ring(this.region));
+    const { map } = this.app.map;
+    const [a, b] = [map.project([west, south]), map.project([east, north])];
+    return Math.abs(a.x - b.x) > 6 && Math.abs(a.y - b.y) > 6;
+  }
+
+  #drawn(shape, from, to) {
+    const { space } = this.app;
+    const [a, b] = [space.fromMap(from), space.fromMap(to)];
+    if (shape === "at") this.at = b.map((each) => rounded(each));
+    else if (shape === "circle") this.region = { circle: [...a.map((each) => rounded(each)), Math.round(space.geographic ? space.distance(a, b) : 1e6 * space.distance(a, b)) / (space.geographic ? 1 : 1e6)] };
+    else {
+      // from left to right on the map, whichever corner came first: so a box may cross the antimeridian
+      const [west, east] = from.lng <= to.lng ? [a[0], b[0]] : [b[0], a[0]];
+      this.region = { box: [west, Math.min(a[1], b[1]), east, Math.max(a[1], b[1])].map((each) => rounded(each)) };
+    }
+    this.#numbers();
+    this.#show();
+  }
+
+  #stopDrawing() {
+    if (this.drawing === null) return;
+    const { map } = this.app.map;
+    const canvas = map.getCanvasContainer();
+    for (const [name, handler] of this.handlers) canvas.removeEventListener(name, handler, true);
+    canvas.classList.remove("drawing");
+    map.dragPan.enable();
+    this.hint.hidden = true;
+    this.drawing = null;
+    this.#update();
+  }
+
+  /** Takes the region off the map and out of the form. */
+  clear() {
+    this.region = null;
+    this.at = null;
+    this.#update();
+  }
+
+  /** Draws the region with handles to drag. */
+  #show() {
+    const { map, space } = this.app;
+    if (!space) return;
+    const region = this.kind === "nearest" ? null : this.region;
+    const drawn = region && !space.isEverywhere(region) ? region : null;
+    map.setDraft(drawn);
+    const places = this.#places(drawn);
+    if (this.handles.length !== places.length) {
+      this.handles.forEach((each) => each.remove());
+      this.handles = places.map((_, i) => this.#handle(i));
+    }
+    this.handles.forEach((handle, i) => handle.setLngLat(space.onMap(places[i])));
+  }
+
+  #places(region) {
+    if (this.kind === "nearest") return this.at ? [this.at] : [];
+    if (!region) return [];
+    if (region.box) {
+      const [west, south, east, north] = region.box;
+      return [[west, south], [east, south], [east, north], [west, north]];
+    }
+    const ring = this.app.space.ring(region);
+    const side = ring.reduce((a, b) => (b[0] > a[0] ? b : a));
+    return [region.circle.slice(0, 2), this.app.space.fromMap({ lng: side[0], lat: side[1] })];
+  }
+
+  #handle(i) {
+    const element = el("div", { class: "handle", "aria-hidden": "true" });
+    const marker = new Marker({ element, draggable: true });
+    marker.setLngLat([0, 0]).addTo(this.app.map.map);
+    element.removeAttribute("tabindex"); // those who use keys have the numbers
+    element.removeAttribute("role");
+    element.removeAttribute("aria-label");
+    marker.on("drag", () => {
+      const { lng, lat } = marker.getLngLat();
+      const { space } = this.app;
+      const to = space.fromMap({ lng, lat }).map((each) => rounded(each));
+      if (this.kind === "nearest") this.at = to;
+      else if (this.region.circle) {
+        const [x, y, radius] = this.region.circle;
+        this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };
+      } else {
+        const box = [...this.region.box];
+        box[i === 0 || i === 3 ? 0 : 2] = to[0];
+        box[i < 2 ? 1 : 3] = to[1];
+        if (box[1] <= box[3] && (space.geographic || box[0] <= box[2])) this.region = { box };
+      }
+      this.#numbers();
+      this.#show();
+    });
+    return marker;
+  }
+}
+

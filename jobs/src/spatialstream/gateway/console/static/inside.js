@@ -1,0 +1,238 @@
+// The stream from the inside: how far it is, which slot carries what, the tree, versions, latencies, what was rejected.
+
+import { Problem, call, streamPath } from "./api.js";
+import { el, say } from "./dom.js";
+import { count, moment, short, span } from "./format.js";
+import { bar } from "./views.js";
+
+const EVERY = 2_000; // ms
+const LETTERS_EVERY = 6_000;
+const AGES = 60_000; // ms of rows over which latencies are told
+
+export class Inside {
+  constructor(element, app) {
+    [this.element, this.app] = [element, app];
+    this.look = null;
+    this.shown = false;
+    this.by = "load";
+    this.parts = {};
+    const section = (name, title, note) => {
+      this.parts[name] = el("div", { class: "part" });
+      return el("section", { "aria-labelledby": `inside-${name}` }, el("h2", { id: `inside-${name}`, text: title }), note ? el("p", { class: "note", text: note }) : null, this.parts[name]);
+    };
+    const choice = (value, text) => el("label", {}, el("input", { type: "radio", name: "by", value, checked: value === this.by, onchange: () => ((this.by = value), this.redraw()) }), el("span", { text }));
+    element.append(
+      section("now", "Now"),
+      section("slots", "Slots", "The part of the work that each slot has, by the cost model from what was counted lately."),
+      section("leaves", "Leaves of the tree"),
+      section("versions", "Routing"),
+      section("ages", "Latency", "How old rows were when they came to this page, by the time of their objects: of streams that are of today."),
+      section("rejected", "Rejected records"),
+    );
+    this.legend = document.getElementById("legend");
+    this.leafNote = el("p", { class: "figures-line" });
+    this.parts.leaves.append(el("div", { class: "kinds two", role: "radiogroup", "aria-label": "Colour of leaves" }, choice("load", "By load"), choice("slot", "By slot")), this.leafNote);
+  }
+
+  show(shown) {
+    this.shown = shown;
+    clearTimeout(this.timer);
+    this.legend.hidden = !shown;
+    if (shown) {
+      this.redraw();
+      this.#poll();
+    } else {
+      this.app.map.setLeaves([]);
+      this.drawn = null;
+      this.timer = setTimeout(() => this.#poll(), EVERY);
+    }
+  }
+
+  /** Looks again and again: also while nobody sees it, for the clock. */
+  async #poll() {
+    const stream = this.app.stream;
+    try {
+      if (document.visibilityState === "visible" && stream !== null && this.app.space !== null) {
+        this.take(await call("GET", streamPath(stream, "console/inside")));
+        if (this.shown && this.app.rights.has("ask") && Date.now() - (this.lettersAt ?? 0) > LETTERS_EVERY) {
+          this.lettersAt = Date.now();
+          this.#letters(await call("GET", streamPath(stream, "console/rejected")));
+        }
+      }
+      this.failed = null;
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      this.failed = problem.message;
+      this.#now();
+    }
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#poll(), EVERY);
+  }
+
+  take(look) {
+    this.look = look;
+    this.app.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
+    if (this.shown) this.redraw();
+  }
+
+  redraw() {
+    if (!this.shown || this.look === null) return;
+    this.#now();
+    this.#slots();
+    this.#leaves();
+    this.#versions();
+    this.#ages();
+  }
+
+  #facts(part, facts) {
+    this.parts[part].replaceChildren(el("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value, told, late]) =>
+      el("div", { title: told, "data-late": late ? "true" : null }, el("dt", { text: name }), el("dd", { text: value })))));
+  }
+
+  #now() {
+    const { look } = this;
+    if (look === null) return;
+    const behind = look.as_of ? look.now - look.as_of.clock : null;
+    const today = behind !== null && Math.abs(behind) < 86_400_000;
+    this.#facts("now", [
+      ["clock", look.as_of ? moment(look.as_of.clock) : "not begun", "The stream's clock: answers are as of it"],
+      ["behind", today ? span(Math.max(0, behind)) : behind === null ? "–" : "not of today", "The time of day less the clock", today && behind > 10_000],
+      ["round", look.as_of ? count(look.as_of.round) : "–", "The newest round of the worker that is done"],
+      ["answers in", look.as_of ? span(look.answered_ms) : "does not answer", "What the worker's driver took to say so", !look.as_of],
+      ["executors asked", ["router", "worker"].map((job) => look.executors[job] ?? "–").join(" + "), "How many are asked for: router and worker"],
+    ]);
+    if (this.failed) this.parts.now.prepend(el("p", { class: "error", text: `Not looked at just now: ${this.failed}` }));
+  }
+
+  #slots() {
+    const { look } = this;
+    const total = look.slots.reduce((sum, each) => sum + each.load, 0) || 1;
+    const counted = look.counted !== null;
+    const head = ["Slot", "Load", "", "Objects", counted ? "Queries" : null, counted ? "In/s" : null, "Seat"].filter((each) => each !== null);
+    const seats = [...new Set(look.slots.map((each) => each.seat))];
+    const rows = look.slots.map((each) => el("tr", {},
+      el("th", { scope: "row" }, el("span", { class: `slot slot-${each.slot % 8}` }), String(each.slot)),
+      el("td", { class: "drawn" }, bar((each.load / total) * Math.min(look.slots.length, 3) / 1.5, `slot-${each.slot % 8}`)),
+      el("td", { class: "n", text: `${((100 * each.load) / total).toFixed(0)} %` }),
+      el("td", { class: "n", text: short(each.objects) }),
+      counted ? el("td", { class: "n", text: short(each.queries) }) : null,
+      counted ? el("td", { class: "n", text: short(each.rate) }) : null,
+      el("td", { class: "n", title: each.seat ?? "", text: each.seat ? `#${seats.indexOf(each.seat) + 1}` : "moving" })));
+    this.parts.slots.replaceChildren(
+      el("table", { class: "slots" }, el("thead", {}, el("tr", {}, head.map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))), el("tbody", {}, rows)),
+      el("p", { class: "figures-line", text: `Lmax/Lmin ${look.imbalance === null ? "∞: a slot has nothing" : look.imbalance.toFixed(2)} · ${counted ? `counted up to ${moment(look.counted)}` : "not counted yet: what the version was made for"}` }));
+  }
+
+  #leaves() {
+    const { look } = this;
+    // textual leaves share a cell: on the map it is one, with their loads together
+    const cells = new Map();
+    for (const leaf of look.leaves) {
+      const key = leaf.box.join();
+      const cell = cells.get(key) ?? { box: leaf.box, load: 0, objects: 0, slots: new Map(), shares: 0 };
+      cell.load += leaf.load;
+      cell.objects += leaf.objects;
+      cell.shares += 1;
+      cell.slots.set(leaf.slot, (cell.slots.get(leaf.slot) ?? 0) + leaf.load);
+      cells.set(key, cell);
+    }
+    const total = look.leaves.reduce((sum, each) => sum + each.load, 0) || 1;
+    const { ramp } = this.app.map;
+    const loads = [...cells.values()].map((each) => each.load).sort((a, b) => a - b);
+    const step = (load) => ramp[Math.min(ramp.length - 1, Math.floor((ramp.length * loads.filter((each) => each < load).length) / Math.max(1, loads.length)))];
+    const style = getComputedStyle(document.documentElement);
+    const drawn = [...cells.values()].sort((a, b) => b.load - a.load).map((cell) => {
+      const main = [...cell.slots].sort((a, b) => b[1] - a[1])[0][0];
+      const slots = [...cell.slots.keys()].sort((a, b) => a - b);
+      return {
+        box: cell.box,
+        colour: this.by === "load" ? step(cell.load) : style.getPropertyValue(`--slot-${main % 8}`).trim(),
+        told: [
+          `${((100 * cell.load) / total).toFixed(1)} % of the load`,
+          `${count(cell.objects)} objects · slot${slots.length > 1 ? "s" : ""} ${slots.join(", ")}${cell.shares > 1 ? ` · ${cell.shares} textual shares` : ""}`,
+        ],
+      };
+    });
+    const key = JSON.stringify([this.app.theme, this.by, drawn.map((each) => [each.box, each.colour, each.told])]);
+    if (key !== this.drawn) {
+      this.drawn = key;
+      this.app.map.setLeaves(drawn);
+    }
+    const textual = look.leaves.filter((each) => each.textual).length;
+    const most = drawn[0];
+    const told = `${count(look.leaves_in_all)} leaves in ${count(cells.size)} cells, ${count(textual)} of them textual shares${look.leaves.length < look.leaves_in_all ? ` (the ${count(look.leaves.length)} with the largest loads are drawn)` : ""}.`;
+    say(this.leafNote, `${told}${most ? ` The fullest has ${most.told[0]}.` : ""}`);
+    const swatches = this.by === "load"
+      ? [el("span", { text: "less load" }), ...ramp.map((colour) => swatch(colour)), el("span", { text: "more" })]
+      : look.slots.slice(0, 8).flatMap((each) => [swatch(style.getPropertyValue(`--slot-${each.slot % 8}`).trim()), el("span", { text: `slot ${each.slot}` })]);
+    this.legend.replaceChildren(...swatches);
+  }
+
+  #versions() {
+    const { look } = this;
+    this.#facts("versions", [
+      ["version", String(look.version), "Of the tree and the mapping of its leaves to slots"],
+      ["since epoch", count(look.since_epoch), "The first epoch that it routes"],
+      ["index", look.kind],
+      ["proposal", look.proposal || "none: the first", "The rebalancing that made it"],
+    ]);
+    const part = this.parts.versions;
+    if (look.pending) {
+      const { pending } = look;
+      const slots = look.slots.length;
+      part.append(el("p", { class: "pending", text: `Version ${pending.version} is being prepared, from ${pending.base}: ${pending.exported.length} of ${slots} slots have written what leaves, ${pending.loaded.length} have taken in what comes.` }));
+    }
+    const { before, after } = look;
+    if (before && before.share && after.share) {
+      const most = Math.max(...before.share, ...after.share);
+      const column = (share) => el("td", { class: "drawn" }, bar(share / most));
+      part.append(
+        el("h3", { text: "Before and after the last rebalancing" }),
+        el("table", { class: "slots" }, el("thead", {}, el("tr", {}, ["Slot", `Version ${before.version}`, "", `Version ${look.version}`, ""].map((text) => (text ? el("th", { scope: "col", text }) : el("td"))))),
+          el("tbody", {}, look.slots.map(({ slot }) => el("tr", {}, el("th", { scope: "row", text: String(slot) }), column(before.share[slot] ?? 0), percent(before.share[slot]), column(after.share[slot]), percent(after.share[slot]))))),
+        el("p", { class: "note", text: "The part of today's objects that each slot gets under either version, by the router's sample." }));
+    } else part.append(el("p", { class: "note", text: "It has not been rebalanced yet, or the version before is not kept any more." }));
+  }
+
+  #ages() {
+    const now = Date.now();
+    const recent = this.app.ages.filter((each) => now - each.at < AGES);
+    const types = [...new Set(recent.map((each) => each.type))].sort();
+    const rows = types.map((type) => {
+      const ages = recent.filter((each) => each.type === type).map((each) => each.age).sort((a, b) => a - b);
+      const at = (share) => span(Math.max(0, ages[Math.min(ages.length - 1, Math.floor(share * ages.length))]));
+      return el("tr", {}, el("th", { scope: "row", text: type }), ...[count(ages.length), at(0.5), at(0.95), at(0.99)].map((text) => el("td", { class: "n", text })));
+    });
+    if (this.app.asked !== null) rows.push(el("tr", {}, el("th", { scope: "row", text: "asked once" }), el("td", { class: "n", text: "the last" }), el("td", { class: "n", text: span(this.app.asked) }), el("td"), el("td")));
+    this.parts.ages.replaceChildren(rows.length
+      ? el("table", { class: "slots" }, el("thead", {}, el("tr", {}, ["Type", "Rows", "p50", "p95", "p99"].map((text) => el("th", { scope: "col", text })))), el("tbody", {}, rows))
+      : el("p", { class: "empty", text: "No row has come to this page in the last minute. Let a question stand, and its latencies are here." }));
+  }
+
+  #letters({ count: total, newest }) {
+    const key = JSON.stringify([total, newest[0]]);
+    if (key === this.letters) return;
+    this.letters = key;
+    const open = new Set([...this.parts.rejected.querySelectorAll("details[open]")].map((each) => each.dataset.reason));
+    const reasons = new Map();
+    for (const each of newest) {
+      // what is the same but for the value is the same reason
+      const reason = each.reason.replace(/: '?[^ ;]+'? is/, ": … is");
+      reasons.set(reason, [...(reasons.get(reason) ?? []), each]);
+    }
+    const groups = [...reasons].map(([reason, letters]) => el("details", { "data-reason": reason, open: open.has(reason) },
+      el("summary", {}, el("b", { text: count(letters.length) }), el("span", { text: reason }), el("time", { text: moment(letters[0].at) })),
+      el("ul", {}, letters.slice(0, 5).map((each) => el("li", {}, el("p", { text: `${each.source}, offset ${each.offset}, line ${each.line}: ${each.reason}` }), el("code", { text: each.record }))))));
+    this.parts.rejected.replaceChildren(
+      el("p", { class: "figures-line", text: total ? `${count(total)} are kept by the broker${newest.length < total ? `; the newest ${count(newest.length)} by reason` : ", by reason"}.` : "None: every record that was sent could be used." }),
+      ...groups);
+  }
+}
+
+const percent = (share) => el("td", { class: "n", text: `${(100 * (share ?? 0)).toFixed(0)} %` });
+
+function swatch(colour) {
+  const made = el("i");
+  made.style.backgroundColor = colour;
+  return made;
+}

@@ -1,0 +1,479 @@
+// The page: who looks at which stream, what is asked, and what comes.
+
+import { Events, Problem, call, hasToken, keepToken, streamPath } from "./api.js";
+import { Composer } from "./composer.js";
+import { el, paced, say } from "./dom.js";
+import { moment, short, span } from "./format.js";
+import { Space } from "./geometry.js";
+import { Inside } from "./inside.js";
+import { LiveMap } from "./map.js";
+import { readAddress, writeAddress, isStanding } from "./query.js";
+import { COLOURS, Question } from "./question.js";
+import { bars } from "./views.js";
+
+const TEXTS = 20_000; // of objects that have passed, kept to be shown with what is found
+const SPAN = 5_000; // ms over which rates are told
+const LATEST = 5;
+const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its connections: a browser has six to a host
+const KEPT = "spatialstream-page";
+
+const $ = (id) => document.getElementById(id);
+
+class Texts extends Map {
+  set(id, text) {
+    super.set(id, text);
+    if (this.size > TEXTS) this.delete(this.keys().next().value);
+    return this;
+  }
+}
+
+class App {
+  constructor() {
+    this.address = readAddress(location.hash);
+    [this.stream, this.space, this.streams, this.usesTokens] = [null, null, [], true];
+    [this.questions, this.texts, this.latest] = [[], new Texts(), []];
+    [this.moments, this.seconds, this.ages] = [[], new Array(40).fill(0), []];
+    [this.states, this.clock, this.asked] = [{}, null, null];
+    this.theme = localStorage.getItem("spatialstream-theme") ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
+    document.documentElement.dataset.theme = this.theme;
+    this.map = new LiveMap($("map"), this.theme, this.address.map);
+    this.composer = new Composer($("composer"), this);
+    this.inside = new Inside($("inside"), this);
+    this.results = new Events({
+      path: () => streamPath(this.stream, `results?${this.#followed().map((each) => `query=${encodeURIComponent(each.query.id)}`).join("&")}`),
+      event: (data) => this.#row(JSON.parse(data)),
+      state: (state, more) => this.#connection("results", state, more),
+    });
+    this.objects = new Events({
+      path: () => streamPath(this.stream, "console/objects"),
+      event: (data) => this.#passing(JSON.parse(data)),
+      state: (state, more) => this.#connection("objects", state, more),
+    });
+    this.save = paced(400, () => this.#save());
+    this.#listen();
+    setInterval(() => this.#second(), 1000);
+    const frame = () => {
+      this.questions.forEach((each) => each.draw());
+      setTimeout(() => requestAnimationFrame(frame), 200);
+    };
+    requestAnimationFrame(frame);
+    this.enter();
+  }
+
+  // --------------------------------------------------------------------------------------------------------- who looks
+
+  /** Finds out who looks and what there is, as often as it takes. */
+  async enter() {
+    clearTimeout(this.entering);
+    this.#connection("session", "connecting");
+    try {
+      const session = await call("GET", "/console/session");
+      this.#connection("session", "live");
+      this.usesTokens = session.tokens;
+      $("key").hidden = !session.tokens;
+      this.streams = session.streams;
+      if (!this.streams.length) {
+        this.#banner(`${session.caller} may look at no stream here.`);
+        return;
+      }
+      const wanted = this.address.stream ?? this.stream;
+      const known = this.streams.some((each) => each.name === wanted);
+      $("stream").replaceChildren(...this.streams.map((each) => el("option", { value: each.name, text: each.name })));
+      $("stream").disabled = this.streams.length < 2;
+      if (wanted && !known) this.toast(`There is no stream ${wanted} here`);
+      await this.open(known ? wanted : this.streams[0].name);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (problem.status === 401) this.#askToken(hasToken() ? "The gateway does not know this token." : "This gateway asks for a token.");
+      else this.#later(problem, () => this.enter());
+    }
+  }
+
+  #later(problem, again) {
+    const wait = (problem.retry ?? 2) * 1000;
+    this.#connection("session", "waiting", { why: problem.message, until: Date.now() + wait });
+    this.entering = setTimeout(again, wait);
+  }
+
+  /** Turns to a stream. */
+  async open(name) {
+    this.objects.close();
+    this.results.close();
+    [...this.questions].forEach((each) => this.#drop(each));
+    this.stream = name;
+    $("stream").value = name;
+    document.title = `${name} – spatialstream`;
+    this.composer.refresh();
+    let look;
+    try {
+      look = await call("GET", streamPath(name, "console/inside"));
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (problem.status === 403) this.#banner(problem.message);
+      else if (problem.status === 401) this.#askToken(problem.message);
+      else this.#later(problem, () => this.open(name));
+      return;
+    }
+    this.#connection("session", "live");
+    this.#banner(null);
+    this.space = new Space(look.space);
+    this.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
+    await this.map.show(this.space);
+    this.composer.refresh();
+    this.inside.take(look);
+    if (this.rights.has("ask")) this.objects.open();
+    this.#restore();
+    this.view = this.address.view;
+    this.save();
+  }
+
+  get rights() {
+    return new Set(this.streams.find((each) => each.name === this.stream)?.rights ?? []);
+  }
+
+  /** Why nothing can be registered here; null: it can. */
+  readOnlyReason() {
+    if (this.stream === null || this.rights.has("write")) return null;
+    if (!this.usesTokens) return "This gateway only answers: it was started without --tokens, so nobody can register a question.";
+    return "Your token may not write, so a question cannot stand.";
+  }
+
+  #askToken(told) {
+    this.#connection("session", "refused", { problem: { message: told } });
+    say($("token-told"), told);
+    say($("token-error"), "");
+    $("token-forget").hidden = !hasToken();
+    if (!$("token-dialog").open) $("token-dialog").showModal();
+  }
+
+  // --------------------------------------------------------------------------------------------------------- questions
+
+  /** Asks or registers; throws what the gateway refuses. */
+  async submit(query) {
+    const standing = isStanding(query);
+    const named = standing ? { id: `console-${crypto.randomUUID().slice(0, 13)}`, ...query } : query;
+    const question = this.#add(named);
+    // first follow, then register: so its first row is not missed
+    if (standing) this.#follow();
+    try {
+      await (standing ? question.register() : question.ask());
+      this.composer.clear();
+    } catch (problem) {
+      this.remove(question);
+      throw problem;
+    }
+    this.changed();
+  }
+
+  #add(query) {
+    const used = this.questions.map((each) => each.colour);
+    const colour = COLOURS.find((each) => !used.includes(each)) ?? COLOURS[this.questions.length % COLOURS.length];
+    const question = new Question(query, this, colour);
+    this.questions.unshift(question);
+    $("questions").prepend(question.element);
+    this.#empty();
+    return question;
+  }
+
+  remove(question) {
+    this.#drop(question);
+    this.changed();
+    if (question.standing) this.#follow();
+  }
+
+  #drop(question) {
+    this.questions = this.questions.filter((each) => each !== question);
+    question.dispose();
+    this.#empty();
+  }
+
+  #empty() {
+    const shown = $("questions").querySelector(".nothing");
+    if (this.questions.length) shown?.remove();
+    else if (!shown) {
+      $("questions").append(el("div", { class: "nothing" }, el("p", { text: "Nothing is asked yet." }),
+        el("p", { text: "Draw a box or a circle on the map, or choose everywhere. Type words if you like. Then ask once, or let the question stand: its matches light up as they come." })));
+    }
+  }
+
+  edit(query) {
+    this.view = "live";
+    this.composer.edit(query);
+  }
+
+  #followed() {
+    return this.questions.filter((each) => each.standing && !["cancelled", "refused"].includes(each.state));
+  }
+
+  /** One connection for all that stand, from the last row that has come. */
+  #follow() {
+    if (this.#followed().length) this.results.open();
+    else {
+      this.results.close();
+      this.results.last = null;
+      this.#connection("results", "idle");
+    }
+  }
+
+  #row(row) {
+    const age = Date.now() - row.t;
+    if (age > -5_000 && age < 600_000) this.ages.push({ at: Date.now(), type: row.type, age });
+    if (this.ages.length > 2_000) this.ages.splice(0, 500);
+    this.questions.find((each) => each.query.id === row.query)?.take(row, true);
+  }
+
+  answered(ms) {
+    this.asked = ms;
+  }
+
+  changed() {
+    this.save();
+  }
+
+  // ------------------------------------------------------------------------------------------------ objects that pass
+
+  #passing({ at, count, exact, objects }) {
+    // by the gateway's time: what a busy page reads late has not come in a burst
+    this.late = Math.min(this.late ?? Infinity, Date.now() - at);
+    this.moments.push({ at, count, shown: objects.length, exact });
+    this.seconds[this.seconds.length - 1] += count;
+    for (const [id, t, x, y, text] of objects) {
+      this.texts.set(id, text);
+      this.map.pass(x, y, { id, t, x, y, text });
+    }
+    const last = objects.at(-1);
+    if (last) this.latest = [...objects.slice(-LATEST).reverse(), ...this.latest].slice(0, LATEST);
+  }
+
+  #second() {
+    const now = Date.now() - (this.late ?? 0);
+    this.moments = this.moments.filter((each) => each.at > now - SPAN && each.at <= now + 1000);
+    const total = this.moments.reduce((sum, each) => sum + each.count, 0);
+    const shown = this.moments.reduce((sum, each) => sum + each.shown, 0);
+    const exact = this.moments.every((each) => each.exact);
+    const live = this.states.objects?.state === "live";
+    say($("rate"), live ? `${exact ? "" : "~"}${short(total / (SPAN / 1000))}` : "–");
+    const share = shown ? total / shown : 1;
+    say($("shown"), !live || !total ? "–" : share < 1.02 ? "all" : `1 of ${exact ? "" : "~"}${short(Math.round(share * 10) / 10)}`);
+    $("rate-spark").replaceChildren(bars(this.seconds.slice(0, -1), 78, 16));
+    this.seconds = [...this.seconds.slice(1), 0];
+    const clock = this.clock === null ? null : this.clock.at - this.clock.clock;
+    say($("behind"), clock === null ? "–" : Math.abs(clock) > 86_400_000 ? moment(this.clock.clock).slice(0, 10) : span(Math.max(0, clock)));
+    $("behind").closest("div").dataset.late = String(clock !== null && clock > 10_000 && clock < 86_400_000);
+    this.#drawLatest(live && !total);
+    this.#drawState();
+  }
+
+  #drawLatest(silent) {
+    const list = document.querySelector("#latest ol");
+    const key = `${silent} ${this.latest.map((each) => each[0]).join()}`;
+    if (key === this.latestShown) return;
+    this.latestShown = key;
+    const lines = this.latest.map(([, t, x, y, text]) => el("li", {}, el("time", { text: moment(t) }), el("span", { text: text || "(no text)" })));
+    list.replaceChildren(...lines);
+    if (silent) list.prepend(el("li", { class: "silent", text: this.latest.length ? "Nothing has been sent for some seconds." : "Nothing is being sent to this stream now." }));
+  }
+
+  goTo([x, y]) {
+    const center = this.space.onMap([x, y]);
+    this.map.map.easeTo({ center, zoom: Math.max(this.map.map.getZoom(), 5), duration: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 500 });
+  }
+
+  // -------------------------------------------------------------------------------------------------------- connections
+
+  #connection(name, state, more = {}) {
+    this.states[name] = { state, ...more };
+    if (name === "results" && state === "refused") {
+      if (more.problem.status === 410) {
+        this.results.last = null;
+        this.toast("The broker does not keep what came meanwhile: rows are missing here");
+        setTimeout(() => this.#follow());
+      } else this.toast(more.problem.message);
+    }
+    if (state === "refused" && more.problem?.status === 401) this.#askToken(more.problem.message);
+    this.#drawState();
+  }
+
+  #drawState() {
+    const all = Object.values(this.states);
+    const worst = ["refused", "waiting", "connecting", "live"].find((each) => all.some((one) => one.state === each)) ?? "connecting";
+    const { why, until, problem } = all.find((each) => each.state === worst) ?? {};
+    const left = until ? Math.max(0, Math.ceil((until - Date.now()) / 1000)) : 0;
+    const told = { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
+    $("state").dataset.state = worst;
+    say($("state").firstElementChild, told);
+    $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
+    document.documentElement.dataset.connection = worst;
+    if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: what stands goes on, and its rows come when the gateway is back.`, "waiting");
+    else if ($("banner").dataset.kind === "waiting") this.#banner(null);
+  }
+
+  #banner(text, kind = "") {
+    $("banner").hidden = text === null;
+    $("banner").dataset.kind = kind;
+    say($("banner"), text ?? "");
+  }
+
+  // -------------------------------------------------------------------------------------------------------- the address
+
+  /** The questions of the address. Those that stand go on after the last row that this tab has had. */
+  #restore() {
+    let kept = {};
+    try {
+      kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+    } catch {
+      // another release has written it
+    }
+    if (kept.stream !== this.stream) kept = {};
+    this.results.last = kept.last ?? null;
+    for (const query of [...this.address.questions].reverse()) {
+      const question = this.#add(query);
+      if (question.standing) question.follow(kept.questions?.[query.id]);
+      else question.ask().catch(() => {});
+    }
+    this.address.questions = [];
+    this.address.stream = null;
+    this.#empty();
+    this.#follow();
+  }
+
+  #save() {
+    if (this.stream === null || this.space === null) return;
+    const questions = this.questions.filter((each) => !["cancelled", "refused"].includes(each.state)).map((each) => each.query);
+    const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, questions });
+    if (written !== location.hash) history.replaceState(null, "", written);
+  }
+
+  #keep() {
+    const questions = Object.fromEntries(this.#followed().map((each) => [each.query.id, each.keep()]));
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify({ stream: this.stream, last: this.results.last, questions }));
+    } catch {
+      sessionStorage.removeItem(KEPT); // it is too much: the page begins with what comes from now on
+    }
+  }
+
+  set view(name) {
+    this.shown = name;
+    $("live").hidden = name !== "live";
+    $("inside").hidden = name !== "inside";
+    $("view-live").setAttribute("aria-pressed", String(name === "live"));
+    $("view-inside").setAttribute("aria-pressed", String(name === "inside"));
+    document.documentElement.dataset.view = name;
+    this.inside.show(name === "inside");
+    this.address.view = name;
+    this.save();
+  }
+
+  get view() {
+    return this.shown ?? "live";
+  }
+
+  async copy(text, told) {
+    try {
+      await navigator.clipboard.writeText(text);
+      this.toast(told);
+    } catch {
+      prompt("Copy this:", text); // no clipboard where the page is not served safely
+    }
+  }
+
+  toast(text) {
+    say($("toast"), text);
+    clearTimeout(this.toasting);
+    this.toasting = setTimeout(() => say($("toast"), ""), 5_000);
+  }
+
+  // ------------------------------------------------------------------------------------------------------------ events
+
+  #listen() {
+    $("stream").addEventListener("change", (event) => {
+      this.address = { ...this.address, questions: [] };
+      this.moments = [];
+      this.map.points.clear();
+      this.open(event.target.value);
+    });
+    $("view-live").addEventListener("click", () => (this.view = "live"));
+    $("view-inside").addEventListener("click", () => (this.view = "inside"));
+    $("theme").addEventListener("click", () => {
+      this.theme = this.theme === "dark" ? "light" : "dark";
+      localStorage.setItem("spatialstream-theme", this.theme);
+      document.documentElement.dataset.theme = this.theme;
+      this.map.setTheme(this.theme);
+      this.inside.redraw();
+    });
+    $("share").addEventListener("click", () => {
+      this.#save();
+      this.copy(location.href, "Link copied: it has the view and the questions, and no token");
+    });
+    $("key").addEventListener("click", () => this.#askToken("Requests from this page bear this token."));
+    $("token-forget").addEventListener("click", () => {
+      keepToken(null);
+      $("token-dialog").close();
+      location.reload();
+    });
+    $("token-form").addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const before = hasToken();
+      keepToken($("token").value.trim());
+      try {
+        await call("GET", "/console/session");
+        $("token").value = "";
+        $("token-dialog").close();
+        this.enter();
+      } catch (problem) {
+        if (!before) keepToken(null);
+        say($("token-error"), problem.message);
+      }
+    });
+    $("token-dialog").addEventListener("close", () => {
+      if (this.stream !== null && this.space !== null) this.#connection("session", "live");
+    });
+    this.map.map.on("moveend", () => this.save());
+    this.map.map.on("mousemove", paced(60, () => this.#tip()));
+    this.map.map.on("mousemove", (event) => (this.pointer = event.point));
+    this.map.map.on("mouseout", () => {
+      this.pointer = null;
+      $("tip").hidden = true;
+    });
+    addEventListener("hashchange", () => {
+      this.address = readAddress(location.hash);
+      if (this.streams.length) this.enter();
+    });
+    addEventListener("pagehide", () => this.#keep());
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(this.hiding);
+      if (document.visibilityState === "hidden") {
+        this.#keep();
+        this.hiding = setTimeout(() => {
+          this.asleep = true;
+          this.objects.close();
+          this.results.close();
+        }, HIDDEN);
+      } else if (this.asleep) {
+        this.asleep = false;
+        if (this.rights.has("ask")) this.objects.open();
+        this.#follow();
+      }
+    });
+  }
+
+  /** Says what is under the pointer. */
+  #tip() {
+    const tip = $("tip");
+    const point = this.pointer;
+    const about = point && this.space && !this.composer.drawing ? this.map.under(point) : null;
+    const leaf = point && !about && this.view === "inside" ? this.map.leafAt(point) : null;
+    tip.hidden = !about && !leaf;
+    if (tip.hidden) return;
+    if (about) {
+      const text = about.text ?? this.texts.get(about.id);
+      tip.replaceChildren(...[el("b", { text: text || about.id }), el("span", { text: `${about.id} · ${moment(about.t)}` })]);
+    } else tip.replaceChildren(...leaf.told.map((text, i) => el(i ? "span" : "b", { text })));
+    const { width } = $("map").getBoundingClientRect();
+    tip.style.left = `${Math.min(point.x + 14, width - 260)}px`;
+    tip.style.top = `${point.y + 14}px`;
+  }
+}
+
+window.spatialstream = new App();

@@ -1,0 +1,95 @@
+// Questions as records: made from what is typed, told in words, and in the address of the page.
+
+import { distance, duration, place } from "./format.js";
+import { rounded } from "./geometry.js";
+
+export const STANDING = { objects: "CRQ", nearest: "CKQ", terms: "CTQ" };
+export const ONCE = { objects: "SRQ", nearest: "SKQ", terms: "STQ" };
+export const KIND = Object.fromEntries(
+  [STANDING, ONCE].flatMap((types) => Object.entries(types).map(([kind, type]) => [type, kind])),
+);
+export const isStanding = (query) => Object.values(STANDING).includes(query.type);
+
+/**
+ * What is typed as words: all that stand together have to be there, `|` or a comma is between alternatives, and what has a
+ * minus before it must be absent.
+ */
+export function parseWords(text) {
+  const none = [];
+  const groups = text
+    .split(/[|,]|\sor\s/i)
+    .map((group) => group.split(/\s+/).filter(Boolean))
+    .map((group) => group.filter((word) => !(word.length > 1 && word.startsWith("-") && none.push(word.slice(1)))))
+    .filter((group) => group.length);
+  const words = groups.length > 1 ? { any: groups } : groups.length ? { keywords: groups[0] } : {};
+  return none.length ? { ...words, none } : words;
+}
+
+/** The same, backwards. */
+export function wordsText(query) {
+  const groups = query.any ?? (query.keywords?.length ? [query.keywords] : []);
+  return [groups.map((each) => each.join(" ")).join(" | "), ...(query.none ?? []).map((each) => `-${each}`)].filter(Boolean).join(" ");
+}
+
+/** What a question asks about, in one line. */
+export function told(query, space) {
+  const kind = KIND[query.type];
+  const words = wordsText(query);
+  const quoted = words ? `“${words}”` : null;
+  const where = query.region ? regionText(query.region, space) : `to ${place(query.at, space)}`;
+  if (kind === "nearest") return { title: `${query.k} nearest${quoted ? ` ${quoted}` : ""}`, where };
+  if (kind === "terms") return { title: `Top ${query.k} words${quoted ? ` with ${quoted}` : ""}`, where };
+  return { title: quoted ?? "Every object", where };
+}
+
+export function regionText(region, space) {
+  if (space.isEverywhere(region)) return "everywhere";
+  if (region.circle) {
+    const [x, y, radius] = region.circle;
+    return `within ${distance(radius, space.geographic)} of ${place([x, y], space)}`;
+  }
+  const [west, south, east, north] = region.box;
+  return `${place([west, south], space)} to ${place([east, north], space)}`;
+}
+
+/** How a question looks back, or for how long it stands. */
+export function timing(query) {
+  const ms = (value) => (typeof value === "number" ? `${value}ms` : value);
+  const kind = KIND[query.type];
+  if (!isStanding(query)) return `in the last ${duration(ms(query.duration))}`;
+  const until = query.duration === undefined ? "until cancelled" : `for ${duration(ms(query.duration)).replace(/^(?=[a-z])/, "a ").replace("a hour", "an hour")}`;
+  if (kind === "terms") return `of the last ${duration(ms(query.window))}, every ${duration(ms(query.step))}, ${until}`;
+  if (kind === "nearest" && query.window !== undefined) return `of the last ${duration(ms(query.window))}, ${until}`;
+  return until;
+}
+
+// ------------------------------------------------------------------------------------------------------ the address
+
+const TYPES = new Set(Object.keys(KIND));
+const MOST = 40;
+
+/** What the address says after its #; what is no such thing is passed over. There is never a token in it. */
+export function readAddress(hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [] };
+  const numbers = (given.get("map") ?? "").split(",").map(Number);
+  if (numbers.length === 3 && numbers.every(Number.isFinite) && Math.abs(numbers[1]) <= 90) {
+    said.map = { center: [numbers[0], numbers[1]], zoom: numbers[2] };
+  }
+  try {
+    const questions = JSON.parse(given.get("q") ?? "[]");
+    said.questions = questions.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isStanding(each) || typeof each.id === "string"));
+  } catch {
+    // it was cut or changed on its way
+  }
+  return said;
+}
+
+export function writeAddress({ stream, view, map, questions }) {
+  const said = new URLSearchParams();
+  if (stream) said.set("stream", stream);
+  if (view === "inside") said.set("view", view);
+  if (map) said.set("map", [rounded(map.center[0], 3), rounded(map.center[1], 3), rounded(map.zoom, 2)].join());
+  if (questions.length) said.set("q", JSON.stringify(questions));
+  return `#${said.toString().replaceAll("%2C", ",").replaceAll("%3A", ":")}`;
+}

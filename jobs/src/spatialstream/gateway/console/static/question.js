@@ -1,0 +1,190 @@
+// A question with its card: what it asks, how it stands, and its results.
+
+import { call, streamPath } from "./api.js";
+import { el, icon, say } from "./dom.js";
+import { moment, span } from "./format.js";
+import { KIND, isStanding, timing, told } from "./query.js";
+import { Matches, Nearest, Words } from "./views.js";
+
+// told apart by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
+export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];
+const VIEWS = {
+  objects: (question) => new Matches(question, isStanding(question.query)),
+  nearest: (question) => new Nearest(question),
+  terms: (question) => new Words(question, isStanding(question.query)),
+};
+const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
+
+let made = 0;
+
+export class Question {
+  /** @param {object} query as the interface takes it; a standing one has its id @param {object} app the page */
+  constructor(query, app, colour) {
+    [this.query, this.app, this.colour] = [query, app, colour];
+    this.key = `question-${(made += 1)}`;
+    this.standing = isStanding(query);
+    this.kind = KIND[query.type];
+    this.view = VIEWS[this.kind](this);
+    this.rows = 0;
+    this.newest = null;
+    this.state = "new";
+    this.element = this.#card();
+    app.map.setRegion(this.key, query, colour);
+  }
+
+  #card() {
+    const { title, where } = told(this.query, this.app.space);
+    const tool = (name, text, work) => el("button", { type: "button", class: "tool", title: text, onclick: work }, icon(name), el("span", { class: "hidden", text: `${text}: ${title}` }));
+    this.status = el("p", { class: "status" });
+    this.body = el("div", { class: "body" });
+    this.end = tool("close", this.standing ? "Cancel" : "Remove", () => this.#end());
+    const card = el("article", { class: "card", "data-type": this.query.type, "aria-label": `${this.standing ? "Standing" : "Asked once"}: ${title}, ${where}` },
+      el("header", {},
+        el("span", { class: "swatch" }),
+        el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
+        el("div", { class: "tools" },
+          this.standing ? null : tool("again", "Ask again", () => this.ask().catch(() => {})),
+          tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
+          tool("edit", "Put into the form", () => this.app.edit(this.query)),
+          tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
+          this.end)),
+      this.body,
+      el("footer", {}, el("span", { class: "kind", text: `${this.standing ? "standing" : "once"} · ${TYPES[this.kind]} · ${timing(this.query)}` }), this.status));
+    card.style.setProperty("--colour", this.colour);
+    return card;
+  }
+
+  /** The same as a command. */
+  command() {
+    const { id, ...rest } = this.query;
+    const path = streamPath(this.app.stream, this.standing ? "queries" : "ask");
+    const token = this.app.usesTokens ? " -H \"Authorization: Bearer $TOKEN\"" : "";
+    const body = JSON.stringify(this.standing ? { id, ...rest } : rest).replaceAll("'", "'\\''");
+    return `curl -s ${location.origin}${path}${token} --json '${body}'`;
+  }
+
+  #set(state, text, alert = false) {
+    this.state = state;
+    this.element.dataset.state = state;
+    say(this.status, text);
+    if (alert) this.status.setAttribute("role", "alert");
+    else this.status.removeAttribute("role");
+  }
+
+  #wait(text) {
+    if (this.body.contains(this.view.element)) return;
+    this.body.replaceChildren(el("p", { class: "empty", text }));
+  }
+
+  /** Asks a snapshot question. */
+  async ask() {
+    this.#set("asking", "asking …");
+    this.#wait("Asking …");
+    const began = performance.now();
+    try {
+      const row = await call("POST", streamPath(this.app.stream, "ask"), this.query);
+      const took = performance.now() - began;
+      this.app.answered(took);
+      this.#set("answered", `as of ${moment(row.as_of.clock)}, in ${span(took)}`);
+      this.take(row, true);
+      this.draw();
+    } catch (problem) {
+      this.#set("refused", problem.message, true);
+      this.#wait("There is no answer.");
+      throw problem;
+    }
+  }
+
+  /** Registers a standing question. */
+  async register() {
+    this.#set("registering", "the stream is taking it in …");
+    this.#wait("The stream is taking it in …");
+    try {
+      const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
+      if (said.taken_in) this.#stands(said.as_of);
+      else this.#set("registering", "sent; the stream has not come to it yet");
+    } catch (problem) {
+      this.#set("refused", problem.message, true);
+      this.#wait("It does not stand.");
+      throw problem;
+    }
+  }
+
+  #stands(asOf) {
+    this.#set("standing", asOf ? `stands since ${moment(asOf.clock)}` : "stands");
+    this.#wait({ objects: "No match yet. They appear here, and on the map, as they come.", nearest: "Nothing is near yet.", terms: "The first words come with the next step." }[this.kind]);
+  }
+
+  /** Follows a question that stands already. */
+  follow(kept) {
+    this.#stands(kept?.since ?? null);
+    if (kept?.view) {
+      this.view.restore(kept.view);
+      this.rows = kept.rows;
+      this.#fill();
+    }
+  }
+
+  /** What is needed to go on after the page has been loaded again. */
+  keep() {
+    return this.rows ? { view: this.view.keep(), rows: this.rows } : null;
+  }
+
+  /** Takes a row. */
+  take(row, live) {
+    if (row.error) {
+      this.#set("refused", row.error, true);
+      return;
+    }
+    this.rows += 1;
+    this.newest = row.t;
+    this.view.row(row, live);
+    this.#fill();
+    if (this.state === "registering") this.#stands(null);
+    if (this.standing && live) {
+      this.element.classList.remove("lit");
+      void this.element.offsetWidth; // begins the animation anew
+      this.element.classList.add("lit");
+    }
+  }
+
+  #fill() {
+    if (!this.body.contains(this.view.element)) this.body.replaceChildren(this.view.element);
+  }
+
+  draw() {
+    if (this.rows) this.view.draw();
+  }
+
+  async #end() {
+    if (!this.standing || this.state === "cancelled" || this.state === "refused") {
+      this.app.remove(this);
+      return;
+    }
+    if (this.app.readOnlyReason() !== null) {
+      this.app.remove(this);
+      this.app.toast("Removed from this page; it still stands, for you may not cancel it");
+      return;
+    }
+    this.#set("cancelling", "cancelling …");
+    try {
+      await call("DELETE", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
+    } catch (problem) {
+      if (problem.status !== 404) {
+        this.#set("standing", problem.message, true);
+        return;
+      }
+    }
+    this.#set("cancelled", "cancelled; its results stay until it is removed");
+    this.end.title = "Remove";
+    say(this.end.querySelector(".hidden"), "Remove");
+    this.app.changed();
+  }
+
+  /** Takes it off the map. */
+  dispose() {
+    this.view.clear();
+    this.app.map.removeRegion(this.key);
+    this.element.remove();
+  }
+}

@@ -1,0 +1,226 @@
+// What the rows of a question look like: matches as they come, a list that reorders, words as bars by time.
+//
+// Each view has `row(row, live)`, which takes a row of the stream, `draw()`, and `keep()` and `restore()`, so that a page
+// that is loaded again goes on where it was.
+
+import { el, say } from "./dom.js";
+import { count, distance, moment, span } from "./format.js";
+
+const LISTED = 8; // of the matches that came last
+const LISTED_ONCE = 200; // of an answer
+const MARKED = 500; // on the map, of those that come
+const MARKED_ONCE = 5_000;
+const MARK_LIVES = 120_000; // ms
+const BARS = 60; // s of matches
+const STEPS = 36; // of top words
+
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Bars from a list of numbers, as one path. */
+export function bars(values, width, height, most = Math.max(1, ...values)) {
+  const step = width / values.length;
+  const path = values.map((value, i) => {
+    const tall = value > 0 ? Math.max(1, (value / most) * height) : 0;
+    return tall ? `M${(i * step).toFixed(2)} ${height}v${(-tall).toFixed(2)}h${Math.max(0.6, step - 0.7).toFixed(2)}v${tall.toFixed(2)}z` : "";
+  });
+  return el("svg:svg", { class: "bars", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:path", { d: path.join("") }));
+}
+
+class View {
+  constructor(question) {
+    this.question = question;
+    this.marks = [];
+  }
+
+  get app() {
+    return this.question.app;
+  }
+
+  xy(object) {
+    const [x, y] = this.app.space.axes;
+    return [object[x], object[y]];
+  }
+
+  mark(object, most) {
+    const [x, y] = this.xy(object);
+    const about = { ...object, x, y, question: this.question };
+    this.marks.push({ about, at: this.app.map.mark(x, y, this.question.colour, about), until: Date.now() + MARK_LIVES });
+    while (this.marks.length > most) this.unmark(this.marks.shift());
+  }
+
+  unmark({ at, about }) {
+    this.app.map.unmark(at, about);
+  }
+
+  clear() {
+    this.marks.splice(0).forEach((each) => this.unmark(each));
+  }
+
+  /** A line about an object: what it says, where that is known, and otherwise what it is called. */
+  item(object, more) {
+    const text = this.app.texts.get(object.id);
+    return el("button", { type: "button", class: "object", title: "Show it on the map", onclick: () => this.app.goTo(this.xy(object)) },
+      el("span", { class: text ? "text" : "text id", text: text ?? object.id }), el("span", { class: "more", text: more }));
+  }
+
+  keep() {
+    return null;
+  }
+
+  restore() {}
+}
+
+export class Matches extends View {
+  constructor(question, standing) {
+    super(question);
+    [this.standing, this.total, this.recent, this.times] = [standing, 0, [], []];
+    this.figure = el("b");
+    this.unit = el("span");
+    this.spark = el("span", { class: "spark" });
+    this.list = el("ol", { class: "objects" });
+    this.element = el("div", { class: "matches" }, el("p", { class: "figure" }, this.figure, this.unit, this.spark), this.list);
+  }
+
+  row(row, live) {
+    if (row.objects) {
+      this.clear();
+      this.total = row.objects.length;
+      this.recent = row.objects.slice(-LISTED_ONCE).reverse();
+      row.objects.slice(-MARKED_ONCE).forEach((each) => this.mark(each, MARKED_ONCE));
+      return;
+    }
+    this.total += 1;
+    this.recent = [row.object, ...this.recent].slice(0, LISTED);
+    if (live) {
+      this.times.push(Date.now());
+      this.mark(row.object, MARKED);
+      this.app.map.light(this.question.key);
+    }
+  }
+
+  draw() {
+    const now = Date.now();
+    say(this.figure, count(this.total));
+    say(this.unit, this.total === 1 ? " object" : " objects");
+    if (this.standing) {
+      this.times = this.times.filter((each) => now - each < BARS * 1000);
+      while (this.marks.length && this.marks[0].until < now) this.unmark(this.marks.shift());
+      const values = new Array(BARS).fill(0);
+      for (const each of this.times) values[BARS - 1 - Math.min(BARS - 1, Math.floor((now - each) / 1000))] += 1;
+      this.spark.replaceChildren(bars(values, 120, 18));
+    }
+    const shown = this.recent.map((each) => `${each.id} ${this.app.texts.has(each.id)}`).join();
+    if (shown !== this.shown) {
+      this.shown = shown;
+      this.list.replaceChildren(...this.recent.map((each) => el("li", {}, this.item(each, moment(each.t)))));
+    }
+  }
+
+  keep() {
+    return { total: this.total, recent: this.recent };
+  }
+
+  restore({ total, recent }) {
+    [this.total, this.recent] = [total, recent];
+    recent.forEach((each) => this.mark(each, MARKED));
+  }
+}
+
+export class Nearest extends View {
+  constructor(question) {
+    super(question);
+    [this.objects, this.changes, this.rows] = [null, 0, new Map()];
+    this.list = el("ol", { class: "objects ranked" });
+    this.element = el("div", { class: "nearest" }, this.list);
+  }
+
+  row(row, live) {
+    this.changes += this.objects !== null && live ? 1 : 0;
+    this.objects = row.objects;
+    this.fresh = true;
+  }
+
+  draw() {
+    if (!this.fresh) return;
+    this.fresh = false;
+    const { app, question } = this;
+    const field = app.space.geographic ? "distance_m" : "distance";
+    const before = new Map([...this.rows].map(([key, each]) => [key, each.offsetTop]));
+    const rows = new Map();
+    for (const object of this.objects) {
+      const key = `${object.id} ${object.t} ${this.xy(object)}`;
+      const known = this.rows.get(key) ?? el("li", { class: this.rows.size ? "new" : null }, this.item(object, distance(object[field], app.space.geographic)));
+      rows.set(key, known);
+    }
+    this.rows = rows;
+    // only what is elsewhere is moved: so who has an entry under the finger, or in focus, keeps it
+    [...rows.values()].forEach((each, i) => {
+      if (this.list.children[i] !== each) this.list.insertBefore(each, this.list.children[i] ?? null);
+    });
+    while (this.list.children.length > rows.size) this.list.lastChild.remove();
+    if (!still()) {
+      for (const [key, each] of rows) {
+        const moved = before.has(key) ? before.get(key) - each.offsetTop : 0;
+        if (moved) each.animate([{ transform: `translateY(${moved}px)` }, { transform: "none" }], { duration: 350, easing: "cubic-bezier(.2,.7,.2,1)" });
+      }
+    }
+    this.clear();
+    this.objects.forEach((each) => this.mark(each, MARKED));
+    app.map.setLinks(question.key, question.query.at, this.objects.map((each) => this.xy(each)));
+  }
+
+  keep() {
+    return { objects: this.objects };
+  }
+
+  restore({ objects }) {
+    if (objects) this.row({ objects }, false);
+  }
+}
+
+export class Words extends View {
+  constructor(question, standing) {
+    super(question);
+    [this.standing, this.steps] = [standing, []];
+    this.table = el("table", { class: "terms" });
+    this.axis = el("p", { class: "axis" }, el("span"), el("span"));
+    this.element = el("div", {}, this.table, this.axis);
+  }
+
+  row(row) {
+    this.steps = [...this.steps.filter((each) => each.t !== row.t), { t: row.t, terms: row.terms }].sort((a, b) => a.t - b.t).slice(-STEPS);
+    this.fresh = true;
+  }
+
+  draw() {
+    if (!this.fresh) return;
+    this.fresh = false;
+    const last = this.steps.at(-1);
+    const most = Math.max(1, ...this.steps.flatMap((step) => step.terms.map((each) => each.count)));
+    const of = this.steps.map((step) => new Map(step.terms.map((each) => [each.term, each.count])));
+    const head = el("thead", { class: "hidden" }, el("tr", {}, el("th", { text: "Word" }), el("th", { text: this.standing ? "By time" : "Share" }), el("th", { text: "Objects" })));
+    const body = last.terms.map(({ term, count: n }) => {
+      const series = of.map((each) => each.get(term) ?? 0);
+      const drawn = this.standing ? bars([...new Array(STEPS - series.length).fill(0), ...series], 144, 20, most) : el("span", { class: "bar" }, bar(n / most));
+      return el("tr", {}, el("th", { scope: "row", text: term }), el("td", { class: "drawn" }, drawn), el("td", { class: "n", text: count(n) }));
+    });
+    this.table.replaceChildren(head, el("tbody", {}, body));
+    const [from, to] = this.axis.children;
+    say(from, last.terms.length === 0 ? "No object in the window" : this.standing && this.steps.length > 1 ? span(last.t - this.steps[0].t) + " ago" : "");
+    say(to, this.standing ? moment(last.t) : "");
+  }
+
+  keep() {
+    return { steps: this.steps };
+  }
+
+  restore({ steps }) {
+    steps.forEach((each) => this.row(each));
+  }
+}
+
+/** A bar of a share, 0 to 1. */
+export function bar(share, kind = "") {
+  return el("svg:svg", { class: `share ${kind}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:rect", { width: Math.max(0, Math.min(100, 100 * share)), height: 8 }));
+}
+

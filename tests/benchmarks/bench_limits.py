@@ -1,0 +1,256 @@
+"""Where one unit of each thing ends, on one core: ``python -m tests.benchmarks.bench_limits``.
+
+What is divided is divided into units that are no further divisible (a router partition, a slot, a part of MERGE), and
+what decides is single. Each figure is how much one of these does in a second, or what a turn costs it, by CPU time;
+``docs/architecture.md`` says what follows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.index.version import RoutingVersion, build
+from spatialstream.model.jsonable import to_json
+from spatialstream.model.queries import QueryBatch
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages import messages
+from spatialstream.stages.ingest import Intake
+from spatialstream.stages.merge import merge
+from spatialstream.stages.messages import Row
+from spatialstream.stages.route import route_epoch
+from spatialstream.stages.runs import write_run
+from spatialstream.stages.tasks import InputTasks, Summary, World
+from spatialstream.stages.turns import NEVER, Epoch, Round, Run
+from spatialstream.stages.versions import save_version, version_name
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
+from spatialstream.stream.router import Router
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import Worker
+from tests.benchmarks.bench_crq import standing
+from tests.benchmarks.bench_index import make_queries
+from tests.benchmarks.workload import SPACE, objects, queries
+from tests.harness import forget
+
+Figure = dict[str, Any]
+
+REGISTRATIONS = 20_000
+"""Of an epoch; the first :data:`_WARM` epochs fill the registry and are not counted."""
+_WARM, _EPOCHS = 10, 8
+ROWS, SLOTS = 400_000, 4
+TURNS = 200
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of this process."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _version(leaves: int, slots: int) -> RoutingVersion:
+    stream = objects(50_000, seed=1)
+    return build(SPACE, stream, make_queries(stream, 10_000, "CRQ"), leaves, slots)
+
+
+# ------------------------------------------------------------------------------------------------------------ admission
+
+
+def admission(partitions: int) -> Iterator[Figure]:
+    """Registrations that one of so many router partitions admits, routes and sends, onto 200,000 that stand."""
+    forget()
+    storage, stream = MemoryStorage(), objects(50_000, seed=1)
+    save_version(storage, _version(64, SLOTS))
+    seconds, before = [], None
+    for number in range(_WARM + _EPOCHS):
+        ids = pa.array([f"q{number}-{i}" for i in range(REGISTRATIONS)])
+        asked = standing(ids, queries(stream, REGISTRATIONS, seed=number))
+        asked = replace(asked, t=np.full(REGISTRATIONS, number), keywords=asked.keywords.compact())
+        name = f"{number:09d}-queries.arrow"
+        run = Run(name, "queries", REGISTRATIONS, "queries/0", write_run(storage, name, asked, np.arange(len(asked))))
+        epoch = Epoch(number, partitions, NEVER, number, 0, None, (), (run,), ())
+        epoch = replace(epoch, measured=True, before=before, checkpoint=False)
+        before = number, 0
+        seconds.append(cpu(lambda epoch=epoch: [len(each[2]) for each in route_epoch(epoch, 0, storage)]))
+    least = min(seconds[_WARM:])
+    name = f"an epoch of {REGISTRATIONS:,} registrations, one of {partitions} router partitions"
+    yield {"name": name, "value": 1e3 * least, "unit": "ms", "note": f"{REGISTRATIONS / least:,.0f} registrations/s"}
+
+
+def markers(slots: int) -> Iterator[Figure]:
+    """What a router partition sends in an epoch without records."""
+    forget()
+    storage = MemoryStorage()
+    save_version(storage, _version(slots, slots))
+    epoch = Epoch(0, 1, NEVER, 0, 0, None, (), (), (), checkpoint=False)
+    seconds = min(cpu(lambda: forget() or list(route_epoch(epoch, 0, storage))) for _ in range(5))
+    yield {"name": f"an epoch without records, one partition to {slots:,} slots", "value": 1e3 * seconds, "unit": "ms"}
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+def _lines() -> list[Row]:
+    """Rows of CRQs as four slots give them: by time, in blocks of about 4 MB."""
+    found: list[Row] = []
+    text = json.dumps({"query": "q" * 12, "type": "CRQ", "t": 10**12, "object": {"id": "o" * 12, "x": 0.123456789}})
+    for slot in range(SLOTS):
+        t = np.sort(np.random.default_rng(slot).integers(0, 1_000, ROWS // SLOTS))
+        for first in range(0, len(t), 25_000):
+            some = t[first : first + 25_000]
+            seq = np.arange(first, first + len(some)) * SLOTS + slot
+            lines = pa.array([text] * len(some))
+            found.append((slot, messages.LINES, messages.columns(t=some, seq=seq, line=lines)))
+    return found
+
+
+def rows() -> Iterator[Figure]:
+    """What MERGE costs a row of a CRQ: put into order with those of other slots, and made into messages."""
+    lines, storage, sink = _lines(), MemoryStorage(), MemorySink([MemoryLog()], MemoryLog())
+
+    def merged_rows(given: Sequence[Row]) -> None:
+        forget()
+        turn = Round(0, (0,), (0,), 1_000, 0, two_phase=False, checkpoint=False)
+        sink.rows(0, 0, merge(given, turn, SPACE, storage).lines)
+
+    def sent() -> None:
+        for slot in range(SLOTS):
+            given = (pa.compute.cast(each["line"], pa.large_string()) for of, _, each in lines if of == slot)
+            sink.rows(0, 0, given)
+
+    both, alone = (min(cpu(work) for _ in range(5)) for work in (lambda: merged_rows(lines), sent))
+    yield {"name": "rows of CRQs, one part of MERGE", "value": ROWS / both, "unit": "rows/s"}
+    yield {"name": "of a row, messages", "value": 1e6 * alone / ROWS, "unit": "us"}
+    yield {"name": "of a row, order", "value": 1e6 * (both - alone) / ROWS, "unit": "us"}
+    few = [(slot, kind, content.slice(0, 20)) for slot, kind, content in lines[:: len(lines) // SLOTS]]
+    few_seconds = min(cpu(lambda: merged_rows(few)) for _ in range(50))
+    yield {"name": f"a round of {20 * SLOTS} rows", "value": 1e3 * few_seconds, "unit": "ms"}
+    packed = [messages.pack(content) for _, _, content in lines]
+    passed = min(cpu(lambda: [messages.unpack(messages.pack(content)) for _, _, content in lines]) for _ in range(5))
+    size = sum(each.size for each in packed) / ROWS
+    note = f"{size:.0f} bytes"
+    yield {"name": "of a row, packed and unpacked", "value": 1e6 * passed / ROWS, "unit": "us", "note": note}
+
+
+# ---------------------------------------------------------------------------------------------------------------- turns
+
+
+@dataclass(slots=True)
+class _Idle:
+    """An engine that does nothing: what is left of a turn is the driver's."""
+
+    world: World
+    upto: int = 0
+    width = 1
+    moves = 0
+    unsettled = False
+
+    def map(self, do: Any, items: Sequence[Any], *, anywhere: bool = False) -> list[str]:
+        if not isinstance(do.__self__, InputTasks):
+            return []
+        run = f"{do.__self__.epoch:09d}"
+        found = []
+        for i, (name, _, end) in enumerate(items):
+            kind = name.partition("/")[0]
+            times = tuple(range(self.upto, self.upto + 128))
+            found.append(
+                to_json(Intake(name, self.upto, Run(f"{run}-{i}", kind, 200, name, times), "", 200, 0, end - 1))
+            )
+        return found
+
+    def gather(self, do: Any, items: Sequence[Any], merged: Any, parts: Sequence[int] = (0,)) -> list[str]:
+        load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "standing": {}, "spent": {}}
+        loads = {int(slot): load for slot in items}
+        return [to_json(Summary(100, 0, {"CRQ": 100}, {} if part else loads)) for part in parts]
+
+    def settled(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+def turns(slots: int, partitions: int) -> Iterator[Figure]:
+    """What an epoch and its round cost their drivers, without what stages, broker and storage do."""
+    settings = StreamSettings("s", slots=slots, space=SPACE, partitions=partitions, mergers=min(partitions, 64))
+    storage, store = MemoryStorage(), MemoryStore()
+    store.create(_version(max(64, slots), slots))
+    channel = MemoryChannel([MemoryLog() for _ in range(slots)], MemoryLog())
+    engine = _Idle(settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog())))
+    names = [f"objects/{i}" for i in range(partitions)]
+    router = Router(settings, storage, store, names, lambda: engine.upto, due=lambda: False)
+    worker = Worker(settings, storage, store, due=lambda: True)
+    epochs, rounds = RouterTurns(router, engine), WorkerTurns(worker, engine, slots)
+    spent = {"router": 0.0, "worker": 0.0}
+
+    def epoch() -> None:
+        bounds = dict.fromkeys(names, (0, engine.upto))
+        epochs.epoch(epochs.ingestion(news(bounds, router.read, 10**9)))
+
+    def round_() -> None:
+        record = rounds.next(64)
+        assert record is not None
+        rounds.do(record)
+
+    for turn in range(TURNS + 20):
+        engine.upto += 200
+        took = cpu(epoch), cpu(round_)
+        for job, seconds in zip(spent, took, strict=True):
+            spent[job] += seconds if turn >= 20 else 0.0
+    for job, seconds in spent.items():
+        name = f"{job}'s driver, a turn with {slots} slots, {partitions} partitions"
+        yield {"name": name, "value": 1e3 * seconds / TURNS, "unit": "ms"}
+
+
+# ----------------------------------------------------------------------------------------------------------------- tree
+
+
+def trees() -> Iterator[Figure]:
+    """What an object and a query cost to be routed, and how large the version is, by leaves."""
+    stream = objects(100_000, seed=3)
+    for leaves in (64, 1_024, 16_384):
+        version = _version(leaves, 16)
+        asked: QueryBatch = make_queries(stream, 20_000, "CRQ")
+        version.route_objects(stream)
+        version.route_queries(asked)
+        object_, query = (
+            min(cpu(work) for _ in range(3))
+            for work in (
+                lambda version=version: version.route_objects(stream),
+                lambda version=version, asked=asked: version.route_queries(asked),
+            )
+        )
+        storage = MemoryStorage()
+        save_version(storage, version)
+        note = f"version of {storage.get(version_name(0)).size:,} bytes"
+        name = f"an object through {leaves:,} leaves"
+        yield {"name": name, "value": 1e6 * object_ / len(stream), "unit": "us", "note": note}
+        yield {"name": f"a CRQ through {leaves:,} leaves", "value": 1e6 * query / len(asked), "unit": "us"}
+
+
+def _figures() -> Iterable[Figure]:
+    for partitions in (1, 2, 8):
+        yield from admission(partitions)
+    yield from markers(1_024)
+    yield from rows()
+    for slots, partitions in ((4, 2), (64, 16), (1_024, 64)):
+        yield from turns(slots, partitions)
+    yield from trees()
+
+
+def run() -> list[Figure]:
+    """All figures."""
+    return list(_figures())
+
+
+if __name__ == "__main__":
+    for row in _figures():
+        print(f"{row['name']:<72}{row['value']:>16,.3f} {row['unit']:<8}{row.get('note', '')}", flush=True)

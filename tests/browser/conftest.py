@@ -1,0 +1,72 @@
+"""A live stream that objects come to all the time, its gateway, and a browser."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
+from spatialstream.servers.kafka import KafkaServer
+from spatialstream.servers.process import await_condition
+from spatialstream.servers.zookeeper import ZooKeeperServer
+from tests.cluster.stream import PATIENCE, LiveStream, Servers
+from tests.cluster.test_gateway import TOKEN, GatewayServer
+from tests.unit.gateway.http import Client
+
+RATE = 40.0
+_DRAWING = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
+"""Tests run as root, and draw without a graphics card."""
+
+
+@pytest.fixture(scope="session")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStream]:
+    """A stream ``gateway``: a flood in the Netherlands, a festival in Rio, and a word everywhere."""
+    folder: Path = tmp_path_factory.mktemp("browser")
+    told = [
+        SpatialObject(f"{word}-{i}", 0, x + 0.01 * (i % 37), y + 0.01 * (i % 23), (*text, "news"))
+        for i in range(2_000)
+        for word, x, y, text in (
+            ("flood", 4.5, 52.0, ("flood", "river", "rising")),
+            ("festival", -43.3, -22.9, ("festival", "music")),
+        )
+    ]
+    over = threading.Event()
+    with (
+        ZooKeeperServer(folder / "zookeeper") as zookeeper,
+        KafkaServer(folder / "kafka") as kafka,
+        LiveStream(Servers(zookeeper, kafka), "gateway", folder, WGS84, 3) as live,
+    ):
+        given = ObjectBatch.of(told), QueryBatch.of([]), 0.0, 1e9, over.is_set, 10**12
+        sending = threading.Thread(target=live.sender(RATE).live, args=given, daemon=True)
+        sending.start()
+        yield live
+        over.set()
+        sending.join(60.0)
+
+
+@pytest.fixture(scope="session")
+def gateway(stream: LiveStream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayServer]:
+    """Its gateway, when the stream can be asked."""
+    with GatewayServer(tmp_path_factory.mktemp("gateway"), stream) as server:
+        ask = Client(server.port, TOKEN)
+        asked = {"type": "SRQ", "region": {"box": [4, 51, 5, 53]}, "duration": "1h"}
+        assert await_condition(lambda: ask("POST", "/streams/gateway/ask", asked).status == 200, PATIENCE)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium, as CHROMIUM names it."""
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=_DRAWING
+        )
+        yield made
+        made.close()

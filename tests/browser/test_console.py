@@ -1,0 +1,259 @@
+"""The console in a browser, on a live stream: each thing that people do with it.
+
+Pictures are kept in ``browser-output/``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Locator, expect
+
+from spatialstream.client import Inlet
+from tests.cluster.stream import LiveStream
+from tests.cluster.test_gateway import TOKEN, GatewayServer
+from tests.unit.gateway.http import Client
+
+PATIENCE = 120_000.0  # ms
+PICTURES = Path("browser-output")
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+
+expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture(params=["dark", "light"])
+def theme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Visit:
+    """Somebody looks at the console.
+
+    Attributes:
+        page: what they see.
+        problems: what the page says to its developers: errors, and what its policy has refused.
+    """
+
+    def __init__(self, browser: Browser, gateway: GatewayServer, **how: Any) -> None:
+        self.problems: list[str] = []
+        self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | how))
+        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._told)
+        self.page.goto(f"http://localhost:{gateway.port}/")
+
+    def _told(self, message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            self.problems.append(message.text)
+
+    def sign_in(self) -> Visit:
+        self.page.get_by_label("Bearer token").fill(TOKEN)
+        self.page.get_by_role("button", name="Use it").click()
+        self.live()
+        return self
+
+    def live(self) -> None:
+        try:
+            expect(self.page.locator("#state")).to_have_attribute("data-state", "live")
+        except AssertionError as error:
+            raise AssertionError(self.page.evaluate("() => JSON.stringify(spatialstream.states)")) from error
+
+    def flood(self) -> None:
+        """A box around the flood, by numbers, and its word."""
+        self.page.get_by_role("button", name="what the map shows").click()
+        for name, value in {"West": "3", "South": "51", "East": "6", "North": "54"}.items():
+            self.page.get_by_label(name, exact=True).fill(value)
+        self.page.get_by_role("textbox", name="Words").fill("flood")
+
+    def card(self, label: str) -> Locator:
+        return self.page.get_by_role("article", name=re.compile(label))
+
+    def picture(self, name: str) -> None:
+        PICTURES.mkdir(exist_ok=True)
+        self.page.wait_for_timeout(1_500)  # for what moves to come to rest; nothing is checked by it
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    def accessible(self) -> None:
+        """No rule of WCAG 2.2, levels A and AA, that axe knows is broken seriously."""
+        found = self.page.evaluate(
+            AXE.read_text() + "; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})"
+        )
+        broken = [
+            f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes']]}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert broken == []
+
+    def end(self) -> None:
+        self.context.close()
+        assert self.problems == []
+
+
+@pytest.fixture
+def visit(browser: Browser, gateway: GatewayServer) -> Iterator[Visit]:
+    made = Visit(browser, gateway)
+    yield made
+    made.end()
+
+
+def test_a_wrong_token_is_refused_and_a_right_one_is_in_no_address(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_label("Bearer token").fill("not-a-token-0123456789")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#token-error")).not_to_be_empty()
+    visit.picture("token")
+    visit.sign_in()
+    assert TOKEN not in page.url
+    assert page.evaluate("() => JSON.stringify(localStorage)").find(TOKEN) < 0
+
+
+def test_objects_pass(visit: Visit) -> None:
+    visit.sign_in()
+    expect(visit.page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))
+    expect(visit.page.locator("#shown")).to_have_text("all")
+    expect(visit.page.locator("#latest li").first).to_contain_text(re.compile("flood|festival"))
+
+
+def test_a_question_asked_once(visit: Visit) -> None:
+    visit.sign_in()
+    visit.flood()
+    visit.page.get_by_role("button", name="Ask once").click()
+    card = visit.card("Asked once")
+    expect(card).to_have_attribute("data-state", "answered")
+    expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    expect(card.locator(".objects li").first).to_contain_text("flood")
+    visit.page.get_by_role("button", name=re.compile("^Remove")).click()
+    expect(visit.page.get_by_text("Nothing is asked yet.")).to_be_visible()
+
+
+def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Box", exact=True).click()
+    place = page.locator("#map").bounding_box()
+    assert place is not None
+    x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    page.mouse.move(x - 100, y - 100)
+    page.mouse.down()
+    page.mouse.move(x + 100, y + 100, steps=6)
+    page.mouse.up()
+    west, east = (float(page.get_by_label(each, exact=True).input_value()) for each in ("West", "East"))
+    assert west < east
+    page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+
+
+def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
+    visit: Visit, browser: Browser, gateway: GatewayServer
+) -> None:
+    visit.sign_in()
+    visit.flood()
+    page = visit.page
+    page.get_by_role("button", name="Let it stand").click()
+    card = visit.card("Standing")
+    expect(card).to_have_attribute("data-state", "standing")
+    expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    (query,) = Client(gateway.port, TOKEN)("GET", "/streams/gateway/queries").json["queries"][-1:]
+    assert query["id"].startswith("console-")
+
+    before = int(card.locator(".figure b").inner_text())
+    page.reload()
+    visit.live()
+    expect(card).to_have_attribute("data-state", "standing")
+    expect(card.locator(".figure b")).not_to_have_text(str(before))
+    assert int(card.locator(".figure b").inner_text()) >= before, "nothing is lost by a reload"
+
+    page.get_by_role("button", name="Copy a link").click()
+    other = Visit(browser, gateway)
+    other.sign_in()
+    other.page.goto(page.evaluate("() => navigator.clipboard.readText()"))
+    other.page.reload()
+    expect(other.card("Standing").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    other.end()
+
+    page.get_by_role("button", name=re.compile("^Cancel")).click()
+    expect(card).to_have_attribute("data-state", "cancelled")
+    left = Client(gateway.port, TOKEN)("GET", f"/streams/gateway/queries/{query['id']}")
+    assert left.status == 404
+
+
+def test_the_nearest_and_the_top_words(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("radio", name="Nearest").check(force=True)
+    page.get_by_role("button", name="the middle of the map").click()
+    page.get_by_label("Longitude").fill("4.5")
+    page.get_by_label("Latitude").fill("52")
+    page.get_by_label("How many").fill("3")
+    page.get_by_role("button", name="Let it stand").click()
+    nearest = visit.card("Standing.*").filter(has=page.locator(".ranked"))
+    expect(nearest.locator(".ranked li")).to_have_count(3)
+    page.get_by_role("radio", name="Top words").check(force=True)
+    page.get_by_role("button", name="Everywhere").click()
+    page.get_by_label("Anew every").select_option("5s")
+    page.get_by_label("Over the last").select_option("1m")
+    page.get_by_role("button", name="Let it stand").click()
+    words = page.locator(".card table.terms")
+    expect(words.get_by_role("rowheader", name="news")).to_be_visible()
+    visit.picture("questions")
+    for _ in range(2):
+        page.get_by_role("button", name=re.compile("^Cancel")).first.click()
+        expect(page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
+        page.locator(".card[data-state=cancelled]").get_by_role("button", name=re.compile("^Remove")).first.click()
+    expect(page.locator(".card")).to_have_count(0)
+
+
+def test_the_streams_inside(visit: Visit, stream: LiveStream) -> None:
+    bad = {"id": "bad", "t": 5, "lon": 500, "lat": 1, "text": "x"}  # which the gateway itself would refuse
+    Inlet(stream.connection, stream.name).objects(json.dumps(bad).encode() + b"\n")
+    visit.sign_in()
+    visit.page.get_by_role("button", name="Inside").click()
+    inside = visit.page.get_by_role("region", name="Inside the stream")
+    expect(inside.get_by_role("rowheader", name="2")).to_be_visible()  # of three slots
+    expect(inside).to_contain_text("lon")  # the reason of the rejected record
+    visit.picture("inside")
+
+
+def test_the_gateway_goes_and_comes_again(visit: Visit, gateway: GatewayServer) -> None:
+    visit.sign_in()
+    gateway.kill()
+    expect(visit.page.locator("#state")).to_have_attribute("data-state", "waiting")
+    expect(visit.page.get_by_role("alert").filter(has_text="Reconnecting")).to_be_visible()
+    visit.picture("reconnecting")
+    gateway.start(timeout=120.0)
+    visit.live()
+    expect(visit.page.locator("#banner")).to_be_hidden()
+
+
+def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, theme: str) -> None:
+    visit = Visit(browser, gateway, color_scheme=theme)
+    visit.accessible()  # the question for the token
+    visit.sign_in()
+    visit.flood()
+    visit.page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.accessible()
+    visit.picture(f"live-{theme}")
+    visit.page.get_by_role("button", name="Inside").click()
+    expect(
+        visit.page.get_by_role("region", name="Inside the stream").get_by_role("rowheader", name="2")
+    ).to_be_visible()
+    visit.accessible()
+    visit.end()
+
+
+def test_on_a_phone(browser: Browser, gateway: GatewayServer) -> None:
+    visit = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    visit.sign_in()
+    wide = visit.page.evaluate("() => document.documentElement.scrollWidth")
+    visit.picture("phone")
+    visit.end()
+    assert wide <= 390
