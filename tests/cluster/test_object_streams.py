@@ -130,11 +130,15 @@ def test_a_checkpoint_is_of_one_output(
         assert main(elsewhere) == 2
         assert "belongs to a run with other output" in capsys.readouterr().err
         assert sorted(ObjectStorage(command.checkpoint).list("")) == first
+        assert main([*elsewhere, "--overwrite"]) == 2
+        assert "belongs to a run with other output" in capsys.readouterr().err
+        assert sorted(ObjectStorage(command.checkpoint).list("")) == first
         command.finish()  # all is done
         ObjectStorage(command.checkpoint).put("thesis.txt", b"years of work")
         assert main([*command.words, "--overwrite"]) == 2
         assert f"{command.checkpoint}/thesis.txt is not of the checkpoint of a run" in capsys.readouterr().err
         ObjectStorage(command.checkpoint).delete(["thesis.txt"])
+        (command.output / ".checkpoint" / "error.log").write_text("of a failure")
         command.words.append("--overwrite")
         command.finish()
         assert command.exact()

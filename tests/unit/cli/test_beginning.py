@@ -85,7 +85,7 @@ def test_nobody_makes_a_stream_without_the_lease(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(live, "LEASE_PATIENCE", 0.05)
     monkeypatch.setattr(live, "connection", lambda options: None)
     monkeypatch.setattr(live, "store", lambda options: _Store(leases))
-    options = argparse.Namespace(**vars(OPTIONS), checkpoint=tmp_path)
+    options = argparse.Namespace(**vars(OPTIONS), checkpoint=Folder(tmp_path))
     if not new:
         SETTINGS.claim(Folder(tmp_path))
     began = []

@@ -249,6 +249,7 @@ class Begun:
     def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """What both jobs are made with."""
         metrics.seats(engine.held)
+        metrics.requests(engine.requests)
         return {
             "engine": engine,
             "store": self.store,

@@ -48,6 +48,7 @@ from obstore.store import from_url
 from spatialstream.model.errors import Missing, NoStorage, SettingError
 from spatialstream.sources.folder import checked
 from spatialstream.sources.local_cache import LocalCache
+from spatialstream.sources.requests import count_request
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -65,6 +66,8 @@ the arrays of structures."""
 _PART_BYTES = 8 << 20
 """Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
 _PARTS_AT_ONCE = 4
+_PAGE = 1000
+"""Names that one request lists, or deletes."""
 _CONNECT_SECONDS = 5
 _LONGEST_SECONDS = 300
 """Of a request, however steadily its bytes come."""
@@ -99,8 +102,8 @@ class ObjectStorage:
 
     url: str
     cache: LocalCache | None = None
-    patience: float = 60.0
-    silence: float = 15.0
+    patience: float = 30.0
+    silence: float = 10.0
 
     @classmethod
     def parse(cls, text: str, setting: str, cache: LocalCache | None = None) -> ObjectStorage:
@@ -141,10 +144,11 @@ class ObjectStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
 
         def put(store: ObjectStore) -> bool:
+            count_request("put", len(data))
             try:
                 obstore.put(store, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:  # by somebody else; or by this call, and the answer got lost
-                return bytes(obstore.get(store, name).bytes()) == data
+                return bytes(_get(store, name)) == data
             return True
 
         return self._ask(checked(name), put)
@@ -156,7 +160,7 @@ class ObjectStorage:
         kept = self.cache if _KEPT.fullmatch(name) else None
         known = None if kept is None else kept.get(name)
         if known is None:
-            read = memoryview(self._ask(name, lambda store: obstore.get(store, name).bytes()))
+            read = self._ask(name, lambda store: _get(store, name))
             if kept is not None:
                 kept.put(name, [read])
                 known = kept.get(name)
@@ -167,10 +171,7 @@ class ObjectStorage:
         if prefix:
             checked(prefix.removesuffix("/"))
 
-        def names(store: ObjectStore) -> list[str]:
-            return sorted(each["path"] for some in obstore.list(store, prefix or None) for each in some)
-
-        return self._ask(prefix, names)
+        return self._ask(prefix, lambda store: _list(store, prefix))
 
     def delete(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -231,17 +232,38 @@ class ObjectStorage:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def _get(store: ObjectStore, name: str) -> memoryview:
+    read = memoryview(obstore.get(store, name).bytes())
+    count_request("get", len(read))
+    return read
+
+
+def _list(store: ObjectStore, prefix: str) -> list[str]:
+    names = sorted(each["path"] for some in obstore.list(store, prefix or None) for each in some)
+    count_request("list", requests=_pages(names))
+    return names
+
+
+def _pages(names: Sequence[str]) -> int:
+    """How many requests it takes to list names, or to delete them."""
+    return max(1, -(-len(names) // _PAGE))
+
+
 def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview]) -> None:
-    if sum(map(len, parts)) <= _PART_BYTES:
+    size = sum(map(len, parts))
+    if size <= _PART_BYTES:
+        count_request("put", size)
         obstore.put(store, name, b"".join(parts), use_multipart=False)
     else:
+        count_request("put", size, -(-size // _PART_BYTES) + 2)
         pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
         obstore.put(store, name, pieces, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
 
 def _delete(store: ObjectStore, names: Sequence[str]) -> None:
+    count_request("delete", requests=_pages(names))
     try:
-        obstore.delete(store, names)  # a thousand a request, where the store takes that
+        obstore.delete(store, names)  # a page a request, where the store takes that
     except FileNotFoundError as error:
         if "NoSuchBucket" in str(error):
             raise

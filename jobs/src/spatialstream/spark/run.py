@@ -305,7 +305,9 @@ def _forget(settings: RunSettings) -> None:
     for owned, folder in folders:
         owned.check(folder, "overwrite")
     if remote is not None:
+        (paths.local / "error.log").unlink(missing_ok=True)  # the folder needs no marker to hold this
         RUN.check_storage(remote, "overwrite")
+        _check_output(paths)
         RUN.empty_storage(remote)
     for owned, folder in folders:
         owned.empty(folder, (*settings.objects, *settings.queries))
@@ -317,6 +319,21 @@ def _belongs(paths: Paths) -> dict[str, str]:
     Two runs on two machines could not see each other's locks: so each has a checkpoint that is its own.
     """
     return {} if isinstance(paths.storage, Folder) else {"output": RESULTS.mark(paths.results)}
+
+
+def _check_output(paths: Paths) -> None:
+    """Make sure that no run with another output may be at a checkpoint that is to be emptied.
+
+    Raises:
+        StateError: one may be.
+    """
+    anew = "give another checkpoint"
+    if find(paths.storage, RUN.marker) is not None:
+        earlier = get_json(paths.storage, RUN.marker, anew)
+        with undamaged(f"{paths.storage.place}/{RUN.marker}", anew):
+            other = earlier.get("output") != _belongs(paths)["output"]
+        if other:
+            raise StateError(f"{paths.storage.place} belongs to a run with other output; {anew}")
 
 
 def _check_published(settings: RunSettings) -> None:
