@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import random
 import signal
 import subprocess
 import sys
+import threading
+import urllib.request
 import uuid
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
+from spatialstream.servers.job import JobServer
+from spatialstream.servers.process import await_condition
 from spatialstream.sources.local_cache import LocalCache
 from spatialstream.sources.object_store import ObjectStorage
+from spatialstream.spark.run import RunSettings, open_run
 from spatialstream.stages.state import forget
 from spatialstream.stream.settings import StreamSettings
 from tests import streams
-from tests.cluster.stream import LiveStream, Servers, differences
+from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.lengths import examples
 from tests.objects import BUCKET, SECRET, VARIABLES, Chance, Fault, ObjectServer, Proxy, environment, faults
 from tests.simulation import IDLE, Simulation
@@ -68,88 +77,93 @@ def test_while_everything_fails(seed: int, objects: ObjectServer, tmp_path: Path
 # ---------------------------------------------------------------------------------------------------------------- files
 
 
-class Command:
-    """``spatialstream run`` with its checkpoint in the store."""
+def test_a_checkpoint_is_of_one_output(objects: ObjectServer, tmp_path: Path) -> None:
+    files = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
+    place = url()
 
-    def __init__(self, folder: Path, *more: str) -> None:
+    def run(output: str, **more: Any) -> RunSettings:
+        return RunSettings((files[0],), (files[1],), tmp_path / output, checkpoint=place, **more)
+
+    with environment(objects.url):
+        storage = ObjectStorage(place)
+        open_run(run("out"))
+        storage.put("samples/000000003-queries-0000.arrow", b"")
+        there = storage.list("")
+        for more in ({}, {"overwrite": True}):
+            with pytest.raises(StateError, match="belongs to a run with other output"):
+                open_run(run("elsewhere", **more))
+        assert storage.list("") == there
+        open_run(run("out"))  # to go on with it
+        storage.put("thesis.txt", b"years of work")
+        with pytest.raises(SettingError, match=f"{place}/thesis.txt is not of the checkpoint of a run"):
+            open_run(run("out", overwrite=True))
+        storage.delete(["thesis.txt"])
+        (tmp_path / "out" / ".checkpoint").mkdir()
+        (tmp_path / "out" / ".checkpoint" / "error.log").write_text("of a failure")
+        open_run(run("out", overwrite=True))
+        assert storage.list("") == ["run.json"]
+
+
+class Command:
+    """``spatialstream run`` of one stream."""
+
+    def __init__(self, folder: Path, output: str, *more: str) -> None:
         self.files = streams.write_stream(folder, streams.random_stream(11, 900, 30))
-        self.output, self.checkpoint = folder / "out", url()
+        self.output = folder / output
         objects, queries = map(str, self.files)
         self.words = ["run", "--objects", objects, "--queries", queries, "--output", str(self.output)]
-        self.words += ["--checkpoint", self.checkpoint, "--slots", "2", "--epoch", "90", *more]
+        self.words += ["--slots", "2", "--epoch", "90", *more]
 
     def start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "spatialstream", *self.words]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
-    def finish(self) -> str:
+    def finish(self) -> None:
         process = self.start()
-        _, told = process.communicate(timeout=240)
+        _, told = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, told
         assert SECRET not in told
-        return told
 
-    def exact(self) -> bool:
-        return bool(check_files([self.files[0]], [self.files[1]], self.output / "results", WGS84).exact)
+    @property
+    def results(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (self.output / "results").glob("*.jsonl")}
 
 
 @pytest.mark.timeout(900)
-def test_a_run_that_is_killed_goes_on_and_is_exact(objects: ObjectServer, tmp_path: Path) -> None:
-    kills = [f"{folder}/" for folder in ("epochs", "blocks", "state")]
-    command, chance = Command(tmp_path), Chance(0.02, WAYS)
-    waiting: list[tuple[str, subprocess.Popen[str]]] = []
-    killed = []
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(objects: ObjectServer, tmp_path: Path) -> None:
+    """It is killed when it decides its second epoch, and again when it decides its fourth round from then on."""
+    command, chance = Command(tmp_path, "out", "--checkpoint", url()), Chance(0.02, WAYS)
+    kills, running = [("/epochs/0", 2), ("/rounds/0", 4)], list[subprocess.Popen[str]]()
+    seen = Counter[str]()
 
     def fault(method: str, path: str) -> Fault:
-        if waiting and method == "PUT" and waiting[0][0] in path:
-            name, process = waiting.pop()
-            process.send_signal(signal.SIGKILL)
-            killed.append(name)
+        if running and method == "PUT" and kills[0][0] in path:
+            seen[path] += 1
+            if len(seen) == kills[0][1]:
+                running.pop().kill()
         return chance(method, path)
 
     with faults(objects, fault):
-        for name in kills:
+        while kills:
             process = command.start()
-            waiting[:] = [(name, process)]
-            process.communicate(timeout=240)
-            waiting.clear()
+            seen.clear()
+            running[:] = [process]
+            process.communicate(timeout=PATIENCE)
+            assert process.returncode == -signal.SIGKILL
+            kills.pop(0)
         command.finish()
-    assert killed == kills
-    assert command.exact()
-    assert sorted(path.name for path in command.output.glob(".checkpoint/*")) == ["run.lock"], "nothing else is here"
-
-
-def test_a_checkpoint_is_of_one_output(
-    objects: ObjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with environment(objects.url):
-        command = Command(tmp_path)
-        command.finish()
-        first = sorted(ObjectStorage(command.checkpoint).list(""))
-        elsewhere = [each if each != str(command.output) else str(tmp_path / "elsewhere") for each in command.words]
-        assert main(elsewhere) == 2
-        assert "belongs to a run with other output" in capsys.readouterr().err
-        assert sorted(ObjectStorage(command.checkpoint).list("")) == first
-        assert main([*elsewhere, "--overwrite"]) == 2
-        assert "belongs to a run with other output" in capsys.readouterr().err
-        assert sorted(ObjectStorage(command.checkpoint).list("")) == first
-        command.finish()  # all is done
-        ObjectStorage(command.checkpoint).put("thesis.txt", b"years of work")
-        assert main([*command.words, "--overwrite"]) == 2
-        assert f"{command.checkpoint}/thesis.txt is not of the checkpoint of a run" in capsys.readouterr().err
-        ObjectStorage(command.checkpoint).delete(["thesis.txt"])
-        (command.output / ".checkpoint" / "error.log").write_text("of a failure")
-        command.words.append("--overwrite")
-        command.finish()
-        assert command.exact()
+    undisturbed = Command(tmp_path, "undisturbed")
+    undisturbed.finish()
+    assert command.results == undisturbed.results
+    assert check_files([command.files[0]], [command.files[1]], command.output / "results", WGS84).exact
+    assert [path.name for path in command.output.glob(".checkpoint/*")] == ["run.lock"], "nothing else is here"
 
 
 def test_a_store_that_denies_is_told_at_the_start(
     objects: ObjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with environment(objects.url, AWS_SECRET_ACCESS_KEY="not-the-one"):
-        command = Command(tmp_path)
-        assert main(command.words) == 2
+        assert main(Command(tmp_path, "out", "--checkpoint", url()).words) == 2
     told = capsys.readouterr().err
     assert "is denied: SignatureDoesNotMatch" in told
     assert "not-the-one" not in told
@@ -157,38 +171,57 @@ def test_a_store_that_denies_is_told_at_the_start(
 
 # ----------------------------------------------------------------------------------------------------------------- live
 
-_numbers = itertools.count()
+
+def metric(job: JobServer, name: str) -> float:
+    """Of a job that runs; NaN if it does not say."""
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{job.port}/metrics", timeout=5.0) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+    return math.nan
 
 
 @pytest.mark.timeout(900)
 def test_a_live_stream_survives_kills_and_a_store_that_is_away(
     servers: Servers, objects: ObjectServer, tmp_path: Path
 ) -> None:
-    drawn = streams.random_stream(7, 12_000, 20, WGS84)
+    """The store takes 60 ms, and fails at times; a job of which a part dies is killed with all its processes."""
+    drawn = streams.random_stream(7, 6_000, 20, WGS84)
     sent = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    proxy, away = Proxy(objects.port, 0.02, Chance(0.01, WAYS)), [False]
-    chance = proxy.fault
-    proxy.fault = lambda method, path: "503" if away[0] else chance(method, path)
+    away, chance = threading.Event(), Chance(0.01, WAYS)
+    proxy = Proxy(objects.port, 0.06, lambda method, path: "503" if away.is_set() else chance(method, path))
     given = {**VARIABLES, "AWS_ENDPOINT_URL": proxy.url}
-    place = url()
-    options = ("--checkpoint", place, "--checkpoint-interval", "2s")
+    options = ("--checkpoint", url(), "--checkpoint-interval", "2s")
     with LiveStream(servers, "objects", tmp_path, WGS84, 3, *options, environment=given) as stream:
-        sending = stream.send(sent, queries, rate=100.0)
-        stream.await_rows(100, 120.0)
-        for job in (stream.worker, stream.router, stream.worker):
+        sending = stream.send(sent, queries, rate=100.0, lasting=True)
+        stream.await_rows(100)
+        for job in (stream.worker, stream.router):
             job.kill()
-            job.start(timeout=240.0)
-            stream.await_progress(120.0)
-        away[0] = True
+            job.start(timeout=PATIENCE)
+            stream.await_progress()
+
+        away.set()
+        told = "spatialstream_storage_unavailable"
+        assert await_condition(lambda: 1.0 in (metric(stream.router, told), metric(stream.worker, told)), PATIENCE)
+        away.clear()
+        stream.await_progress()
+        assert await_condition(lambda: metric(stream.router, told) == metric(stream.worker, told) == 0.0, PATIENCE)
+        away.set()
         stream.worker.kill()
-        away[0] = False
-        stream.worker.start(timeout=240.0)
-        stream.await_progress(120.0)
+        away.clear()
+        stream.worker.start(timeout=PATIENCE)
+        stream.await_progress()
+
         stream.sending.rate = 0.0
         sending.join()
-        assert differences(stream, sent, queries, timeout=240.0) == []
+        assert differences(stream, sent, queries) == []
+        for job in (stream.router, stream.worker):
+            for method in ("put", "delete"):
+                assert metric(job, f'spatialstream_storage_requests_total{{method="{method}"}}') > 0
+        assert metric(stream.worker, 'spatialstream_storage_requests_total{method="get"}') > 0, "state was restored"
         logs = stream.worker.log.read_text() + stream.router.log.read_text()
+    assert proxy.failed.keys() >= {"drop", "503"}
     assert SECRET not in logs
     assert not stream.checkpoint.exists(), "there is no folder that they share"
     proxy.close()

@@ -300,12 +300,13 @@ def open_run(settings: RunSettings) -> None:
 def _forget(settings: RunSettings) -> None:
     """Delete what an earlier run has left, if all of that is of a run."""
     paths = settings.paths
-    folders = ((RESULTS, paths.results), (REJECTED, paths.rejected), (RUN, paths.local))
+    folders = [(RESULTS, paths.results), (REJECTED, paths.rejected)]
     remote = None if isinstance(paths.storage, Folder) else paths.storage
+    if remote is None or (paths.local / RUN.marker).exists():  # otherwise there are a lock and a log, of no checkpoint
+        folders.append((RUN, paths.local))
     for owned, folder in folders:
         owned.check(folder, "overwrite")
     if remote is not None:
-        (paths.local / "error.log").unlink(missing_ok=True)  # the folder needs no marker to hold this
         RUN.check_storage(remote, "overwrite")
         _check_output(paths)
         RUN.empty_storage(remote)
