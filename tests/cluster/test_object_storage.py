@@ -19,9 +19,15 @@ import numpy as np
 import pytest
 
 from spatialstream.model.errors import Missing, NoStorage
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.space import WGS84
 from spatialstream.sources import object_store
+from spatialstream.sources.folder import Folder
 from spatialstream.sources.local_cache import LocalCache
 from spatialstream.sources.object_store import ObjectStorage
+from spatialstream.sources.requests import REQUESTS, requests
+from spatialstream.stages.archive import write_archive
+from tests import streams
 from tests.contracts.test_storage import (
     test_a_file_is_created_once,
     test_a_file_whose_parts_fail_is_as_it_was,
@@ -245,11 +251,20 @@ def test_credentials_of_a_file_are_read_when_they_have_been_rotated(objects: Obj
         assert content(storage, "a") == b"2"
 
 
+def test_an_archive_has_the_files_that_a_folder_would_have(tmp_path: Path) -> None:
+    storage, folder = place(), Folder(tmp_path)
+    batch = ObjectBatch.of(streams.random_stream(1, 50, 0, WGS84).objects)
+    names = write_archive(batch, WGS84, storage, "round-000000007-slot-0001")
+    assert write_archive(batch, WGS84, folder, "round-000000007-slot-0001") == names
+    assert storage.list("") == folder.list("") == sorted(names)
+    assert all(content(storage, name) == folder.get(name).to_pybytes() for name in names)
+
+
 # ------------------------------------------------------------------------------------------------------------- requests
 
 
 def test_each_call_is_one_request(objects: ObjectServer) -> None:
-    storage = place()
+    storage, before = place(), requests()
     with faults(objects) as proxy:
         storage.put("a", *(b"x" * 1000,) * 50)
         storage.get("a")
@@ -257,6 +272,16 @@ def test_each_call_is_one_request(objects: ObjectServer) -> None:
         storage.list("")
         storage.delete([f"{number}" for number in range(1000)])
     assert proxy.requests == {"PUT": 2, "GET": 1, "LIST": 1, "POST": 1}
+    counted = dict(zip(REQUESTS, (requests() - before).tolist(), strict=True))
+    assert counted == {"put": [2, 50_000], "get": [1, 50_000], "list": [1, 0], "delete": [1, 0]}
+
+
+def test_a_file_in_parts_is_counted_as_what_it_takes(objects: ObjectServer) -> None:
+    storage, before = place(), requests()
+    with faults(objects) as proxy:
+        storage.put("big", b"x" * (20 << 20))
+    asked = proxy.requests["PUT"] + proxy.requests["POST"]
+    assert (requests() - before)[REQUESTS.index("put")].tolist() == [asked, 20 << 20] == [5, 20 << 20]
 
 
 def test_what_is_read_again_is_read_from_the_copy(objects: ObjectServer) -> None:
