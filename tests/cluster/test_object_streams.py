@@ -204,14 +204,11 @@ def test_a_live_stream_survives_kills_and_a_store_that_is_away(
         away.set()
         told = "spatialstream_storage_unavailable"
         assert await_condition(lambda: 1.0 in (metric(stream.router, told), metric(stream.worker, told)), PATIENCE)
-        away.clear()
-        stream.await_progress()
-        assert await_condition(lambda: metric(stream.router, told) == metric(stream.worker, told) == 0.0, PATIENCE)
-        away.set()
         stream.worker.kill()
         away.clear()
         stream.worker.start(timeout=PATIENCE)
         stream.await_progress()
+        assert await_condition(lambda: metric(stream.router, told) == metric(stream.worker, told) == 0.0, PATIENCE)
 
         stream.sending.rate = 0.0
         sending.join()

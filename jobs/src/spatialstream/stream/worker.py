@@ -347,7 +347,7 @@ class Worker:
         if number >= 2:
             parts = range(self._settings.mergers)
             self._storage.discard(second_name(number - 2, part) for part in parts)
-        if since is not None:
+        if since is not None and record.round.checkpoint:  # not oftener: to look what is there takes a remote storage
             drop_transfers(self._storage, since.version)
         self._step("done")
         self._progress.save(number, total)
