@@ -39,6 +39,10 @@ help: ## list the targets
 demo: $(READY) ## ask all kinds of query over a feed of real earthquakes; writes demo-output/
 	@$(SPARK) $(BIN)/spatialstream demo $(ARGS)
 
+.PHONY: demo-live
+demo-live: $(CLUSTER) $(CONSOLE) ## start a live stream that something happens in, and its console (ARGS='--speed 60 --open')
+	@$(SPARK) $(BIN)/spatialstream demo-live $(ARGS)
+
 .PHONY: cluster-up
 cluster-up: $(CLUSTER) $(CONSOLE) ## start a live stream here: ZooKeeper, Kafka, router, worker (ARGS='--stream NAME --slots N')
 	@$(SPARK) $(BIN)/spatialstream cluster up $(ARGS)

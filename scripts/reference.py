@@ -1,14 +1,12 @@
-"""Write the reference of every field of a SpatialStream from its CustomResourceDefinition.
+"""Write the references of every field of the custom resources from their CustomResourceDefinitions.
 
-Usage: python scripts/reference.py [CRD [PAGE]], by default charts/spatialstream/files/crd.yaml and
-docs/spatialstream-resource.md.
+Usage: python scripts/reference.py
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,19 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "charts/spatialstream/files/crd.yaml"
-TARGET = ROOT / "docs/spatialstream-resource.md"
+PAGES = {
+    "charts/spatialstream/files/crd.yaml": "docs/spatialstream-resource.md",
+    "charts/spatialstream/files/query-crd.yaml": "docs/spatialquery-resource.md",
+}
 
 Schema = dict[str, Any]
 
-HEAD = """# The resource SpatialStream
+HEAD = """# The resource {kind}
 
-<!-- Made from charts/spatialstream/files/crd.yaml by scripts/reference.py; change that. -->
+<!-- Made from {source} by scripts/reference.py; change that. -->
 
 Every field of `{kind}` (`{group}/{version}`; short name `{short}`). The API server checks a spec against this
-schema and its rules, and fills in the defaults. Durations are a whole number and a unit: `500ms`, `30s`, `5m`,
-`2h`, `7d`.
+schema and its rules, and fills in the defaults. {durations}
 
 The smallest one:
 
@@ -35,16 +34,32 @@ The smallest one:
 apiVersion: {group}/{version}
 kind: {kind}
 metadata:
-  name: quakes
+  name: {name}
 spec:
-  kafka:
+{spec}
+```
+"""
+
+SMALLEST = {
+    "SpatialStream": {
+        "name": "quakes",
+        "durations": "Durations are a whole number and a unit: `500ms`, `30s`, `5m`,\n`2h`, `7d`.",
+        "spec": """  kafka:
     bootstrapServers: kafka:9092
   zookeeper:
     servers: zookeeper:2181
   checkpoint:
-    claimName: checkpoints
-```
-"""
+    claimName: checkpoints""",
+    },
+    "SpatialQuery": {
+        "name": "floods",
+        "durations": "[Standing queries as resources](queries.md) says what is done\nwith it.",
+        "spec": """  stream: quakes
+  type: CRQ
+  region:
+    box: [-180, -90, 180, 90]""",
+    },
+}
 
 
 def fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
@@ -63,11 +78,12 @@ def kind_of(schema: Schema) -> str:
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
-        return "quantity"
+        return "duration" if "pattern" in schema else "quantity"
     if "properties" not in schema and isinstance(schema.get("additionalProperties"), dict):
         return f"map of {kind_of(schema['additionalProperties'])}s"
     if schema.get("type") == "array":
-        return f"list of {kind_of(schema['items'])}s"
+        item = kind_of(schema["items"])
+        return f"list of {item.replace('list', 'lists', 1) if item.startswith('list') else f'{item}s'}"
     bounds = (schema.get("minimum"), schema.get("maximum"))
     if schema.get("type") == "integer" and None not in bounds:
         return f"integer, {bounds[0]} to {bounds[1]}"
@@ -133,13 +149,18 @@ def columns(version: Schema) -> Iterator[str]:
         yield f"| {column['name']} | {shown} | {cell(column['description'])} |"
 
 
-def render(definition: Schema) -> str:
+def render(definition: Schema, source: str) -> str:
     """The page."""
     version, names = definition["spec"]["versions"][0], definition["spec"]["names"]
     schema = version["schema"]["openAPIV3Schema"]
     spec, status = schema["properties"]["spec"], schema["properties"]["status"]
     head = HEAD.format(
-        kind=names["kind"], group=definition["spec"]["group"], version=version["name"], short=names["shortNames"][0]
+        source=source,
+        kind=names["kind"],
+        group=definition["spec"]["group"],
+        version=version["name"],
+        short=names["shortNames"][0],
+        **SMALLEST[names["kind"]],
     )
     lines = [
         *sections(spec),
@@ -154,10 +175,12 @@ def render(definition: Schema) -> str:
     return head + "\n" + "\n".join(lines) + "\n"
 
 
-def main(source: Path = SOURCE, target: Path = TARGET) -> None:
-    """Write the page."""
-    target.write_text(render(yaml.safe_load(source.read_text("utf-8"))), "utf-8")
+def main() -> None:
+    """Write the pages."""
+    for source, target in PAGES.items():
+        definition = yaml.safe_load((ROOT / source).read_text("utf-8"))
+        (ROOT / target).write_text(render(definition, source), "utf-8")
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main()

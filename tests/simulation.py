@@ -9,6 +9,7 @@ An epoch reads what there is of the logs when it begins, which may be more when 
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -115,7 +116,7 @@ class Simulation:
         self.crashes = 0
         self.away = 0
         self.rebuilt = 0
-        self.learner = Learner(self.storage, self.store, space)
+        self.learner = Learner(self.storage, self.store, space, clock=itertools.count(step=3_600.0).__next__)
         archive = None if settings.retention is None else Folder(folder / "archive")
         self.work_settings = WorkSettings(space, settings.interval, settings.retention, archive)
         self.unsent = self._unsent(space, objects, queries)

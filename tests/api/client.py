@@ -22,6 +22,7 @@ PATIENCE = 120.0
 _PLURALS = {
     "networkpolicy": "networkpolicies",
     "endpoints": "endpoints",
+    "spatialquery": "spatialqueries",
 }
 
 

@@ -41,16 +41,18 @@ def definition() -> dict:
 
 @pytest.fixture(scope="session")
 def api(server: ApiServer, definition: dict) -> Api:
-    """A client that may do everything, of a server that knows SpatialStreams."""
+    """A client that may do everything, of a server that knows SpatialStreams and SpatialQueries."""
     api = server.as_admin()
-    api.apply(definition)
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/spatialstreams.spatialstream.dev"
+    queries = yaml.safe_load((ROOT / "charts/spatialstream/files/query-crd.yaml").read_text())
+    for each in (definition, queries):
+        api.apply(each)
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each['metadata']['name']}"
 
-    def established() -> bool:
-        conditions = api.get(path).get("status", {}).get("conditions") or []
-        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+        def established(path: str = path) -> bool:
+            conditions = api.get(path).get("status", {}).get("conditions") or []
+            return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
-    eventually(established, "the definition is established")
+        eventually(established, "the definition is established")
     eventually(lambda: api.find("/apis/spatialstream.dev/v1alpha1"), "the API has the group")
     return api
 

@@ -85,7 +85,9 @@ def test_the_custom_resource_can_be_removed_and_installed_again(bounded, api, de
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/spatialstreams.spatialstream.dev"
     api.delete(path)
     eventually(lambda: api.find(path) is None, "the definition is gone, and all streams with it")
-    eventually(lambda: bounded.metric(SERVED, namespace=STAYING) == 0.0, "the operator has seen that")
+    eventually(
+        lambda: bounded.metric(SERVED, namespace=STAYING, kind="SpatialStream") == 0.0, "the operator has seen that"
+    )
     assert bounded.running
 
     api.apply(definition)
@@ -99,8 +101,8 @@ def test_the_custom_resource_can_be_removed_and_installed_again(bounded, api, de
     eventually(there, "the definition is there")
     again = played("again", within=STAYING)
     again.runs("router")
-    assert bounded.metric(SERVED, namespace=STAYING) == 1.0
-    assert len(lines(bounded, f"{STAYING}: streams cannot be listed")) == 1
+    assert bounded.metric(SERVED, namespace=STAYING, kind="SpatialStream") == 1.0
+    assert len(lines(bounded, f"{STAYING}: spatialstreams cannot be listed")) == 1
 
 
 def test_all_of_it_has_left_no_mistake_behind(bounded):

@@ -73,12 +73,18 @@ NOBODY_NEEDS = [
     ("delete", "customresourcedefinitions", "apiextensions.k8s.io", ""),
     ("delete", "spatialstreams", OWN, ""),
     ("create", "spatialstreams", OWN, ""),
+    ("delete", "spatialqueries", OWN, ""),
+    ("create", "spatialqueries", OWN, ""),
     ("create", "certificatesigningrequests", "certificates.k8s.io", ""),
 ]
 OPERATOR_NEEDS = [
     ("watch", "spatialstreams", OWN, ""),
     ("patch", "spatialstreams", OWN, ""),
     ("patch", "spatialstreams", OWN, "status"),
+    ("write", "spatialstreams", OWN, ""),
+    ("watch", "spatialqueries", OWN, ""),
+    ("patch", "spatialqueries", OWN, ""),
+    ("patch", "spatialqueries", OWN, "status"),
     ("create", "pods", "", ""),
     ("delete", "pods", "", ""),
     ("create", "roles", RBAC, ""),
@@ -92,6 +98,9 @@ EVERYWHERE = {
     ("watch", "spatialstreams", ""),
     ("patch", "spatialstreams", ""),
     ("patch", "spatialstreams", "status"),
+    ("watch", "spatialqueries", ""),
+    ("patch", "spatialqueries", ""),
+    ("patch", "spatialqueries", "status"),
 }
 """Without them a namespace that is deleted would wait for ever: its roles go before its streams."""
 

@@ -88,6 +88,7 @@ def test_alerts_say_how_bad_and_what_to_read(rules):
         assert (ROOT / rule["annotations"]["runbook_url"]).is_file(), rule["alert"]
         assert "$above" not in rule["expr"], rule["alert"]
         assert "$operator" not in rule["expr"], rule["alert"]
+        assert "$gateway" not in rule["expr"], rule["alert"]
 
 
 def test_each_alert_has_its_page_and_each_page_its_alert(rules):
@@ -118,15 +119,23 @@ def test_the_schemas_know_the_alerts(rules):
         assert sorted(names) == sorted(rule["alert"] for rule in rules)
 
 
+def test_without_a_gateway_nobody_is_told_that_it_is_down(rules):
+    text = named(render(OPERATOR, {"gateway": {"enabled": False}}), "ConfigMap", "spatialstream-alerts")["data"]
+    (group,) = yaml.safe_load(text["spatialstream.yml"])["groups"]
+
+    assert group["rules"] == [rule for rule in rules if rule["alert"] != "SpatialStreamGatewayDown"]
+
+
 def test_prometheus_of_the_services_has_the_same_rules(rules, tmp_path):
     values = {"prometheus": {"namespaces": ["geo", "spatialstream-system"]}}
     data = named(render(SERVICES, values), "ConfigMap", "spatialstream-prometheus")["data"]
     (group,) = yaml.safe_load(data["alerts.yml"])["groups"]
-    any_operator = [
-        {**rule, "expr": re.sub(r"\{namespace=\"spatialstream-system\".*?\}", "{}", rule["expr"])} for rule in rules
-    ]
+    here = re.compile(r'\{namespace="spatialstream-system", pod=~"spatialstream(-gateway)?-.*?\}')
 
-    assert group["rules"] == any_operator
+    def anywhere(found):
+        return '{pod=~".+-gateway-[^-]+-....."}' if found[1] else "{}"
+
+    assert group["rules"] == [{**rule, "expr": here.sub(anywhere, rule["expr"])} for rule in rules]
     (tmp_path / "alerts.yml").write_text(data["alerts.yml"], "utf-8")
     promtool("check", "rules", str(tmp_path / "alerts.yml"))
 

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from spatialstream.cli import parser
 from spatialstream.cli.gateway import _check
@@ -159,6 +160,9 @@ def test_values_reach_the_operator():
             [{"podSelector": {}}, GATEWAY_PODS], separators=(",", ":"), sort_keys=True
         ),
         "SPATIALSTREAM_OPERATOR_GATEWAY_URL": "https://streams.example.org",
+        "SPATIALSTREAM_OPERATOR_GATEWAY_SERVICE": "https://spatialstream-gateway.spatialstream-system.svc",
+        "SPATIALSTREAM_OPERATOR_GATEWAY_TOKEN": "/var/run/secrets/spatialstream/token",
+        "SPATIALSTREAM_OPERATOR_GATEWAY_AUTHORITY": "/var/run/secrets/spatialstream/ca.crt",
         "SPATIALSTREAM_OPERATOR_EXECUTOR_GRACE": "600",
         "SPATIALSTREAM_OPERATOR_LOG_LEVEL": "debug",
         "SPATIALSTREAM_OPERATOR_LOG_FORMAT": "text",
@@ -242,6 +246,37 @@ def test_the_operator_is_told_where_the_gateway_is(values, url):
     assert peers == ([GATEWAY_PODS] if url else [])
 
 
+@pytest.mark.parametrize(
+    ("values", "service", "audience"),
+    [
+        ({}, "http://spatialstream-gateway.spatialstream-system.svc", None),
+        ({"url": "https://c.example"}, "http://spatialstream-gateway.spatialstream-system.svc", None),
+        (
+            {"tls": {"secretName": "tls"}, "access": {"audiences": ["a", "b"]}, "service": {"port": 8443}},
+            "https://spatialstream-gateway.spatialstream-system.svc:8443",
+            "a",
+        ),
+        ({"access": {"tokenReview": False, "tokensSecret": "tokens"}}, None, None),
+        ({"enabled": False}, None, None),
+    ],
+)
+def test_the_operator_registers_queries_by_the_gateway_with_a_token_that_it_takes(values, service, audience):
+    spec = named(render(OPERATOR, {"gateway": values}), "Deployment", "spatialstream")["spec"]["template"]["spec"]
+    environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+    mounts = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    volumes = {each["name"]: each for each in spec["volumes"]}
+
+    assert environment.get("SPATIALSTREAM_OPERATOR_GATEWAY_SERVICE") == service
+    assert ("gateway" in mounts) == ("gateway" in volumes) == (service is not None)
+    if service is None:
+        return
+    token, *authority = volumes["gateway"]["projected"]["sources"]
+    assert token["serviceAccountToken"].get("audience") == audience
+    assert environment["SPATIALSTREAM_OPERATOR_GATEWAY_TOKEN"] == f"{mounts['gateway']}/token"
+    assert environment["SPATIALSTREAM_OPERATOR_GATEWAY_AUTHORITY"] == f"{mounts['gateway']}/ca.crt"
+    assert [each["secret"]["name"] for each in authority] == (["tls"] if "tls" in values else [])
+
+
 def test_names_follow_the_release():
     def names(release, **values):
         return named_deployments(render(OPERATOR, {"crds": {"install": False}, **values}, release))
@@ -270,18 +305,21 @@ def test_scrape_annotations_stand_in_for_the_prometheus_operator():
     assert not annotations({"monitoring": {"prometheusOperator": True}})
 
 
-def test_custom_resource_is_the_file_and_stays_if_told_to():
-    def resource(values):
-        (found,) = of_kind(render(OPERATOR, values), "CustomResourceDefinition")
-        return found
+def test_custom_resources_are_the_files_and_stay_if_told_to():
+    def resources(values):
+        return of_kind(render(OPERATOR, values), "CustomResourceDefinition")
 
-    kept, loose = resource({}), resource({"crds": {"keep": False}})
+    files = [yaml.safe_load((OPERATOR / "files" / f"{name}.yaml").read_text()) for name in ("crd", "query-crd")]
+    kept = resources({})
+    for each in kept:
+        assert each["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
 
-    assert kept["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
-    if not kept["metadata"]["annotations"]:
-        del kept["metadata"]["annotations"]
-    assert kept == loose
-    assert loose["metadata"]["name"] == "spatialstreams.spatialstream.dev"
+    def names(definitions):
+        return sorted(each["metadata"]["name"] for each in definitions)
+
+    assert sorted(kept, key=str) == sorted(files, key=str)
+    assert sorted(resources({"crds": {"keep": False}}), key=str) == sorted(files, key=str)
+    assert names(kept) == ["spatialqueries.spatialstream.dev", "spatialstreams.spatialstream.dev"]
 
 
 def test_services_keep_their_data_only_when_told_to():

@@ -81,5 +81,8 @@ def test_that_the_operator_is_down_is_an_alert_where_it_is_scraped(values, expec
     text = named(render(SERVICES, values, "dev", "geo"), "ConfigMap", "dev-prometheus")["data"]["alerts.yml"]
     (group,) = yaml.safe_load(text)["groups"]
 
-    assert ("SpatialStreamOperatorDown" in {rule["alert"] for rule in group["rules"]}) == expected
-    assert len(group["rules"]) == 13 + expected
+    alerts = {rule["alert"] for rule in group["rules"]}
+
+    assert ("SpatialStreamOperatorDown" in alerts) == expected
+    assert ("SpatialStreamGatewayDown" in alerts) == ("prometheus" in values)
+    assert len(alerts - {"SpatialStreamOperatorDown", "SpatialStreamGatewayDown"}) == 13

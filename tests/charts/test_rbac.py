@@ -13,9 +13,13 @@ CHANGE = {"get", "create", "patch"}
 OWN_RESOURCE = {
     (OWN, "spatialstreams"): {"get", "list", "watch", "patch"},  # patch: finalizer, annotations
     (OWN, "spatialstreams/status"): {"patch"},
+    (OWN, "spatialqueries"): {"get", "list", "watch", "patch"},
+    (OWN, "spatialqueries/status"): {"patch"},
 }
+WRITE = {(OWN, "spatialstreams"): {"get", "list", "watch", "patch", "write"}}  # to register queries by the gateway
 STREAMS = {
     **OWN_RESOURCE,
+    **WRITE,
     (OWN, "spatialstreams/finalizers"): {"update"},  # to own objects with blockOwnerDeletion
     ("", "pods"): {"get", "list", "watch", "create", "delete", "deletecollection"},
     ("", "services"): CHANGE,
@@ -93,9 +97,16 @@ SYSTEM = "spatialstream-system"
             {"geo": STREAMS | SECRETS, SYSTEM: LEASE},
         ),
         ({"watch": {"all": True}}, {None: ALL, SYSTEM: LEASE}),
+        (
+            {"gateway": {"enabled": False}, "rbac": {"namespaceDeletion": False}},
+            {SYSTEM: STREAMS | OWN_RESOURCE | SECRETS | LEASE},
+        ),
         ({"rbac": {"create": False}}, {}),
     ],
-    ids=["as it is", "without-secrets", "monitored", "namespaces", "nothing-in-the-cluster", "everywhere", "none"],
+    ids=[
+        *("as it is", "without-secrets", "monitored", "namespaces", "nothing-in-the-cluster", "everywhere"),
+        *("without-gateway", "none"),
+    ],
 )
 def test_operator_has_these_rights_and_no_more(values, expected):
     assert granted(values) == expected
@@ -161,9 +172,15 @@ def test_users_see_and_change_streams_by_the_roles_that_they_have():
         (OWN, "spatialstreams"): {"get", "list", "watch", "ask"},
         (OWN, "spatialstreams/status"): {"get"},
         (OWN, "spatialstreams/scale"): {"get"},
+        (OWN, "spatialqueries"): {"get", "list", "watch"},
+        (OWN, "spatialqueries/status"): {"get"},
     }
     change = {"create", "update", "patch", "delete", "deletecollection", "write"}
-    assert rights(edit) == {(OWN, "spatialstreams"): change, (OWN, "spatialstreams/scale"): {"update", "patch"}}
+    assert rights(edit) == {
+        (OWN, "spatialstreams"): change,
+        (OWN, "spatialstreams/scale"): {"update", "patch"},
+        (OWN, "spatialqueries"): change - {"write"},
+    }
     aggregate = f"{RBAC}/aggregate-to-"
     for role, into in ((view, {"view", "edit", "admin"}), (edit, {"edit", "admin"})):
         labels = role["metadata"]["labels"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -21,7 +20,8 @@ from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
-from spatialstream.servers.process import Server, await_condition
+from spatialstream.servers import job
+from spatialstream.servers.process import await_condition
 from tests.cluster.stream import LiveStream, Servers
 from tests.cluster.test_faults import _kill_python
 from tests.streams import random_stream
@@ -31,28 +31,17 @@ TOKEN = "everything-0123456789"
 EVERYWHERE = {"box": [-180, -90, 180, 90]}
 
 
-class GatewayServer(Server):
-    """The gateway as a child process."""
-
-    name = "gateway"
+class GatewayServer(job.GatewayServer):
+    """The gateway of a stream, with a token that may everything."""
 
     def __init__(self, folder: Path, stream: LiveStream) -> None:
-        super().__init__(folder)
-        self._where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap]
-        self._where += ["--zookeeper", stream.servers.zookeeper.hosts]
+        where = ["--stream", stream.name, "--bootstrap", stream.servers.kafka.bootstrap]
+        where += ["--zookeeper", stream.servers.zookeeper.hosts]
+        super().__init__(folder, [*where, "--tokens", str(folder / "tokens")])
 
     def _configure(self) -> None:
         token = {"name": "test", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["*"]}
         (self.folder / "tokens").write_text(json.dumps(token))
-
-    def _command(self) -> list[str]:
-        more = ["--port", str(self.port), "--tokens", str(self.folder / "tokens")]
-        return [sys.executable, "-m", "spatialstream", "gateway", *self._where, *more]
-
-    def _answers(self) -> bool:
-        with suppress(OSError):
-            return Client(self.port)("GET", "/ready").status == 200
-        return False
 
 
 @dataclass

@@ -75,7 +75,8 @@ class Platform:
         """Remove everything that the tests have installed; nothing happens if there is nothing."""
         for namespace in (NAMESPACE, GOING, SYSTEM):
             if run(["kubectl", "get", "namespace", namespace, "--ignore-not-found"]).strip():
-                self._end_streams(namespace)
+                self._end("spatialqueries", namespace)
+                self._end("spatialstreams", namespace)
         try:
             self._empty_volume()
         finally:  # what is left in the volume is no reason to leave the rest too
@@ -92,6 +93,7 @@ class Platform:
             ("namespace", NAMESPACE),
             ("namespace", SYSTEM),
             ("crd", "spatialstreams.spatialstream.dev"),
+            ("crd", "spatialqueries.spatialstream.dev"),
         ):
             run(["kubectl", "delete", kind, name, "--ignore-not-found", "--timeout=180s"], timeout=200.0)
 
@@ -108,21 +110,21 @@ class Platform:
         self.kube.exec(TOOLBOX, "find", *folders, "-mindepth", "1", "-uid", "10001", "-delete")
         self.kube.kubectl("delete", "pod", TOOLBOX)
 
-    def _end_streams(self, namespace: str) -> None:
-        """Delete the streams, with or without an operator that looks after them."""
+    def _end(self, kind: str, namespace: str) -> None:
+        """Delete the resources of a kind, with or without an operator that looks after them."""
         kube = Kube(namespace)
         try:
-            streams = [each["metadata"]["name"] for each in kube.list("spatialstreams")]
+            names = [each["metadata"]["name"] for each in kube.list(kind)]
         except CommandError:
             return
-        for name in streams:
-            kube.kubectl("annotate", "sps", name, "spatialstream.dev/skip-cleanup=true", "--overwrite")
-            kube.kubectl("delete", "sps", name, "--wait=false")
-        for name in streams:
+        for name in names:
+            kube.kubectl("annotate", kind, name, "spatialstream.dev/skip-cleanup=true", "--overwrite")
+            kube.kubectl("delete", kind, name, "--wait=false")
+        for name in names:
             try:
-                wait_for(f"{name} to be gone", lambda name=name: kube.get("sps", name) is None, 60.0)  # type: ignore[misc]
+                wait_for(f"{name} to be gone", lambda name=name: kube.get(kind, name) is None, 60.0)  # type: ignore[misc]
             except AssertionError:
-                kube.kubectl("patch", "sps", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+                kube.kubectl("patch", kind, name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
 
     def _values(self, values: Mapping[str, Any]) -> list[str]:
         path = self.folder / f"values-{time.monotonic_ns()}.json"

@@ -75,12 +75,51 @@ def _two_ready(platform: Platform) -> list[str]:
     return wait_for("two pods of the gateway", lambda: len(found := ready()) >= 2 and found, 300.0, platform.state)  # type: ignore[return-value]
 
 
+def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor) -> None:
+    """A SpatialQuery is registered, has rows, takes another spec, and is cancelled by its deletion."""
+
+    def listed() -> dict[str, Any] | None:
+        answer: dict[str, Any] = visitor("GET", "/queries?limit=1000")
+        return answer if answer["status"] == 200 else None
+
+    def standing() -> list[str]:
+        answer = wait_for("what stands to be listed", listed, 120.0, platform.state)
+        return [each["id"] for each in answer["content"]["queries"] if each["id"].startswith(f"{NAMESPACE}.watch.")]
+
+    def says() -> dict[str, Any]:
+        body = stream.kube.get("spatialqueries", "watch") or {}
+        status: dict[str, Any] = body.get("status") or {}
+        (condition,) = status.get("conditions") or [{}]
+        current = condition.get("observedGeneration") == body["metadata"]["generation"]
+        stands = current and condition.get("status") == "True" and len(status["registrations"]) == 1
+        return status if stands else {}
+
+    def applied(words: list[str]) -> str:
+        spec = {"stream": stream.name, "type": "CRQ", "region": WORLD, "keywords": words}
+        about = {"name": "watch", "namespace": NAMESPACE}
+        kind = {"apiVersion": "spatialstream.dev/v1alpha1", "kind": "SpatialQuery"}
+        stream.kube.apply({**kind, "metadata": about, "spec": spec})
+        status: dict[str, Any] = wait_for("the resource to say that it stands", says, 180.0, platform.state)
+        assert standing() == [status["query"]]
+        return str(status["query"])
+
+    first = applied(["b"])
+    query = applied(["a"])
+    assert query != first
+    attempts = count()
+    wait_for("objects to be taken", lambda: visitor.send(f"watched{next(attempts)}", 1), 120.0, platform.state)
+    found = visitor("follow", f"/results?query={query}&position=oldest", "watched", timeout=300.0)
+    assert {row["query"] for row in found["rows"]} == {query}
+    stream.kube.kubectl("delete", "sq", "watch", "--timeout=120s", timeout=150.0)
+    assert standing() == []
+
+
 def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Platform, tmp_path: Path) -> None:
     stream = Stream(platform, "gate", Story(5, tmp_path))
-    stream.kube.apply(stream.manifest(time={"idle": "500ms"}), *_account("visitor"))
+    stream.kube.apply(stream.manifest(time={"idle": "500ms"}), *_account("follower"))
     stream.wait_ready()
     assert stream.status["console"] == f"{URL}/console/#stream={stream.id}"
-    visitor = Visitor(stream, stream.kube.kubectl("create", "token", "visitor").strip())
+    visitor = Visitor(stream, stream.kube.kubectl("create", "token", "follower").strip())
     stranger = Visitor(stream, stream.kube.kubectl("create", "token", "default").strip())
     assert stranger("POST", "/ask", body={})["status"] == 403
     assert Visitor(stream, "nobody's")("POST", "/ask", body={})["status"] == 401
@@ -121,6 +160,8 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
     certain = {each for each in visitor.sent - before if not each.startswith("end")}
     assert certain <= ids.keys() <= visitor.sent | visitor.unknown
     assert found["connections"] >= 2
+
+    _a_query_is_a_resource(platform, stream, visitor)
 
     asked = {"type": "SRQ", "region": WORLD, "keywords": ["a"], "duration": "1h"}
     answer = visitor("POST", "/ask?timeout=30s", body=asked)

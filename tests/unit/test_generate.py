@@ -13,6 +13,7 @@ from spatialstream.generate import (
     query_batch,
     write_stream,
 )
+from spatialstream.generate.events import EVENTS
 from spatialstream.generate.objects import CHUNK
 from spatialstream.generate.places import cities
 from spatialstream.generate.queries import chosen, focuses
@@ -32,6 +33,7 @@ from spatialstream.records.encode import object_lines, query_lines
 PLANE = Space.planar(0.0, 0.0, 10.0, 10.0)
 STREAMS = {
     "social": GenerateSettings(objects=3_000),
+    "events": GenerateSettings(objects=3_000, events=2),
     "by day": GenerateSettings(objects=3_000, diurnal=True, rate=0.05),
     "uniform": GenerateSettings(kind="uniform", objects=3_000),
     "gaussian": GenerateSettings(kind="gaussian", objects=3_000, space=PLANE),
@@ -380,3 +382,74 @@ def test_settings_that_make_no_sense_are_refused(setting, values):
 )
 def test_coordinates_have_a_sensible_number_of_digits(space, decimals):
     assert GenerateSettings(kind="uniform", space=space).decimals == decimals
+
+
+# --------------------------------------------------------------------------------------------------------------- events
+
+
+@pytest.fixture(scope="module")
+def eventful():
+    """Three cycles of events, the posts about each (those that have its first two words' company), and their phase."""
+    settings = GenerateSettings(objects=60_000, events=3)
+    batch = generated(settings)
+    about = {}
+    for event in EVENTS:
+        others = set(event.words[1:])
+        said = [set(batch.terms[i]) for i in range(len(batch))]
+        about[event.words[0]] = np.array([event.words[0] in each and len(each & others) >= 3 for each in said])
+    return batch, about, (batch.t - settings.start) / 20_000 % 1
+
+
+def test_events_take_the_place_of_posts_and_change_no_time():
+    plain, eventful = (generated(GenerateSettings(objects=3_000, events=events)) for events in (0, 2))
+
+    assert plain.ids == eventful.ids
+    assert (plain.t == eventful.t).all()
+    same = (plain.x == eventful.x) & (plain.y == eventful.y)
+    assert 0.6 < same.mean() < 0.95
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.words[0])
+def test_an_event_grows_and_falls_off_in_each_cycle(eventful, event):
+    _, about, phase = eventful
+    mine = about[event.words[0]]
+
+    gone = (phase - event.begins) / (event.ends - event.begins)
+    assert not mine[(gone < 0) | (gone > 1)].any()
+    high = (gone >= event.rises) & (gone < event.rises + 0.04)
+    assert mine[high].mean() == pytest.approx(event.share * 0.98, abs=0.05)
+    assert mine[(gone > 0.95) & (gone < 1)].mean() < 0.3 * mine[high].mean()
+    for cycle in range(3):
+        assert mine[cycle * 20_000 : (cycle + 1) * 20_000].mean() == pytest.approx(mine.mean(), rel=0.15)
+
+
+def test_the_flood_spreads_along_the_coast(eventful):
+    batch, about, phase = eventful
+    event, mine = EVENTS[0], about["flood"]
+    gone = (phase - event.begins) / (event.ends - event.begins)
+    coast = np.array(event.path)
+
+    reached = [np.quantile(batch.x[mine & (np.abs(gone - at) < 0.05)], 0.95) for at in (0.1, 0.3, 0.5)]
+    assert reached == sorted(reached)
+    assert reached[0] < 5.0
+    assert reached[2] > 8.0
+    points = np.column_stack([batch.x[mine], batch.y[mine]])
+    places = np.linspace(0, len(coast) - 1, 500)
+    fine = np.column_stack([np.interp(places, range(len(coast)), axis) for axis in coast.T])
+    assert np.min(np.abs(points[:, None] - fine[None]).sum(axis=2), axis=1).max() < 2.0
+
+
+def test_a_post_about_an_event_says_its_word_and_others_once_each(eventful):
+    batch, about, _ = eventful
+    for word, mine in about.items():
+        for i in np.flatnonzero(mine)[:500]:
+            terms = batch.terms[i]
+            assert word in terms
+            assert len(terms) == len(set(terms)) <= 7
+
+
+def test_the_same_seed_gives_the_same_events_and_another_does_not():
+    one, again, other = (generated(GenerateSettings(objects=3_000, events=2, seed=seed)) for seed in (1, 1, 2))
+
+    assert (one.x == again.x).all()
+    assert (one.x != other.x).any()

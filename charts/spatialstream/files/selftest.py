@@ -1,6 +1,6 @@
 """Checks an installation from within, as the operator's service account; run by `helm test`.
 
-It asks whether the operator is ready, whether the API server serves the custom resource, and whether the account has
+It asks whether the operator is ready, whether the API server serves the custom resources, and whether the account has
 the rights that the operator needs, and not those that it must not have. It prints every answer, and exits with status 1
 if one is wrong.
 """
@@ -18,6 +18,8 @@ GROUP = "spatialstream.dev"
 NEEDED = [
     (GROUP, "spatialstreams", "watch"),
     (GROUP, "spatialstreams/status", "patch"),
+    (GROUP, "spatialqueries", "watch"),
+    (GROUP, "spatialqueries/status", "patch"),
     ("", "pods", "create"),
     ("", "pods", "deletecollection"),
     ("", "services", "patch"),
@@ -67,14 +69,16 @@ def ready():
 
 
 def served():
-    """Whether the API server knows the custom resource."""
-    return any(each["name"] == "spatialstreams" for each in ask(f"/apis/{GROUP}/v1alpha1")["resources"])
+    """Whether the API server knows the custom resources."""
+    return {"spatialstreams", "spatialqueries"} <= {
+        each["name"] for each in ask(f"/apis/{GROUP}/v1alpha1")["resources"]
+    }
 
 
 def checks():
     """The questions, with the answer that is right."""
     yield "the operator is ready", ready, True
-    yield "the API server serves SpatialStreams", served, True
+    yield "the API server serves SpatialStreams and SpatialQueries", served, True
     for namespace in os.environ["NAMESPACES"].split(","):
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         for right, table in ((True, NEEDED), (False, FORBIDDEN)):

@@ -17,10 +17,38 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "spatialstream.release" . }}
 {{- end -}}
 
+{{/* Not empty: the operator may register queries by it. */}}
+{{- define "spatialstream.queriesServed" -}}
+{{- if and .Values.gateway.enabled .Values.gateway.access.tokenReview -}}yes{{- end -}}
+{{- end -}}
+
+{{/* What the operator shows it, and knows it by: sources of a projected volume. */}}
+{{- define "spatialstream.gatewayAccess" -}}
+- serviceAccountToken:
+    path: token
+    expirationSeconds: 3600
+    {{- with .Values.gateway.access.audiences }}
+    audience: {{ first . | quote }}
+    {{- end }}
+{{- with .Values.gateway.tls.secretName }}
+- secret:
+    name: {{ . }}
+    optional: true
+    items: [{key: ca.crt, path: ca.crt}]
+{{- end }}
+{{- end -}}
+
+{{/* Where it is within the cluster. */}}
+{{- define "spatialstream.gatewayService" -}}
+{{- $scheme := ternary "https" "http" (ne .Values.gateway.tls.secretName "") -}}
+{{- $standard := ternary 443 80 (eq $scheme "https") -}}
+{{- $port := int .Values.gateway.service.port -}}
+{{- $scheme }}://{{ include "spatialstream.gateway" . }}.{{ .Release.Namespace }}.svc{{ if ne $port $standard }}:{{ $port }}{{ end -}}
+{{- end -}}
+
 {{/* Where people reach it. */}}
 {{- define "spatialstream.gatewayUrl" -}}
 {{- $gateway := .Values.gateway -}}
-{{- $scheme := ternary "https" "http" (ne $gateway.tls.secretName "") -}}
 {{- if $gateway.url -}}
 {{- $gateway.url | trimSuffix "/" -}}
 {{- else if $gateway.ingress.enabled -}}
@@ -28,8 +56,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- else if and $gateway.httpRoute.enabled $gateway.httpRoute.hostnames -}}
 https://{{ first $gateway.httpRoute.hostnames -}}
 {{- else -}}
-{{- $standard := ternary 443 80 (eq $scheme "https") -}}
-{{- $scheme }}://{{ include "spatialstream.gateway" . }}.{{ .Release.Namespace }}.svc{{ if ne (int $gateway.service.port) $standard }}:{{ $gateway.service.port }}{{ end -}}
+{{- include "spatialstream.gatewayService" . -}}
 {{- end -}}
 {{- end -}}
 

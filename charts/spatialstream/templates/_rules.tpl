@@ -5,7 +5,7 @@ To give the drivers a Role the operator has to hold all that is in it: that is w
 which it does not do itself.
 */}}
 {{- define "spatialstream.rules" -}}
-{{ include "spatialstream.ownRules" . }}
+{{ include "spatialstream.ownRules" (list (include "spatialstream.queriesServed" .)) }}
 - apiGroups: [spatialstream.dev]
   resources: [spatialstreams/finalizers] # to own objects so that a stream outlives them while it is deleted
   verbs: [update]
@@ -42,14 +42,18 @@ which it does not do itself.
 {{- end -}}
 
 {{/*
-What it may do in all namespaces, if it may anything there: see streams, say how they are, and take its finalizer off
-them. In a namespace that is being deleted the roles go first, and a stream would be held for ever.
+What it may do in all namespaces, if it may anything there: see streams and queries, say how they are, and take its
+finalizer off them. In a namespace that is being deleted the roles go first, and a stream would be held for ever. Of
+(whether it also registers queries there: `write` is the gateway's, and `watch` of both).
 */}}
 {{- define "spatialstream.ownRules" -}}
 - apiGroups: [spatialstream.dev]
   resources: [spatialstreams]
+  verbs: [get, list, watch, patch{{ if first . }}, write{{ end }}]
+- apiGroups: [spatialstream.dev]
+  resources: [spatialqueries]
   verbs: [get, list, watch, patch]
 - apiGroups: [spatialstream.dev]
-  resources: [spatialstreams/status]
+  resources: [spatialstreams/status, spatialqueries/status]
   verbs: [patch]
 {{- end -}}

@@ -2,7 +2,8 @@
 
 The public surface: :func:`answer` (DataFrames in and out), :func:`answer_stream` (the same with streaming DataFrames,
 answered by an :class:`AnswerStream`), :func:`run` with :class:`RunSettings` (files in and out), :func:`connect` (a
-:class:`Stream` that runs, to be asked), and the types of :mod:`spatialstream.model`. All of it is loaded on first use.
+:class:`Stream` that runs, to be asked and watched), :class:`Map` (objects, for notebooks), and the types of
+:mod:`spatialstream.model`. All of it is loaded on first use.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spatialstream.client.stream import Stream, connect
+    from spatialstream.report.map import Map
     from spatialstream.spark.answer_stream import AnswerStream, answer_stream
     from spatialstream.spark.answers import RejectedWarning, answer
     from spatialstream.spark.run import RunSettings, RunSummary, run
@@ -20,6 +22,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "client.stream": ("Stream", "connect"),
+    "report.map": ("Map",),
     "spark.answers": ("RejectedWarning", "answer"),
     "spark.answer_stream": ("AnswerStream", "answer_stream"),
     "spark.run": ("RunSettings", "RunSummary", "run"),
@@ -27,6 +30,7 @@ _MODULES = {
 
 __all__ = [
     "AnswerStream",
+    "Map",
     "RejectedWarning",
     "RunSettings",
     "RunSummary",

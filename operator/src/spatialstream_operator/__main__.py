@@ -17,6 +17,8 @@ from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import Cluster
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.environment import Environment
+from spatialstream_operator.gateway import Gateway
+from spatialstream_operator.handlers import QUERIES, STREAMS
 from spatialstream_operator.health import Health
 from spatialstream_operator.lease import Lease
 from spatialstream_operator.logs import set_up_logging
@@ -31,7 +33,7 @@ LEASE = "spatialstream-operator"
 
 
 async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) -> int:
-    environment = Environment(cluster, Stores(cluster), config, OperatorMetrics())
+    environment = Environment(cluster, Stores(cluster), config, OperatorMetrics(), gateway=_gateway(config))
     watch = Watch()
     health = Health(watch)
     start_http_server(config.metrics_port, registry=environment.metrics.registry)
@@ -44,7 +46,11 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
             asyncio.get_running_loop().add_signal_handler(each, stop.set)
 
     listen()
-    posts = [Post(environment, watch, health, each, listen) for each in config.namespaces or (None,)]
+    posts = [
+        Post(environment, watch, health, each, listen, charge)
+        for each in config.namespaces or (None,)
+        for charge in (STREAMS, QUERIES)
+    ]
     try:
         if not await _until(stop, lease.acquire()):
             return 0
@@ -59,8 +65,14 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
         await probes.cleanup()
 
 
+def _gateway(config: OperatorConfig) -> Gateway | None:
+    if not config.gateway_service:
+        return None
+    return Gateway(config.gateway_service, config.gateway_token, config.gateway_authority)
+
+
 async def _work(posts: Sequence[Post], lease: Lease, stop: asyncio.Event) -> int:
-    """Look after streams while the lease is held; the exit status."""
+    """Look after resources while the lease is held; the exit status."""
     kept = asyncio.create_task(lease.keep())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.to_thread(prepare)

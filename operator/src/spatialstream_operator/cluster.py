@@ -50,6 +50,7 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
     "PodMonitor": ("apis/monitoring.coreos.com/v1", "podmonitors"),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "SpatialStream": ("apis/spatialstream.dev/v1alpha1", "spatialstreams"),
+    "SpatialQuery": ("apis/spatialstream.dev/v1alpha1", "spatialqueries"),
 }
 """By kind: where its group and version are, and its name in paths. Nothing has to be asked for what is known."""
 

@@ -31,6 +31,9 @@ class OperatorConfig:
         metrics_from: who may then read metrics of streams, as in a NetworkPolicy's ``from``; empty: anyone.
         clients_from: who may then connect to the pods of streams besides these themselves, likewise; empty: nobody.
         gateway_url: where people reach the gateway that serves all streams; "": there is none.
+        gateway_service: where the operator reaches it, to register queries; "": it cannot.
+        gateway_token: the file with the token that the operator then shows.
+        gateway_authority: the file with the certificates by which the gateway is known; "": those of the system.
         pod: name of the operator's own pod, by which it holds its lease.
         namespace: the namespace that the operator runs in.
         log_level: one of debug, info, warning and error.
@@ -53,6 +56,9 @@ class OperatorConfig:
     metrics_from: tuple[Mapping[str, Any], ...] = ()
     clients_from: tuple[Mapping[str, Any], ...] = ()
     gateway_url: str = ""
+    gateway_service: str = ""
+    gateway_token: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    gateway_authority: str = ""
     pod: str = "spatialstream-operator"
     namespace: str = "default"
     log_level: str = "info"
@@ -93,7 +99,15 @@ class OperatorConfig:
         )
 
 
-_PLAIN = ("image", "image_pull_policy", "prometheus_url", "gateway_url")
+_PLAIN = (
+    "image",
+    "image_pull_policy",
+    "prometheus_url",
+    "gateway_url",
+    "gateway_service",
+    "gateway_token",
+    "gateway_authority",
+)
 _VARIABLES = (
     *_PLAIN,
     "namespaces",

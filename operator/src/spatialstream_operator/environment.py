@@ -1,4 +1,4 @@
-"""What the operator works with: the cluster, the routing stores, its settings, its metrics, the clock."""
+"""What the operator works with: the cluster, the routing stores, its settings, metrics, the clock, the gateway."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spatialstream_operator.cluster import Cluster
 from spatialstream_operator.config import OperatorConfig
+from spatialstream_operator.gateway import Gateway
 from spatialstream_operator.metrics import OperatorMetrics
 from spatialstream_operator.spec import OperatorDefaults
 from spatialstream_operator.stores import Stores
@@ -30,6 +31,7 @@ class Environment:
         config: settings of this installation.
         metrics: what Prometheus is told.
         now: the time, in ms since 1970-01-01 UTC.
+        gateway: by which queries are registered; None: there is none.
     """
 
     cluster: Cluster
@@ -37,6 +39,7 @@ class Environment:
     config: OperatorConfig
     metrics: OperatorMetrics
     now: Callable[[], int] = wall_clock
+    gateway: Gateway | None = None
 
     @property
     def defaults(self) -> OperatorDefaults:

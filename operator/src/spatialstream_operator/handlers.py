@@ -1,13 +1,13 @@
 """What Kopf is told: which resources to watch, and what to do with what it brings.
 
-Kopf watches, keeps the finalizer, and runs one daemon for each stream: its :class:`Controller`. Nothing is decided
-here.
+Kopf watches, keeps the finalizer, and runs one daemon for each resource: its loop. Nothing is decided here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,18 +16,51 @@ import kopf
 from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.controller import Controller
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.names import GROUP, PLURAL, VERSION
+from spatialstream_operator.loop import Loop
+from spatialstream_operator.names import GROUP, KIND, PLURAL, QUERY_KIND, QUERY_PLURAL, VERSION
+from spatialstream_operator.queries import QueryController, remove_query
 from spatialstream_operator.steps.removing import remove
 from spatialstream_operator.watch import Watch
 
-__all__ = ["FINALIZER", "Handlers", "settings"]
+__all__ = ["FINALIZER", "QUERIES", "STREAMS", "Charge", "Handlers", "settings"]
 
 _log = logging.getLogger(__name__)
 
 FINALIZER = f"{GROUP}/cleanup"
 
-_RESOURCE = (GROUP, VERSION, PLURAL)
 _REMOVE_EVERY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A kind of resource that is looked after.
+
+    Attributes:
+        kind: its kind.
+        plural: as in the paths of the API.
+        controller: the loop of one, of its namespace and name.
+        remove: goes on with the removal of one; True when nothing is left to do.
+        leave: lets go of what is held for those of a namespace (None: of all).
+    """
+
+    kind: str
+    plural: str
+    controller: Callable[[Environment, str, str], Loop]
+    remove: Callable[[Environment, Object], Awaitable[bool]]
+    leave: Callable[[Environment, str | None], Awaitable[None]]
+
+
+async def _leave_streams(environment: Environment, namespace: str | None) -> None:
+    await environment.stores.leave(namespace)
+    environment.metrics.leave(namespace)
+
+
+async def _leave_queries(environment: Environment, namespace: str | None) -> None:
+    environment.metrics.leave_queries(namespace)
+
+
+STREAMS = Charge(KIND, PLURAL, Controller, remove, _leave_streams)
+QUERIES = Charge(QUERY_KIND, QUERY_PLURAL, QueryController, remove_query, _leave_queries)
 
 
 @dataclass(slots=True)
@@ -37,22 +70,25 @@ class Handlers:
     Attributes:
         environment: what the operator works with.
         watch: is told what the watch brings.
+        charge: what is looked after.
     """
 
     environment: Environment
     watch: Watch
-    _controllers: dict[str, Controller] = field(default_factory=dict)
+    charge: Charge = STREAMS
+    _controllers: dict[str, Loop] = field(default_factory=dict)
     _wishes: dict[str, Any] = field(default_factory=dict)
     _stuck: dict[str, str] = field(default_factory=dict)
 
     def registry(self) -> kopf.OperatorRegistry:
         """The handlers, as Kopf takes them."""
         registry = kopf.OperatorRegistry()
+        resource = GROUP, VERSION, self.charge.plural
         kopf.on.login(registry=registry)(_log_in)
-        kopf.on.event(*_RESOURCE, registry=registry)(self.seen)
+        kopf.on.event(*resource, registry=registry)(self.seen)
         daemon: Any = self.look_after
-        kopf.daemon(*_RESOURCE, registry=registry, cancellation_timeout=10.0)(daemon)
-        kopf.on.delete(*_RESOURCE, registry=registry)(self.remove)
+        kopf.daemon(*resource, registry=registry, cancellation_timeout=10.0)(daemon)
+        kopf.on.delete(*resource, registry=registry)(self.remove)
         return registry
 
     async def seen(self, type: str | None, body: kopf.Body, uid: str, **_: Any) -> None:
@@ -69,8 +105,8 @@ class Handlers:
                 self._controllers[uid].wake()
 
     async def look_after(self, stopped: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
-        """Run the controller of a stream until it is stopped."""
-        controller = Controller(self.environment, namespace, name)
+        """Run the controller of a resource until it is stopped."""
+        controller = self.charge.controller(self.environment, namespace, name)
         self._controllers[uid] = controller
         running = asyncio.create_task(controller.run())
         stopping = asyncio.ensure_future(stopped.wait())
@@ -85,19 +121,19 @@ class Handlers:
             raise error
 
     async def remove(self, body: kopf.Body, **_: Any) -> None:
-        """Remove a stream; asked again until that is done. Why it cannot go on is logged when it changes."""
+        """Remove a resource; asked again until that is done. Why it cannot go on is logged when it changes."""
         metadata = body["metadata"]
         uid, problem = metadata["uid"], ""
         try:
-            record = await self.environment.cluster.get("SpatialStream", metadata["name"], metadata["namespace"])
-            done = record is None or await remove(self.environment, record)
+            record = await self.environment.cluster.get(self.charge.kind, metadata["name"], metadata["namespace"])
+            done = record is None or await self.charge.remove(self.environment, record)
         except ClusterError as error:
             done, problem = False, str(error)
         if problem and problem != self._stuck.get(uid):
             _log.warning("%s/%s: removal cannot go on: %s", metadata["namespace"], metadata["name"], problem)
         self._stuck[uid] = problem
         if not done:
-            raise kopf.TemporaryError(problem or "what the stream has left behind is being removed", _REMOVE_EVERY)
+            raise kopf.TemporaryError(problem or "what it has left behind is being removed", _REMOVE_EVERY)
         del self._stuck[uid]
 
 

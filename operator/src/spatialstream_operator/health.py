@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from aiohttp import web
 
@@ -25,15 +25,15 @@ class Health:
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watch, self._clock = watch, clock
-        self._checked: dict[str | None, float] = {}
+        self._checked: dict[Hashable, float] = {}
         self.ready = False
 
-    def checked(self, namespace: str | None = None) -> None:
-        """The API server has just answered what streams there are in a namespace (None: everywhere), or refused to.
+    def checked(self, place: Hashable = None) -> None:
+        """The API server has just answered which resources there are at a place, or refused to.
 
         A refusal is no reason to start again: rights that are gone will not come by that.
         """
-        self._checked[namespace] = self._clock()
+        self._checked[place] = self._clock()
 
     def problem(self) -> str:
         """Why the operator had better be started again; "" if there is no reason."""
@@ -41,7 +41,7 @@ class Health:
         if lag > _DEAD:
             return f"the watch has not shown for {lag:.0f} s what a list shows"
         silent = self._clock() - min(self._checked.values(), default=self._clock())
-        return f"streams have not been listed for {silent:.0f} s" if silent > _STALLED else ""
+        return f"resources have not been listed for {silent:.0f} s" if silent > _STALLED else ""
 
     async def serve(self, port: int) -> web.AppRunner:
         """Serve both paths until the runner is cleaned up."""

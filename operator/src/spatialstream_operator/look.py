@@ -27,7 +27,7 @@ from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import GROUP, KIND, VERSION, StreamNames
 from spatialstream_operator.spec import StreamSpec
 
-__all__ = ["PARTS", "Look", "emit"]
+__all__ = ["PARTS", "Look", "changes", "emit"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,15 +103,21 @@ class Look:
 
         Mappings are merged, everything else is replaced; None removes, as in a JSON merge patch (RFC 7386).
         """
-        change = _news(self.status, parts)
+        change, after = changes(self.status, parts)
         if change:
             names = self.names
             await self.environment.cluster.patch_status(KIND, names.name, names.namespace, change)
-            self.status = _merged(self.status, change)
+            self.status = after
 
     async def tell(self, note: Note) -> None:
         """Say something as an event of the stream."""
         await emit(self.environment, self.body, note)
+
+
+def changes(status: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[Object, Object]:
+    """The merge patch (RFC 7386) with which a status has these parts, empty if it has them, and the status then."""
+    change = _news(status, parts)
+    return change, _merged(status, change)
 
 
 def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
@@ -141,7 +147,7 @@ def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
 
 
 async def emit(environment: Environment, body: Object, note: Note) -> None:
-    """Make an event about a SpatialStream. That it cannot be made is logged, and no reason to stop."""
+    """Make an event about a resource. That it cannot be made is logged, and no reason to stop."""
     metadata = body["metadata"]
     level = logging.WARNING if note.warning else logging.INFO
     _log.log(level, "%s/%s: %s: %s", metadata["namespace"], metadata["name"], note.reason, note.message)
@@ -158,7 +164,7 @@ async def emit(environment: Environment, body: Object, note: Note) -> None:
         "type": "Warning" if note.warning else "Normal",
         "regarding": {
             "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND,
+            "kind": body["kind"],
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from spatialstream.balance.proposal import Proposal
@@ -20,7 +19,6 @@ class Memory:
     """Of one stream.
 
     Attributes:
-        wake: set when there is a reason to look at once.
         applied: digest of the objects that were last applied.
         applied_at: when that was, in ms.
         figures: what Prometheus said last.
@@ -36,7 +34,6 @@ class Memory:
         refused: whether the API server refused the router's last pod.
     """
 
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
     applied: str = ""
     applied_at: int = 0
     figures: Figures = field(default_factory=Figures)

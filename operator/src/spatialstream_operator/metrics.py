@@ -14,6 +14,7 @@ OUTCOMES = ("done", "waiting", "failed")
 JOBS = ("router", "worker")
 
 _STREAM = ("namespace", "stream")
+_QUERY = ("namespace", "query")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -76,6 +77,14 @@ class OperatorMetrics:
             "imbalance_limit", "Lmax / Lmin above which a stream is out of balance: its lambda.", *_STREAM
         )
     )
+    query_reconciles: Counter = field(
+        default_factory=lambda: _counter(
+            "query_reconciles", "Looks at a SpatialQuery, by how they ended.", *_QUERY, "outcome"
+        )
+    )
+    query_standing: Gauge = field(
+        default_factory=lambda: _gauge("query_standing", "Whether a SpatialQuery stands.", *_QUERY)
+    )
     watch_lag: Gauge = field(
         default_factory=lambda: _gauge(
             "watch_lag_seconds", "For how long something that is listed has not been seen by the watch."
@@ -85,8 +94,9 @@ class OperatorMetrics:
     served: Gauge = field(
         default_factory=lambda: _gauge(
             "namespace_served",
-            "Whether the streams of a namespace (*: of all) can be looked after; 0 where listing them is refused.",
+            "Whether resources of a namespace (*: of all) can be looked after; 0 where listing them is refused.",
             "namespace",
+            "kind",
         )
     )
 
@@ -107,6 +117,7 @@ class OperatorMetrics:
             self.phase_since,
             *self.desired.values(),
             self.imbalance_limit,
+            *self._of_queries(),
             self.watch_lag,
             self.served,
         ]
@@ -134,14 +145,36 @@ class OperatorMetrics:
         for each in self._of_streams():
             each.remove_by_labels({"namespace": namespace, "stream": stream})
 
+    def begin_query(self, namespace: str, query: str) -> None:
+        """A SpatialQuery is looked after from now on."""
+        for outcome in OUTCOMES:
+            self.query_reconciles.labels(namespace, query, outcome)
+        self.query_standing.labels(namespace, query)
+
+    def end_query(self, namespace: str, query: str) -> None:
+        """A SpatialQuery is gone, and its series go with it."""
+        for each in self._of_queries():
+            each.remove_by_labels({"namespace": namespace, "query": query})
+
     def leave(self, namespace: str | None) -> None:
         """The streams of a namespace (None: all) cannot be looked after any more: nothing is known of them."""
-        for each in self._of_streams():
-            if namespace is None:
-                each.clear()
-            else:
-                each.remove_by_labels({"namespace": namespace})
+        _leave(self._of_streams(), namespace)
+
+    def leave_queries(self, namespace: str | None) -> None:
+        """The same of SpatialQueries."""
+        _leave(self._of_queries(), namespace)
+
+    def _of_queries(self) -> list[Counter | Gauge]:
+        return [self.query_reconciles, self.query_standing]
 
     def _of_streams(self) -> list[Counter | Gauge | Histogram]:
-        others = (self.seconds, self.watch_lag, self.served)
+        others = (self.seconds, self.watch_lag, self.served, *self._of_queries())
         return [each for each in self._all() if not any(each is other for other in others)]
+
+
+def _leave(metrics: Iterable[Counter | Gauge | Histogram], namespace: str | None) -> None:
+    for each in metrics:
+        if namespace is None:
+            each.clear()
+        else:
+            each.remove_by_labels({"namespace": namespace})

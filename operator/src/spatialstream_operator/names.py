@@ -21,6 +21,8 @@ __all__ = [
     "INTERNAL_KINDS",
     "KIND",
     "PLURAL",
+    "QUERY_KIND",
+    "QUERY_PLURAL",
     "STREAM_LABEL",
     "TOPIC_KINDS",
     "VERSION",
@@ -31,6 +33,8 @@ GROUP = "spatialstream.dev"
 VERSION = "v1alpha1"
 KIND = "SpatialStream"
 PLURAL = "spatialstreams"
+QUERY_KIND = "SpatialQuery"
+QUERY_PLURAL = "spatialqueries"
 
 STREAM_LABEL = f"{GROUP}/stream"
 """Label with the stream's name, on all that belongs to it."""

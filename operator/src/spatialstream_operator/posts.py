@@ -1,9 +1,9 @@
-"""The places where streams are looked after, each by a Kopf of its own: what fails in one is nothing to the others.
+"""The places where resources are looked after, each by a Kopf of its own: what fails in one is nothing to the others.
 
-Rights, namespaces and the custom resource itself come and go while the operator runs, and Kopf as a whole ends by that.
-So there is one Kopf for each namespace that the operator was told of, or one for the whole cluster. It is begun where
-streams can be listed, ended where listing them is refused, and begun again when it has ended by itself. The same lists
-tell whether its watch is alive (:mod:`spatialstream_operator.watch`).
+Rights, namespaces and the custom resources themselves come and go while the operator runs, and Kopf as a whole ends by
+that. So there is one Kopf for each kind and each namespace that the operator was told of, or for the whole cluster. It
+is begun where the resources can be listed, ended where listing them is refused, and begun again when it has ended by
+itself. The same lists tell whether its watch is alive (:mod:`spatialstream_operator.watch`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ import kopf
 
 from spatialstream_operator.cluster import ClusterError, Object
 from spatialstream_operator.environment import Environment
-from spatialstream_operator.handlers import Handlers, settings
+from spatialstream_operator.handlers import STREAMS, Charge, Handlers, settings
 from spatialstream_operator.health import Health
-from spatialstream_operator.names import KIND
 from spatialstream_operator.watch import Watch
 
 __all__ = ["Post"]
@@ -44,9 +43,10 @@ class Post:
     Attributes:
         environment: what the operator works with.
         watch: is told what lists and watches show.
-        health: is told when streams have been listed.
+        health: is told when the resources have been listed.
         namespace: the place; None: the whole cluster.
         spawned: called when a Kopf has been begun, which takes the process's signals for itself.
+        charge: what is looked after there.
     """
 
     environment: Environment
@@ -54,6 +54,7 @@ class Post:
     health: Health
     namespace: str | None
     spawned: Callable[[], None]
+    charge: Charge = STREAMS
     _kopf: asyncio.Task[None] | None = None
     _begun: float = 0.0
     _pause: float = _FIRST_PAUSE
@@ -62,8 +63,8 @@ class Post:
     _left: bool = False
 
     async def keep(self) -> None:
-        """Look after the streams of this place until cancelled, whatever becomes of it meanwhile."""
-        self.health.checked(self.namespace)  # from now on it may not take too long
+        """Look after the resources of this place until cancelled, whatever becomes of it meanwhile."""
+        self.health.checked(self._place)  # from now on it may not take too long
         try:
             while True:
                 if await self._listed():
@@ -78,7 +79,7 @@ class Post:
         bodies: list[Object] = []
         problem = ""
         try:
-            bodies = await environment.cluster.list(KIND, self.namespace)
+            bodies = await environment.cluster.list(self.charge.kind, self.namespace)
         except ClusterError as error:
             problem = str(error)
             if error.code not in _REFUSALS:
@@ -89,40 +90,43 @@ class Post:
             await self._leave()
         else:
             self._left = False
-            environment.metrics.served.labels(self.namespace or "*").set(1)
-        self.watch.list(bodies, now, self.namespace)
-        self.health.checked(self.namespace)
+            environment.metrics.served.labels(self.namespace or "*", self.charge.kind).set(1)
+        self.watch.list(bodies, now, self._place)
+        self.health.checked(self._place)
         environment.metrics.watch_lag.set(self.watch.lag(time.monotonic()))
         return not problem
 
     def _say(self, problem: str) -> None:
-        """Log why streams cannot be listed when that begins, changes or ends, not each time that it is met."""
+        """Log why nothing can be listed when that begins, changes or ends, not each time that it is met."""
         if problem and problem != self._unlisted:
-            _log.warning("%s: streams cannot be listed: %s", self._where, problem)
+            _log.warning("%s: %s cannot be listed: %s", self._where, self.charge.plural, problem)
         if self._unlisted and not problem:
-            _log.info("%s: streams can be listed again", self._where)
+            _log.info("%s: %s can be listed again", self._where, self.charge.plural)
         self._unlisted = problem
+
+    @property
+    def _place(self) -> tuple[str, str | None]:
+        return self.charge.kind, self.namespace
 
     @property
     def _where(self) -> str:
         return self.namespace or "all namespaces"
 
     async def _leave(self) -> None:
-        """There is nothing to be done here for now: end Kopf, and what is held open for the streams."""
+        """There is nothing to be done here for now: end Kopf, and let go of what is held for the resources."""
         if self._left:
             return
         self._left = True
         await self._end()
-        await self.environment.stores.leave(self.namespace)
-        self.environment.metrics.leave(self.namespace)
-        self.environment.metrics.served.labels(self.namespace or "*").set(0)
+        await self.charge.leave(self.environment, self.namespace)
+        self.environment.metrics.served.labels(self.namespace or "*", self.charge.kind).set(0)
 
     # -------------------------------------------------------------------------------------------------------- its Kopf
 
     def _begin(self) -> None:
         if self._kopf is None:
             self._begun = time.monotonic()
-            self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self._where}")
+            self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self.charge.plural} of {self._where}")
 
     async def _wait(self) -> None:
         """Until it is time for another list; sooner if Kopf ends, to begin it again."""
@@ -137,7 +141,8 @@ class Post:
             why, self._kopf = _cause(self._kopf), None
             if why != self._ended:
                 self._ended = why
-                _log.warning("%s: watching has ended, and begins again: %s", self._where, why)
+                where, what = self._where, self.charge.plural
+                _log.warning("%s: watching %s has ended, and begins again: %s", where, what, why)
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -155,7 +160,7 @@ class Post:
         other places among them.
         """
         tasks: Collection[asyncio.Task[Any]] = await kopf.spawn_tasks(
-            registry=Handlers(self.environment, self.watch).registry(),
+            registry=Handlers(self.environment, self.watch, self.charge).registry(),
             settings=settings(namespaced=self.namespace is not None),
             clusterwide=self.namespace is None,
             namespaces=() if self.namespace is None else (self.namespace,),

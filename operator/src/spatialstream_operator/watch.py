@@ -7,7 +7,7 @@ the watch is dead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from spatialstream_operator.cluster import Object
 
@@ -19,7 +19,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
-        self._missing: dict[str | None, dict[str, tuple[str, float]]] = {}
+        self._missing: dict[Hashable, dict[str, tuple[str, float]]] = {}
 
     def show(self, body: Object, deleted: bool = False) -> None:
         """The watch has brought an object, or its end."""
@@ -31,15 +31,15 @@ class Watch:
         else:
             self._shown[metadata["uid"]] = metadata["resourceVersion"]
 
-    def list(self, bodies: Iterable[Object], now: float, namespace: str | None = None) -> None:
+    def list(self, bodies: Iterable[Object], now: float, place: Hashable = None) -> None:
         """A list has brought these objects: what the watch has not shown as it is begins to be missing, or still is.
 
         Args:
             bodies: all objects that there are.
             now: the time.
-            namespace: where they are; None: everywhere.
+            place: where they are, and of which kind, if there are several lists.
         """
-        known = self._missing.get(namespace, {})
+        known = self._missing.get(place, {})
         missing: dict[str, tuple[str, float]] = {}
         for body in bodies:
             uid, version = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
@@ -49,7 +49,7 @@ class Watch:
             last, since = known.get(uid, (shown or "", now))
             # what has been shown lately is on its way: a stream that changes all the time is always a moment behind
             missing[uid] = (last, since) if last == (shown or "") else (shown or "", now)
-        self._missing[namespace] = missing
+        self._missing[place] = missing
 
     def lag(self, now: float) -> float:
         """For how many seconds something that is listed has not been shown; 0 if there is no such thing."""

@@ -171,7 +171,10 @@ def test_the_reference_is_made_from_it():
     spec = importlib.util.spec_from_file_location("reference", ROOT / "scripts/reference.py")
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)
-    page = (ROOT / "docs/spatialstream-resource.md").read_text()
 
-    assert page == reference.render(CRD), "run python scripts/reference.py"
-    assert [path for path, _ in leaves() if f"`{path}`" not in page] == []
+    for source, target in reference.PAGES.items():
+        definition = yaml.safe_load((ROOT / source).read_text())
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        page = (ROOT / target).read_text()
+        assert page == reference.render(definition, source), "run python scripts/reference.py"
+        assert [path for path, _ in leaves(schema) if f"`{path}`" not in page] == []

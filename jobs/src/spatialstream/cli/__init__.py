@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
         tree,
         worker,
     )
+    from spatialstream.cli.demo import live as demo_live
 
     top = _Parser(
         prog="spatialstream",
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spatialstream {spatialstream.__version__}")
     top.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)  # see spatialstream.cli.attached
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    files = (run, generate, tree, check, demo)
+    files = (run, generate, tree, check, demo, demo_live)
     streams = (router, worker, load, query, results, status, rebalance, remove, gateway, cluster)
     for module in files + streams:
         module.add_parser(commands)

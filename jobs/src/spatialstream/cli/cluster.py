@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
 
-__all__ = ["add_parser"]
+if TYPE_CHECKING:
+    from spatialstream.servers.process import Server
 
-_PORTS = {"zookeeper": 2181, "kafka": 9092, "router": 9101, "worker": 9102}
+__all__ = ["PORTS", "add_parser", "start"]
+
+PORTS = {"zookeeper": 2181, "kafka": 9092, "router": 9101, "worker": 9102}
 
 
 def add_parser(commands: Any) -> None:
@@ -38,42 +42,64 @@ def _cluster(options: argparse.Namespace) -> int:
     return {"up": _up, "down": _down, "status": _status}[options.action](options)
 
 
-def _up(options: argparse.Namespace) -> int:
+def start(
+    folder: Path,
+    arguments: Sequence[str],
+    ports: Mapping[str, int | None],
+    started: list[Server],
+    tell: Callable[[str], object],
+) -> tuple[str, str]:
+    """Start the servers and the jobs of a stream; where ZooKeeper and the broker are.
+
+    Args:
+        folder: where everything is that they keep.
+        arguments: of both jobs.
+        ports: of each of them; None: a free one.
+        started: takes those that have been started, also where one cannot be.
+        tell: is told what has been started.
+
+    Raises:
+        ServerError: one of them does not run.
+    """
     from spatialstream.kernels import compile_kernels
     from spatialstream.servers.job import JobServer
     from spatialstream.servers.kafka import KafkaServer
     from spatialstream.servers.zookeeper import ZooKeeperServer
 
+    compile_kernels()
+    zookeeper = ZooKeeperServer(folder / "zookeeper", ports["zookeeper"])
+    started.append(zookeeper)
+    tell(f"ZooKeeper at {zookeeper.start().hosts}")
+    kafka = KafkaServer(folder / "kafka", ports["kafka"])
+    started.append(kafka)
+    tell(f"Kafka at {kafka.start().bootstrap}")
+    where = ["--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts, "--checkpoint", str(folder / "checkpoint")]
+    for job in ("router", "worker"):
+        server = JobServer(folder / job, job, [*where, *arguments], ports[job])
+        started.append(server)
+        server.start(timeout=300.0)
+        tell(f"{job} running, metrics at http://127.0.0.1:{server.port}/metrics, log in {server.log}")
+    return zookeeper.hosts, kafka.bootstrap
+
+
+def _up(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     state = folder / "cluster.json"
     if state.exists() and _running(folder):
         raise SettingError("folder", f"a cluster is running in {folder}; stop it first (spatialstream cluster down)")
-    compile_kernels()
-    started: list[Any] = []
+    arguments = ["--stream", options.stream, "--slots", str(options.slots), "--space", str(options.space)]
+    if options.retention is not None:
+        arguments += ["--retention", str(options.retention)]
+    started: list[Server] = []
     try:
-        zookeeper = ZooKeeperServer(folder / "zookeeper", _PORTS["zookeeper"]).start()
-        started.append(zookeeper)
-        _tell(options, f"ZooKeeper at {zookeeper.hosts}")
-        kafka = KafkaServer(folder / "kafka", _PORTS["kafka"]).start()
-        started.append(kafka)
-        _tell(options, f"Kafka at {kafka.bootstrap}")
-        arguments = [
-            *("--stream", options.stream, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts),
-            *("--checkpoint", str(folder / "checkpoint"), "--slots", str(options.slots), "--space", str(options.space)),
-        ]
-        if options.retention is not None:
-            arguments += ["--retention", str(options.retention)]
-        for job in ("router", "worker"):
-            server = JobServer(folder / job, job, arguments, _PORTS[job])
-            started.append(server.start(timeout=300.0))
-            _tell(options, f"{job} running, metrics at http://127.0.0.1:{server.port}/metrics, log in {server.log}")
+        zookeeper, bootstrap = start(folder, arguments, PORTS, started, lambda text: _tell(options, text))
     except BaseException:
         for server in reversed(started):
             server.stop()
         raise
     for server in started:
         server.detach()
-    state.write_text(json.dumps({"stream": options.stream, "bootstrap": kafka.bootstrap, "zookeeper": zookeeper.hosts}))
+    state.write_text(json.dumps({"stream": options.stream, "bootstrap": bootstrap, "zookeeper": zookeeper}))
     _tell(options, f"try: spatialstream load --stream {options.stream} --now --rate 1000 --seconds 20")
     return 0
 
@@ -91,15 +117,15 @@ def _down(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     running = _running(folder)
-    for name in _PORTS:
+    for name in PORTS:
         print(f"{name:<10} {'running' if name in running else 'not running'}")
-    return 0 if len(running) == len(_PORTS) else 1
+    return 0 if len(running) == len(PORTS) else 1
 
 
 def _running(folder: Path) -> list[str]:
     from spatialstream.servers.process import recorded
 
-    return [name for name in _PORTS if recorded(folder / name)]
+    return [name for name in PORTS if recorded(folder / name)]
 
 
 def _tell(options: argparse.Namespace, text: str) -> None:

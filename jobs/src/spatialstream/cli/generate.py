@@ -66,6 +66,8 @@ def add_parser(commands: Any) -> None:
     add("--start", type=shared.value("time", _time), default=default.start, metavar="TIME", help="of the first object")
     add("--rate", type=float, default=default.rate, metavar="R", help="objects a second (default %(default)s)")
     add("--diurnal", action="store_true", help="social: more by day than by night, by the sun")
+    told = "social: how often a flood, a festival and a blackout happen (default never)"
+    add("--events", type=int, default=default.events, metavar="N", help=told)
     add("--sigma", type=float, default=default.sigma, metavar="S", help="gaussian: standard deviation, in coordinates")
     add("--terms", type=shared.count, default=default.terms, metavar="N", help="terms an object (default %(default)s)")
     add("--vocabulary", type=shared.count, default=default.vocabulary, metavar="N", help="words (default %(default)s)")

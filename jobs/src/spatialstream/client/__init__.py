@@ -4,6 +4,7 @@
 - :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
 - :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
+- a :class:`Watching` has the rows of one standing query, registered if need be; an :class:`Answer` is one of them;
 - an :class:`Inlet` sends for others, and knows what becomes of it;
 - a :class:`Glimpse` shows people some of the objects as they are sent;
 - :class:`Sender` sends objects, queries and marks at a rate, and :class:`Watch` measures how old results are;
@@ -20,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spatialstream.client.answer import Answer
     from spatialstream.client.asking import Asker, Awaited, check_queries
     from spatialstream.client.cursor import Cursor
     from spatialstream.client.glimpse import Glimpse
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from spatialstream.client.sending import Sender, with_own_ids
     from spatialstream.client.snapshots import SnapshotAsker
     from spatialstream.client.stream import Stream, connect
+    from spatialstream.client.watching import Watching
     from spatialstream.sources.delivery import Assembler, Deduplicator
     from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka import Connection
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOCK",
+    "Answer",
     "Asker",
     "Assembler",
     "Awaited",
@@ -52,6 +56,7 @@ __all__ = [
     "SnapshotAsker",
     "Stream",
     "Watch",
+    "Watching",
     "check_queries",
     "connect",
     "mark",
@@ -60,6 +65,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "client.answer": ("Answer",),
     "client.asking": ("Asker", "Awaited", "check_queries"),
     "client.cursor": ("Cursor",),
     "client.glimpse": ("Glimpse",),
@@ -69,6 +75,7 @@ _MODULES = {
     "client.stream": ("Stream", "connect"),
     "client.sending": ("Sender", "with_own_ids"),
     "client.snapshots": ("SnapshotAsker",),
+    "client.watching": ("Watching",),
     "sources.folder": ("Folder",),
     "sources.kafka": ("Connection",),
     "stages.archive": ("write_archive",),

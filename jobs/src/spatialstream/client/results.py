@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ __all__ = ["Results", "Row", "answering", "bounds"]
 
 _FATAL = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _SAVE_SECONDS = 1.0
+_QUERY = re.compile(rb'\{"query": "([^"\\]*)"')
+_IN_PARTS = b', "part": '  # quotes within strings are escaped, so this is nothing else
 _TIMEOUT = 30.0
 
 
@@ -52,6 +55,17 @@ class Row:
     partition: int
     next: int
     held: Mapping[tuple[int, str], int]
+
+    @property
+    def query(self) -> str:
+        """The id of its query."""
+        match = _QUERY.match(self.line)
+        return match[1].decode() if match is not None else str(json.loads(self.line)["query"])
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is no part of a row that had begun before the first message that was read."""
+        return _IN_PARTS not in self.line
 
     @property
     def resume(self) -> int:
@@ -138,7 +152,7 @@ class Results:
         start: Sequence[int] | int | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._topic = connection.topics(stream).results
+        self._connection, self._topic = connection, connection.topics(stream).results
         self._report = report
         self._assemblers: dict[tuple[int, str], Assembler] = defaultdict(Assembler)
         self._begun: dict[tuple[int, str], int] = {}
@@ -165,6 +179,15 @@ class Results:
     def has_read(self, ends: Mapping[int, int]) -> bool:
         """Whether all messages before these offsets of the partitions have been given."""
         return all(self._position.next.get(partition, 0) >= end for partition, end in ends.items())
+
+    def ends(self) -> dict[int, int]:
+        """For each partition the offset after the last message that there is now.
+
+        Raises:
+            Unavailable: the broker does not say.
+        """
+        with answering(self._connection):
+            return {partition: end for partition, (_, end) in bounds(self._consumer, self._topic).items()}
 
     # ----------------------------------------------------------------------------------------------------- beginning
 

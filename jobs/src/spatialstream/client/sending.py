@@ -1,9 +1,10 @@
 """Sends a stream to the broker at a given rate.
 
-Two ways to send:
+Three ways to send:
 
 - *As written*: records keep their timestamps and go out in the order of time, with marks between them, so the answers
   are those of the files.
+- *Relived*: objects are sent at their own pace, or so many times as fast, from now on.
 - *Now*: objects and queries are stamped with the day's clock when they are sent.
 
 Objects go out many to a message, and round-robin over the partitions; each tick ends with a mark in every partition, so
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -190,6 +191,31 @@ class Sender:
             time.sleep(max(0.0, until - time.monotonic()))
         else:
             self.behind = max(self.behind, -left)
+
+    def relive(self, batches: Iterable[ObjectBatch], speed: float, stop: Callable[[], bool]) -> None:
+        """Send objects as if all of it were happening now, ``speed`` times as fast, stamped with the day's clock.
+
+        Args:
+            batches: all in the order of time.
+            speed: above 0.
+            stop: is asked between sendings.
+        """
+        first = began = 0
+        for number, batch in enumerate(each for each in batches if len(each)):
+            if number == 0:
+                first, began = int(batch.t[0]), _now()
+            t, place = began + ((batch.t - first) / speed).astype(np.int64), 0
+            while place < len(batch):
+                if stop():
+                    return
+                now, due_at = _now(), time.monotonic() + self._tick
+                due = int(np.searchsorted(t, now, side="right"))
+                if due > place:
+                    self.send_objects(replace(batch.take(np.arange(place, due)), t=t[place:due]))
+                    place = due
+                # the next batch may begin before now
+                self.send_marks(now if place < len(batch) else int(t[-1]))
+                self._wait(due_at)
 
     def register(self, queries: QueryBatch, duration: int) -> None:
         """Send continuous queries that stand from now on, for ``duration`` ms."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, overload
 
+from spatialstream.client.answer import Answer
 from spatialstream.client.asking import checked_query
 from spatialstream.model.errors import RecordError, Replaced, SettingError, Unavailable
 from spatialstream.model.queries import Query, QueryBatch
@@ -85,12 +86,12 @@ class SnapshotAsker:
     @overload
     def ask(
         self, question: Mapping[str, Any], *, at_least: int | str | None = None, timeout: float = 10.0
-    ) -> dict[str, Any]: ...
+    ) -> Answer: ...
 
     @overload
     def ask(
         self, question: Iterable[Mapping[str, Any]], *, at_least: int | str | None = None, timeout: float = 10.0
-    ) -> list[dict[str, Any]]: ...
+    ) -> list[Answer]: ...
 
     def ask(
         self,
@@ -98,11 +99,11 @@ class SnapshotAsker:
         *,
         at_least: int | str | None = None,
         timeout: float = 10.0,
-    ) -> dict[str, Any] | list[dict[str, Any]]:
+    ) -> Answer | list[Answer]:
         """The answer to a question, or the answers to several, in their order.
 
-        An answer is the row that the stream gives for the query, and ``as_of``: ``{"round": 17, "clock": 1000}``, all
-        objects up to the time ``clock`` have been looked at.
+        An answer is the row that the stream gives for the query, which a notebook shows on a map, and ``as_of``:
+        ``{"round": 17, "clock": 1000}``, all objects up to the time ``clock`` have been looked at.
 
         Args:
             question: the fields of a snapshot query. Without ``t`` it is asked at the clock; with one in the past it is
@@ -119,10 +120,10 @@ class SnapshotAsker:
         """
         if isinstance(question, Mapping):
             (line,) = self.lines([("query", question)], at_least, timeout)
-            row: dict[str, Any] = json.loads(line)
-            return row
-        places = ((f"query {number}", each) for number, each in enumerate(question))
-        return [json.loads(line) for line in self.lines(places, at_least, timeout)]
+            return Answer(json.loads(line), question, self.space)
+        asked = list(question)
+        lines = self.lines(((f"query {number}", each) for number, each in enumerate(asked)), at_least, timeout)
+        return [Answer(json.loads(line), each, self.space) for line, each in zip(lines, asked, strict=True)]
 
     def lines(
         self, records: Iterable[tuple[str, object]], at_least: int | str | None = None, timeout: float = 10.0

@@ -6,27 +6,38 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from spatialstream.client.inside import Inside
 from spatialstream.client.snapshots import SnapshotAsker
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
+from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.zookeeper import ZooKeeperStore
+
+if TYPE_CHECKING:
+    from spatialstream.client.watching import Watching
 
 __all__ = ["Standing", "Stream", "connect"]
 
 _PAUSE = 0.02
 
 
-def connect(stream: str, zookeeper: str = "127.0.0.1:2181", *, credentials: tuple[str, str] | None = None) -> Stream:
-    """Reach a running stream, to ask it.
+def connect(
+    stream: str,
+    zookeeper: str = "127.0.0.1:2181",
+    broker: str | Connection = "127.0.0.1:9092",
+    *,
+    credentials: tuple[str, str] | None = None,
+) -> Stream:
+    """Reach a running stream, to ask and to watch it.
 
     Args:
         stream: its name.
         zookeeper: ``host:port,...``.
+        broker: likewise, or how to reach it; it is needed to watch, and not before.
         credentials: user and password of ZooKeeper.
 
     Raises:
@@ -35,7 +46,8 @@ def connect(stream: str, zookeeper: str = "127.0.0.1:2181", *, credentials: tupl
     """
     with ExitStack() as opened:
         store = opened.enter_context(ZooKeeperStore(zookeeper, stream, credentials=credentials))
-        return Stream(store, opened.pop_all())
+        known = Connection(broker) if isinstance(broker, str) else broker
+        return Stream(store, opened.pop_all(), known, stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +71,17 @@ class Stream(SnapshotAsker):
     Args:
         store: its routing store.
         opened: is closed with it.
+        broker: how to reach its topics; None: it cannot be watched.
+        name: of the stream.
 
     Raises:
         Unavailable: the store cannot be reached, or no worker of the stream has run yet.
     """
 
-    def __init__(self, store: RoutingStore, opened: ExitStack | None = None) -> None:
+    def __init__(
+        self, store: RoutingStore, opened: ExitStack | None = None, broker: Connection | None = None, name: str = ""
+    ) -> None:
+        self._broker, self._name = broker, name
         with ExitStack() as closing:
             if opened is not None:
                 closing.push(opened)
@@ -104,6 +121,41 @@ class Stream(SnapshotAsker):
     def standing_query(self, name: str, timeout: float = 10.0) -> Standing:
         """The query of an id, if it stands; ``timeout`` and errors as in :meth:`standing`."""
         return self._standing({"id": name}, timeout, 1)
+
+    def watch(
+        self,
+        query: Mapping[str, Any] | str,
+        *,
+        after: str | None = None,
+        cancel: bool = False,
+        patience: float | None = None,
+        timeout: float = 30.0,
+    ) -> Watching:
+        """The rows of a standing query, as they come, each once: to be iterated over, with ``for`` or ``async for``.
+
+        When this returns, the query stands. (In an event loop call it in a thread.)
+
+        Args:
+            query: the fields of a CRQ, CKQ or CTQ, which is registered, unless one of its id and just like it stands
+                already; or the id of one that stands. Without ``t`` it stands from the stream's clock on, and without
+                ``id`` it gets one.
+            after: the :attr:`~spatialstream.client.watching.Watching.position` after which rows are wanted, or
+                ``"oldest"``; None: what comes from now on.
+            cancel: cancel the query at the end.
+            patience: seconds without a row after which it ends; None: it ends with the query.
+            timeout: seconds within which the query has to stand.
+
+        Raises:
+            SettingError: it is no standing query of this stream, or its id is that of another one; or none of that id
+                stands.
+            Gone: the broker does not keep what comes after the position any more.
+            Unavailable: the broker, or the stream, does not answer in time.
+        """
+        from spatialstream.client.watching import Watching
+
+        if self._broker is None:
+            raise SettingError("broker", "say where it is, to watch the stream")
+        return Watching(self, self._broker, self._name, query, after, cancel, patience, timeout)
 
     def _standing(self, asked: Mapping[str, Any], timeout: float, limit: int) -> Standing:
         until = time.monotonic() + timeout

@@ -245,7 +245,7 @@ class Gateway:
         if self.directory is not None and name in self.directory.unserved:
             raise Problem("try-again", self.directory.unserved[name], retry=10)
         if name not in self.streams:
-            raise Problem("not-found", f"there is no stream {name} here")
+            raise Problem("unknown-stream", f"there is no stream {name} here")
         return self.streams[name]
 
     def _writer(self, stream: ServedStream) -> Writer:

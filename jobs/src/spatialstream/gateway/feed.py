@@ -12,8 +12,6 @@ All of it but reading happens in the event loop, so whoever joins misses nothing
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -44,9 +42,6 @@ _OF_ROW, _OF_MESSAGE = 500, 500
 """Bytes that a row and a message take besides what they are."""
 _PATIENCE = 30.0
 
-_QUERY = re.compile(rb'\{"query": "([^"\\]*)"')
-_IN_PARTS = b', "part": '  # quotes within strings are escaped, so this is nothing else
-
 Rows = list[tuple[Cursor, Row]]
 """Rows, each with the place after it."""
 Opener = Callable[[Sequence[int] | int], Results]
@@ -76,8 +71,7 @@ class _Line:
 
     @classmethod
     def of(cls, row: Row) -> _Line:
-        match = _QUERY.match(row.line)
-        return cls(match[1].decode() if match is not None else str(json.loads(row.line)["query"]), row)
+        return cls(row.query, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +383,7 @@ class _Past:
                 for row in whole:
                     if not cursor.has(row):
                         cursor = cursor.after(row)
-                        if _Line.of(row).query in queries and _IN_PARTS not in row.line:
+                        if row.query in queries and row.whole:
                             rows.append((cursor, row))
                             size += len(row.line)
                 cursor = cursor.at(partition, resume)
@@ -446,7 +440,7 @@ class _Reading:
         if not left:
             self._tell(self.ready.set)
         for partition, offset, resume, rows in results.messages_with_rows(self.stop.is_set):
-            broken = partition not in clean and any(_IN_PARTS in row.line for row in rows)
+            broken = partition not in clean and not all(row.whole for row in rows)
             if rows and not broken:
                 clean.add(partition)
             lines = list[_Line]()

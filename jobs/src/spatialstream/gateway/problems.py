@@ -19,6 +19,7 @@ KINDS = {
     "unauthorized": (401, "A token is needed"),
     "forbidden": (403, "The token does not allow this"),
     "not-found": (404, "There is nothing of this name"),
+    "unknown-stream": (404, "There is no stream of this name"),
     "method": (405, "This method is not for this path"),
     "not-acceptable": (406, "The answer has no such form"),
     "slow": (408, "The request took too long to come"),

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.generate.places import cities, spread, spread_by_city
+from spatialstream.generate.events import happening, said_words
+from spatialstream.generate.places import cities, rounded, spread, spread_by_city
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.generate.words import Words
 from spatialstream.model.arrays import Ints
@@ -23,13 +24,17 @@ CHUNK = 65_536
 def object_batches(settings: GenerateSettings) -> Iterator[ObjectBatch]:
     """The objects ``o0``, ``o1``, ... in order of time, in batches of :data:`CHUNK` over one vocabulary."""
     social = settings.kind == "social"
-    words = Words.of(settings, cities().names if social else ())
+    words = Words.of(settings, (*cities().names, *(said_words() if settings.events else ())) if social else ())
     for chunk, first in enumerate(range(0, settings.objects, CHUNK)):
         numbers = np.arange(first, min(first + CHUNK, settings.objects))
         t = object_times(settings, numbers)
         if social:
             (x, y), where = spread_by_city(settings, chunk, t)
-            terms = words.draw(chunk, len(numbers), where)
+            about = happening(settings, chunk, t) if settings.events else None
+            if about is not None:
+                x, y = (np.where(about.event >= 0, *each) for each in ((about.x, x), (about.y, y)))
+                x, y = (rounded(settings.space, each, settings.decimals, axis) for axis, each in enumerate((x, y)))
+            terms = words.draw(chunk, len(numbers), where, None if about is None else about.words)
         else:
             x, y = spread(settings, chunk, len(numbers))
             terms = words.draw(chunk, len(numbers), None)

@@ -18,7 +18,7 @@ __all__ = ["KINDS", "GenerateSettings"]
 KINDS = ("social", "uniform", "gaussian", "clusters")
 """How objects are spread, see :attr:`GenerateSettings.kind`."""
 
-_PURPOSES = ("places", "words", "queries", "centres")
+_PURPOSES = ("places", "words", "queries", "centres", "events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class GenerateSettings:
         start: time of the first object, ms since 1970-01-01 UTC.
         rate: objects a second.
         diurnal: ``social`` only: people post by day, by the sun of their longitude; the rate stays the same.
+        events: ``social`` only: how often a flood, a festival and a blackout happen, see
+            :mod:`~spatialstream.generate.events`.
         sigma: ``gaussian`` only: standard deviation along both axes, in coordinates, around the middle of the space.
         terms: distinct terms an object; in ``social`` from half to one and a half times as many words.
         vocabulary: number of words; the one of rank r comes in proportion to ``1 / r ** zipf``. In ``social`` they are
@@ -66,6 +68,7 @@ class GenerateSettings:
     start: int = 1_735_689_600_000
     rate: float = 1_000.0
     diurnal: bool = False
+    events: int = 0
     sigma: float = 1.0
     terms: int = 8
     vocabulary: int = 100_000
@@ -98,6 +101,8 @@ class GenerateSettings:
             ("objects", "give at least 0"): self.objects < 0,
             ("seed", "give at least 0"): self.seed < 0,
             ("rate", "give more than 0 objects a second"): not (self.rate > 0 and math.isfinite(self.rate)),
+            ("events", "give at least 0"): self.events < 0,
+            ("events", "happen in a social stream alone"): self.events > 0 and self.kind != "social",
             ("sigma", "give more than 0"): not self.sigma > 0,
             ("terms", "give 1 to 100"): not 1 <= self.terms <= 100,
             ("vocabulary", "give at least twice as many words as terms"): self.vocabulary < 2 * self.terms,

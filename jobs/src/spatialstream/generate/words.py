@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from spatialstream.generate.events import said_words
 from spatialstream.generate.settings import GenerateSettings
 from spatialstream.model.arrays import Codes, Floats, Ints
 from spatialstream.model.terms import TermLists, extract_terms
@@ -19,6 +20,9 @@ __all__ = ["Words", "english_words"]
 
 _MENTIONS = 0.3
 """Share of the posts of a social stream that name their city."""
+
+_BESIDES = 3
+"""Words that a post about an event has besides those of the event, at most."""
 
 _ABSENT = -1
 
@@ -38,7 +42,8 @@ class Words:
     Attributes:
         vocabulary: the words; those after the first ``settings.vocabulary`` are the names of cities.
         cumulated: probability that a word has this rank or a lower one.
-        names: int32[parts, cities]: the terms of each city's name, -1 where it has fewer.
+        names: int32[parts, cities]: the terms of each city's name, -1 where it has fewer. After the cities come the
+            words of events, if there are any.
     """
 
     settings: GenerateSettings
@@ -55,17 +60,32 @@ class Words:
         coded, vocabulary = _code_names(names, words)
         return cls(settings, vocabulary, cumulated / cumulated[-1], coded)
 
-    def draw(self, chunk: int, n: int, cities: Ints | None) -> TermLists:
-        """The terms of the n objects of a chunk, which are in ``cities``, if in any."""
+    def draw(self, chunk: int, n: int, cities: Ints | None, said: Ints | None = None) -> TermLists:
+        """The terms of the n objects of a chunk.
+
+        Args:
+            chunk: its number.
+            n: how many.
+            cities: int64[n]: where they are; None: nowhere.
+            said: int64[k, n]: numbers of words of events, -1 where none; None: there are no events.
+        """
         random = self.settings.random("words", chunk)
         lengths = np.full(n, self.settings.terms)
         if cities is not None:
             half = self.settings.terms // 2
             lengths = random.integers(self.settings.terms - half, self.settings.terms + half, n, endpoint=True)
-        parts, width = len(self.names), int(lengths.max(initial=0))
-        codes = np.full((parts + width, n), _ABSENT, np.int32)
+        parts = len(self.names)
+        mentions = np.full((parts, n), _ABSENT, np.int32)
         if cities is not None:
-            codes[:parts] = np.where(random.random(n) < _MENTIONS, self.names[:, cities], _ABSENT)
+            mentions[:] = np.where(random.random(n) < _MENTIONS, self.names[:, cities], _ABSENT)
+        if said is not None:
+            about = said[0] >= 0
+            lengths = np.where(about, np.minimum(lengths, _BESIDES), lengths)
+            codes_of = self.names[0, -len(said_words()) :]
+            mentions = np.vstack([np.where(about, _ABSENT, mentions), np.where(about, codes_of[said], _ABSENT)])
+            parts += len(said)
+        width = int(lengths.max(initial=0))
+        codes = np.vstack([mentions, np.full((width, n), _ABSENT, np.int32)])
         for rank in range(width):
             present = np.flatnonzero(lengths > rank)
             while len(present):  # those that repeat a term of their object are drawn again

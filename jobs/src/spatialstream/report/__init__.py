@@ -1,10 +1,22 @@
-"""What was asked and found, for people: the QT-tree and J as text and picture, and a run as one HTML page.
+"""What was asked and found, for people: the QT-tree and J as text and picture, a run as a page, maps for notebooks.
 
 Nothing here is needed to answer a query. Every output is self-contained: it refers to no file, font or server.
 """
 
+from spatialstream.report.answer import answer_html
+from spatialstream.report.map import Map
 from spatialstream.report.page import Summary, write_page
 from spatialstream.report.statistics import statistics_svg, statistics_text
 from spatialstream.report.tree import LeafTable, tree_svg, tree_text
 
-__all__ = ["LeafTable", "Summary", "statistics_svg", "statistics_text", "tree_svg", "tree_text", "write_page"]
+__all__ = [
+    "LeafTable",
+    "Map",
+    "Summary",
+    "answer_html",
+    "statistics_svg",
+    "statistics_text",
+    "tree_svg",
+    "tree_text",
+    "write_page",
+]

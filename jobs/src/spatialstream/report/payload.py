@@ -28,7 +28,7 @@ from spatialstream.model.terms import extract_terms
 from spatialstream.model.times import TIME_LIMIT, format_duration, parse_time
 from spatialstream.report.shapes import outline
 
-__all__ = ["payload"]
+__all__ = ["moment", "payload", "sentence"]
 
 MOST_QUERIES, MOST_ROWS, MOST_ITEMS, MOST_PLACES = 300, 2_000, 1_000, 4_000
 _ROWS_IN_ALL = 40_000
@@ -231,7 +231,7 @@ def _query_value(one: _Asked, space: Space, places: _Places) -> dict[str, Any]:
         "window": lifetime.window if lifetime.continuous else lifetime.duration,
         "rings": [] if query.predicate.region is None else _rounded(outline(space, query.predicate.region)),
         "at": [at.x, at.y] if isinstance(at, Nearest) else None,
-        "says": _sentence(query, one.end, space),
+        "says": sentence(query, one.end, space),
         "record": dict(one.record),
         "total": one.total,
         "rows": [
@@ -285,13 +285,13 @@ def _bin_width(extent: int) -> int:
     return next(width for width in widths if width * (_BINS - 1) >= extent)
 
 
-def _sentence(query: Query, end: int, space: Space) -> str:
+def sentence(query: Query, end: int, space: Space) -> str:
     """What a query asks, in words."""
     region = _region_words(query.predicate.region, space)
     having = _text_words(query.predicate.expression)
     lifetime, k = query.lifetime, query.k
-    back = f"in the {format_duration(lifetime.duration)} up to {_moment(query.t)}"
-    life = f"from {_moment(query.t)} " + (f"to {_moment(end)}" if end <= TIME_LIMIT else "on")
+    back = f"in the {format_duration(lifetime.duration)} up to {moment(query.t)}"
+    life = f"from {moment(query.t)} " + (f"to {moment(end)}" if end <= TIME_LIMIT else "on")
     at = query.selection
     near = _point_words(at.x, at.y, space) if isinstance(at, Nearest) else ""
     over = f" of the last {format_duration(lifetime.window)}" if lifetime.window is not None else ""
@@ -336,7 +336,7 @@ def _point_words(x: float, y: float, space: Space) -> str:
     return f"{abs(y):.4g}°{'N' if y >= 0 else 'S'} {abs(x):.5g}°{'E' if x >= 0 else 'W'}"
 
 
-def _moment(t: int) -> str:
+def moment(t: int) -> str:
     """A time for people: UTC, seconds and milliseconds only where they are not zero."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=t)

@@ -14,7 +14,7 @@ from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
 
-__all__ = ["Ring", "fold", "outline"]
+__all__ = ["Ring", "clip", "fold", "outline"]
 
 Ring = list[tuple[float, float]]
 
@@ -101,6 +101,13 @@ def fold(ring: Ring) -> list[Ring]:
         if len(part) >= 3:
             parts.append([(x - middle, y) for x, y in part])
     return parts
+
+
+def clip(ring: Ring, west: float, south: float, east: float, north: float) -> Ring:
+    """The part of a ring in a box, by Sutherland-Hodgman: what is outside is drawn along the box's border."""
+    inside = _clip(_clip(ring, west, 1.0), east, -1.0)
+    turned = _clip(_clip([(y, x) for x, y in inside], south, 1.0), north, -1.0)
+    return [(x, y) for y, x in turned]
 
 
 def _clip(ring: Ring, at: float, side: float) -> Ring:

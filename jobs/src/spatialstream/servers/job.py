@@ -1,4 +1,4 @@
-"""A job of a live stream as a child process: ``spatialstream router`` or ``spatialstream worker``."""
+"""A command of a live stream as a child process: ``spatialstream router``, ``worker`` or ``gateway``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spatialstream.servers.process import Server
 
-__all__ = ["JobServer"]
+__all__ = ["GatewayServer", "JobServer"]
 
 
 class JobServer(Server):
@@ -24,6 +24,8 @@ class JobServer(Server):
         port: of its metrics; None for a free one.
         environment: variables that it gets besides ours.
     """
+
+    _port_option = "--metrics-port"
 
     def __init__(
         self,
@@ -42,7 +44,15 @@ class JobServer(Server):
         """There is nothing to write."""
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "spatialstream", self.name, *self._arguments, "--metrics-port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "spatialstream",
+            self.name,
+            *self._arguments,
+            self._port_option,
+            str(self.port),
+        ]
         return ["env", *(f"{name}={value}" for name, value in self._environment.items()), *command]
 
     def _answers(self) -> bool:
@@ -56,3 +66,25 @@ class JobServer(Server):
         """Ask it to finish what is under way (SIGTERM), and do not wait."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
+
+
+class GatewayServer(JobServer):
+    """A gateway; its port is where it serves.
+
+    Args:
+        folder: for its log.
+        arguments: more arguments for the command.
+        port: None for a free one.
+    """
+
+    _port_option = "--port"
+
+    def __init__(self, folder: Path, arguments: Sequence[str], port: int | None = None) -> None:
+        super().__init__(folder, "gateway", arguments, port)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=3.0):
+                return True
+        except OSError:
+            return False

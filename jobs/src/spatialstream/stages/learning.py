@@ -5,12 +5,15 @@ router's driver adds what has come since the last time to the sample (:mod:`spat
 in the routing store, where the rebalancer reads it: J, and the objects from which a tree is built anew, are made from
 it there.
 
-Cost: bounded samples an epoch; some 100 ms each time the sample is renewed.
+Cost: bounded samples an epoch; some 100 ms each time the sample is renewed. ZooKeeper, which keeps its last 500 changes
+in memory, gets a sample of megabytes once a minute or two, and a small one each time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +40,8 @@ SAMPLES = "samples/"
 _PER_EPOCH = 2_000
 _ENDS_PER_EPOCH = 20_000
 _MOST_EPOCHS = 100
+_RATE = 64 << 10
+"""Bytes a second at which samples go into the routing store, at most."""
 
 
 def write_sample(
@@ -98,26 +103,44 @@ class Learner:
         store: the routing store.
         space: the stream's space.
         memory: ms of the stream in which what is known fades to 1/e.
+        clock: seconds that go on.
     """
 
-    def __init__(self, storage: Storage, store: RoutingStore, space: Space, memory: float = MEMORY) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        store: RoutingStore,
+        space: Space,
+        memory: float = MEMORY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._storage = storage
         self._store = store
         self._space = space
         self._memory = memory
+        self._clock = clock
         self._known: Sample | None = None
         self._restored = False
+        self._unsaved = False
+        self._save_at = clock()
 
     def learn(self) -> bool:
-        """Add the samples that have come; whether there were any."""
+        """Add the samples that have come, and keep the whole if it is time to; whether any had come."""
+        learned = self._add()
+        if self._unsaved and self._known is not None and self._clock() >= self._save_at:
+            with contextlib.suppress(Unavailable):  # the next time will do
+                size = save_sample(self._store, self._known)
+                self._unsaved, self._save_at = False, self._clock() + size / _RATE
+        return learned
+
+    def _add(self) -> bool:
         names = self._storage.list(SAMPLES)
         if not names or (not self._restored and not self._restore()):
             return False
         epochs = sorted({_epoch_of(name) for name in names})[-_MOST_EPOCHS:]
         recent, ends = self._recent([name for name in names if _epoch_of(name) >= epochs[0]])
         self._known = recent if self._known is None else self._known.updated(recent, ends)
-        with contextlib.suppress(Unavailable):  # the next time will do
-            save_sample(self._store, self._known)
+        self._unsaved = True
         self._storage.delete(names)
         return True
 

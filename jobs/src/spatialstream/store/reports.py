@@ -86,10 +86,12 @@ def read_load(store: RoutingStore) -> LoadReport:
     return LoadReport(int(meta["version"]), counts, arrays["checked"], int(meta["upto"]), arrays.get("seconds"))
 
 
-def save_sample(store: RoutingStore, sample: Sample) -> None:
-    """Keep a sample of the stream in place of the one before, and how many objects have been seen."""
-    store.save_statistics(SAMPLE, *sample.to_arrays())
+def save_sample(store: RoutingStore, sample: Sample) -> int:
+    """Keep a sample of the stream in place of the one before, and how many objects have been seen; its bytes."""
+    arrays, meta = sample.to_arrays()
+    store.save_statistics(SAMPLE, arrays, meta)
     store.save_statistics(SEEN, {}, {"objects": sample.seen})
+    return sum(each.nbytes for each in arrays.values())
 
 
 def read_sample(store: RoutingStore) -> Sample | None:

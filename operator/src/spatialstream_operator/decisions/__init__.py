@@ -12,5 +12,6 @@ operator that was restarted goes on where the one before it stopped.
 :mod:`~spatialstream_operator.decisions.executors`    when executors that are missing are told of, and why they are
 :mod:`~spatialstream_operator.decisions.restarts`     when the drivers' pods are made, removed and made again
 :mod:`~spatialstream_operator.decisions.conditions`   the conditions, the phase, and the events of a stream
+:mod:`~spatialstream_operator.decisions.standing`     what is registered that a query stands, and what is said
 ===================================================== ================================================================
 """

@@ -19,7 +19,18 @@ from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.decisions.rebalancing_state import Phase
 from spatialstream_operator.decisions.restarts import Failure
 
-__all__ = ["TYPES", "Crew", "Job", "JobState", "StreamPhase", "Summary", "conditions", "phase", "transitions"]
+__all__ = [
+    "TYPES",
+    "Crew",
+    "Job",
+    "JobState",
+    "StreamPhase",
+    "Summary",
+    "condition",
+    "conditions",
+    "phase",
+    "transitions",
+]
 
 TYPES = ("Ready", "Progressing", "Balanced", "Degraded")
 """The conditions of a stream, in their order."""
@@ -135,19 +146,29 @@ def conditions(summary: Summary, before: Sequence[Mapping[str, Any]] = ()) -> li
     """
     known = {records.text(each, "type"): each for each in before}
     verdicts = (_ready(summary), _progressing(summary), _balance(summary), _degraded(summary))
-    ours = [_condition(name, each, summary, known.get(name, {})) for name, each in zip(TYPES, verdicts, strict=True)]
+    when = summary.now, summary.generation
+    ours = [condition(name, each, *when, known.get(name, {})) for name, each in zip(TYPES, verdicts, strict=True)]
     return ours + [dict(each) for name, each in known.items() if name not in TYPES]
 
 
-def _condition(name: str, found: Verdict, summary: Summary, before: Mapping[str, Any]) -> dict[str, Any]:
+def condition(name: str, found: Verdict, now: int, generation: int, before: Mapping[str, Any]) -> dict[str, Any]:
+    """One condition as it stands in ``status.conditions``.
+
+    Args:
+        name: its type.
+        found: what it says.
+        now: the time, in ms since 1970-01-01 UTC.
+        generation: of the spec that it is about.
+        before: the condition so far; empty if there was none.
+    """
     since = before.get("lastTransitionTime") if before.get("status") == found.status else None
     return {
         "type": name,
         "status": found.status,
         "reason": found.reason,
         "message": found.message,
-        "lastTransitionTime": since or records.moment_text(summary.now // 1000 * 1000),
-        "observedGeneration": summary.generation,
+        "lastTransitionTime": since or records.moment_text(now // 1000 * 1000),
+        "observedGeneration": generation,
     }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from spatialstream_operator import posts as posts_module
 from spatialstream_operator.cluster import ClusterError
+from spatialstream_operator.handlers import QUERIES, STREAMS
 from spatialstream_operator.health import Health
 from spatialstream_operator.posts import Post
 from spatialstream_operator.watch import Watch
@@ -29,6 +30,8 @@ class Kept:
         self.begun, self.running, self.fails = [], set(), {}
 
     async def _kopf(self, post):
+        if post.charge is not STREAMS:
+            await asyncio.Event().wait()
         self.begun.append(post.namespace)
         self.running.add(post.namespace)
         try:
@@ -48,8 +51,9 @@ class Kept:
             health = Health(self.watch, now)
             environment = self.world.environment
             kept = [
-                asyncio.create_task(Post(environment, self.watch, health, each, lambda: None).keep())
+                asyncio.create_task(Post(environment, self.watch, health, each, lambda: None, charge).keep())
                 for each in namespaces or (None,)
+                for charge in (STREAMS, QUERIES)
             ]
             try:
                 await asyncio.sleep(seconds / 2)
@@ -69,7 +73,7 @@ class Kept:
         listed = type(self.world.cluster).list
 
         async def listing(kind, namespace, labels=None):
-            if error := errors.get(namespace or "everywhere"):
+            if error := errors.get(kind) or (kind == "SpatialStream" and errors.get(namespace or "everywhere")):
                 raise error
             return await listed(self.world.cluster, kind, namespace, labels)
 
@@ -82,12 +86,14 @@ def kept(world, monkeypatch):
 
 
 def served(world, namespace):
-    return world.metrics.registry.get_sample_value("spatialstream_operator_namespace_served", {"namespace": namespace})
+    return world.metrics.registry.get_sample_value(
+        "spatialstream_operator_namespace_served", {"namespace": namespace, "kind": "SpatialStream"}
+    )
 
 
 def test_a_dead_watch_is_found_in_whichever_namespace(world, kept):
     for namespace in ("geo", "weather"):
-        body = world.stream(metadata={"namespace": namespace})
+        body = world.stream(metadata={"namespace": namespace, "kind": "SpatialStream"})
         if namespace == "weather":
             kept.watch.show(body)
 
@@ -105,7 +111,7 @@ def test_no_answer_is_a_reason_to_start_again(kept, error):
     kept.refuse(everywhere=error)
 
     assert kept.keep(100) == ("", set())
-    assert "streams have not been listed for" in kept.keep(200)[0]
+    assert "resources have not been listed for" in kept.keep(200)[0]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,19 @@ def test_a_refusal_is_none_and_others_are_looked_after(world, kept, caplog, erro
 
     assert kept.keep(1000, "geo", "weather") == ("", {"weather"})
     assert (served(world, "geo"), served(world, "weather")) == (0.0, 1.0)
-    assert [each.getMessage()[:35] for each in caplog.records] == ["geo: streams cannot be listed: " + str(error)[:4]]
+    assert [each.getMessage()[:42] for each in caplog.records] == [
+        "geo: spatialstreams cannot be listed: " + str(error)[:4]
+    ]
+
+
+def test_streams_are_looked_after_where_there_are_no_queries(world, kept, caplog):
+    kept.refuse(SpatialQuery=MISSING_PATH)
+
+    assert kept.keep(1000, "geo") == ("", {"geo"})
+    labels = {"namespace": "geo", "kind": "SpatialQuery"}
+    assert world.metrics.registry.get_sample_value("spatialstream_operator_namespace_served", labels) == 0.0
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line == "geo: spatialqueries cannot be listed: 404 page not found"
 
 
 def test_rights_that_go_and_come_end_and_begin_it(world, kept, caplog):
@@ -137,7 +155,7 @@ def test_rights_that_go_and_come_end_and_begin_it(world, kept, caplog):
 
     assert kept.keep(100, "geo", "weather", then=kept.refuse) == ("", {"geo", "weather"})
     assert served(world, "geo") == 1.0
-    assert [each.getMessage() for each in caplog.records][-1] == "geo: streams can be listed again"
+    assert [each.getMessage() for each in caplog.records][-1] == "geo: spatialstreams can be listed again"
 
 
 def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
@@ -148,4 +166,4 @@ def test_a_watch_that_fails_begins_again_and_is_told_once(kept, caplog):
     assert kept.begun.count("weather") == 1
     assert 10 <= kept.begun.count("geo") <= 25
     (line,) = [each.getMessage() for each in caplog.records]
-    assert line == "geo: watching has ended, and begins again: ApiError: not to be watched"
+    assert line == "geo: watching spatialstreams has ended, and begins again: ApiError: not to be watched"

@@ -104,7 +104,7 @@ def test_health_fails_when_nothing_can_be_listed():
     now.now = 1180.0
     assert health.problem() == ""
     now.now = 1181.0
-    assert "streams have not been listed for 181 s" in health.problem()
+    assert "resources have not been listed for 181 s" in health.problem()
 
 
 def test_the_probes_are_answered():
@@ -130,5 +130,5 @@ def test_the_probes_are_answered():
         await runner.cleanup()
         return said
 
-    dead = (503, "streams have not been listed for 500 s\n")
+    dead = (503, "resources have not been listed for 500 s\n")
     assert asyncio.run(main()) == [(200, "ok\n"), (503, "waiting for the lease\n"), (200, "ok\n"), dead, dead]

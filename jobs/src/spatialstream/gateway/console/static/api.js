@@ -15,6 +15,15 @@ export function keepToken(given) {
   else sessionStorage.setItem(KEY, given);
 }
 
+/** A gateway on this machine may hand its token over behind the # of its link, which is not sent. It does not stay there. */
+export function takeToken() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  if (!said.has("token")) return;
+  if (["127.0.0.1", "localhost", "[::1]"].includes(location.hostname)) keepToken(said.get("token"));
+  said.delete("token");
+  history.replaceState(null, "", `#${said}`);
+}
+
 /** What the gateway refuses, in its own words (RFC 9457). */
 export class Problem extends Error {
   constructor(status, said, retry) {

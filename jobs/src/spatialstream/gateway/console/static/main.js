@@ -1,6 +1,6 @@
 // The page: who looks at which stream, what is asked, and what comes.
 
-import { Events, Problem, call, hasToken, keepToken, streamPath } from "./api.js";
+import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken } from "./api.js";
 import { Composer } from "./composer.js";
 import { el, paced, say } from "./dom.js";
 import { moment, short, span } from "./format.js";
@@ -29,6 +29,7 @@ class Texts extends Map {
 
 class App {
   constructor() {
+    takeToken();
     this.address = readAddress(location.hash);
     [this.stream, this.space, this.streams, this.usesTokens] = [null, null, [], true];
     [this.questions, this.texts, this.latest] = [[], new Texts(), []];
@@ -437,6 +438,7 @@ class App {
       $("tip").hidden = true;
     });
     addEventListener("hashchange", () => {
+      takeToken();
       this.address = readAddress(location.hash);
       if (this.streams.length) this.enter();
     });

@@ -68,7 +68,7 @@ export function timing(query) {
 const TYPES = new Set(Object.keys(KIND));
 const MOST = 40;
 
-/** What the address says after its #; what is no such thing is passed over. There is never a token in it. */
+/** What the address says after its #; what is no such thing is passed over. A token does not stay in it. */
 export function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [] };

@@ -1,0 +1,241 @@
+"""``spatialstream demo-live``: a live stream on this machine that something happens in, its questions, and the console.
+
+Two feeds are relived, as if they were happening now and so many times as fast: the week of earthquakes of the demo, and
+a generated social stream with a flood, a festival and a blackout. All that is started has its files in one folder, and
+ends with the command; nothing is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import webbrowser
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode
+
+from spatialstream.cli import live
+from spatialstream.cli import options as shared
+from spatialstream.cli.cluster import PORTS, start
+from spatialstream.cli.demo import OBJECTS
+from spatialstream.model.errors import ServerError, SettingError, Unavailable
+
+if TYPE_CHECKING:
+    from spatialstream.client import Connection
+    from spatialstream.model.objects import ObjectBatch
+    from spatialstream.servers.process import Server
+
+__all__ = ["QUERIES", "add_parser", "relived"]
+
+QUERIES = Path(__file__).parent / "live.jsonl"
+STREAM = "demo"
+
+_CYCLE_MS = 8 * 3_600_000
+"""In which the events of the social stream happen once, in the time of the feeds."""
+_PATIENCE = 120.0
+"""Seconds within which a question stands that is going to."""
+_TAIL = 2_000
+"""Characters of a log that tell why a process has ended."""
+_NO_QUAKES = ("explosion", "quarry blast")
+_FASTEST, _MOST = 10_000.0, 2_000.0
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "demo-live",
+        help="start a live stream that something happens in, and its console",
+        description="Starts a live stream on this machine, relives a week of real earthquakes and a generated social "
+        "stream in which a flood spreads, a festival is held and the lights go out, registers questions about them and "
+        "prints the link of the console. The week begins again when it is over. Runs until it is interrupted; then "
+        "everything has ended, and nothing is left.",
+    )
+    add = parser.add_argument
+    add("--speed", type=float, default=60.0, metavar="S", help="times as fast as it happened (default %(default)g)")
+    add(
+        "--rate",
+        type=float,
+        default=20.0,
+        metavar="R",
+        help="posts a second of the social stream (default %(default)g)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of the social stream (default 0)")
+    add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
+    add("--port", type=int, default=8080, metavar="PORT", help="of the console; 0: any (default %(default)s)")
+    add("--for", dest="lasts", type=shared.duration, metavar="TIME", help="end after so long (default: interrupted)")
+    add("--open", action="store_true", help="open the console in a browser")
+    add("--quiet", action="store_true", help="say nothing but errors, the link and what there was at the end")
+    parser.set_defaults(function=_demo_live)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not 0 < options.speed <= _FASTEST:
+        raise SettingError("speed", f"{options.speed:g}: give more than 0 and at most {_FASTEST:g} times")
+    if not 0 < options.rate <= _MOST:
+        raise SettingError("rate", f"{options.rate:g}: give more than 0 and at most {_MOST:g} posts a second")
+    if options.seed < 0:
+        raise SettingError("seed", "give at least 0")
+    if not 0 <= options.port < 1 << 16:
+        raise SettingError("port", f"{options.port} is no port; give 1 to 65535, or 0 for any")
+    if options.lasts == 0:
+        raise SettingError("for", "give some time, such as 10m")
+    try:
+        socket.create_server(("127.0.0.1", options.port)).close()
+    except OSError as error:
+        raise SettingError("port", f"{options.port} cannot be had ({error.strerror}); give another, or 0") from None
+
+
+def relived(speed: float, rate: float, seed: int) -> Iterator[ObjectBatch]:
+    """Both feeds, in the order of time, with the times of the earthquakes.
+
+    Args:
+        speed: how many times as fast it will be sent.
+        rate: posts a second then.
+        seed: of the social stream.
+    """
+    import numpy as np
+
+    from spatialstream.generate import GenerateSettings, object_batches
+    from spatialstream.model.objects import ObjectBatch
+
+    quakes = _quakes()
+    first, last = int(quakes.t[0]), int(quakes.t[-1])
+    number = math.ceil((last - first) / 1000 / speed * rate)
+    events = max(1, round((last - first) / _CYCLE_MS))
+    social = GenerateSettings(objects=number, rate=rate / speed, start=first, events=events, seed=seed)
+    sent = 0
+    for posts in object_batches(social):
+        upto = int(np.searchsorted(quakes.t, posts.t[-1], side="right"))
+        both = ObjectBatch.concat([quakes.take(np.arange(sent, upto)), posts])
+        yield both.take(np.argsort(both.t, kind="stable"))
+        sent = upto
+    yield quakes.take(np.arange(sent, len(quakes)))
+
+
+def _quakes() -> ObjectBatch:
+    """The feed of the demo, in which an earthquake is called so: among posts that has to be said."""
+    from spatialstream.model.objects import ObjectBatch, parse_object
+    from spatialstream.model.space import WGS84
+
+    found = []
+    for record in map(json.loads, OBJECTS.read_text("utf-8").splitlines()):
+        kind = "" if record["text"].startswith(_NO_QUAKES) else "earthquake, "
+        found.append(parse_object(record | {"text": kind + record["text"]}, WGS84))
+    return ObjectBatch.of(sorted(found, key=lambda each: each.t))
+
+
+def _demo_live(options: argparse.Namespace) -> int:
+    from spatialstream.client import Sender, connect
+    from spatialstream.model.space import WGS84
+
+    _check(options)
+    queries = [json.loads(line) for line in QUERIES.read_text("utf-8").splitlines()]
+    with ExitStack() as opened:
+        folder = Path(tempfile.mkdtemp(prefix="spatialstream-demo-"))
+        opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        servers: list[Server] = []
+        opened.callback(_kill, servers)  # what they keep is of no use to anybody
+        live.say(options, "starting a live stream: half a minute")
+        zookeeper, connection = _stream(options, folder, servers)
+        rows = opened.enter_context(_Rows(connection))
+        stream = opened.enter_context(connect(STREAM, zookeeper, connection))
+        for query in queries:
+            stream.watch(query, timeout=_PATIENCE).close()
+            live.say(options, f"stands: {query['title']}")
+        link = _console(options, folder, zookeeper, connection, queries, servers)
+        print(f"\n  {link}\n", flush=True)
+        if options.open:
+            webbrowser.open(link)
+        sender, began = Sender(connection, STREAM, WGS84), time.monotonic()
+        with live.stopping(options, told="spatialstream: ending") as interrupted:
+
+            def stop() -> bool:
+                for each in servers:
+                    if not each.running:
+                        raise ServerError(f"{each.name} has ended", each.log.read_text(errors="replace")[-_TAIL:])
+                over = options.lasts is not None and time.monotonic() - began > options.lasts / 1000
+                return over or interrupted()
+
+            while not stop():
+                sender.relive(relived(options.speed, options.rate, options.seed), options.speed, stop)
+        print(f"{sender.sent:,} objects in {time.monotonic() - began:.0f} s, and rows of")
+        for query in queries:
+            print(f"{rows.counts[query['id']]:8,}  {query['title']}")
+    return 0
+
+
+def _kill(servers: list[Server]) -> None:
+    for each in reversed(servers):
+        each.kill()
+
+
+def _stream(options: argparse.Namespace, folder: Path, servers: list[Server]) -> tuple[str, Connection]:
+    """Start the stream, on ports that nobody else has; where ZooKeeper is, and the broker."""
+    from spatialstream.client import Connection
+
+    arguments = ["--stream", STREAM, "--slots", str(options.slots)]
+    ports = dict.fromkeys(PORTS)
+    zookeeper, bootstrap = start(folder, arguments, ports, servers, lambda text: live.say(options, text))
+    return zookeeper, Connection(bootstrap)
+
+
+def _console(
+    options: argparse.Namespace,
+    folder: Path,
+    zookeeper: str,
+    connection: Connection,
+    queries: Sequence[Mapping[str, Any]],
+    servers: list[Server],
+) -> str:
+    """Start the gateway, and give the link at which all questions are followed, and others may be let stand."""
+    from spatialstream.servers.job import GatewayServer
+
+    token, tokens = secrets.token_urlsafe(24), folder / "tokens"
+    tokens.touch(mode=0o600)
+    rights = ["ask", "watch", "write"]
+    tokens.write_text(json.dumps({"name": "demo", "token": token, "rights": rights, "streams": [STREAM]}))
+    where = ["--stream", STREAM, "--bootstrap", connection.bootstrap, "--zookeeper", zookeeper, "--tokens", str(tokens)]
+    gateway = GatewayServer(folder / "gateway", where, options.port or None)
+    servers.append(gateway)
+    gateway.start()
+    asked = [{name: value for name, value in query.items() if name != "title"} for query in queries]
+    said = {"token": token, "stream": STREAM, "map": "10,35,1.2", "q": json.dumps(asked, separators=(",", ":"))}
+    return f"http://127.0.0.1:{gateway.port}/#{urlencode(said)}"
+
+
+class _Rows:
+    """Counts the rows of each query as they come, in a thread.
+
+    Attributes:
+        counts: by the query's id.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        from spatialstream.client import Results
+
+        self.counts = Counter[str]()
+        self._results, self._over = Results(connection, STREAM), threading.Event()
+        self._thread = threading.Thread(target=self._read, name="rows", daemon=True)
+
+    def _read(self) -> None:
+        with closing(self._results), suppress(Unavailable):
+            for _, _, _, rows in self._results.messages_with_rows(self._over.is_set):
+                self.counts.update(row.query for row in rows)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()

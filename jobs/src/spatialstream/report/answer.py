@@ -1,0 +1,66 @@
+"""Rows that answer a query, for notebooks: what it asks in words, and its objects on a map or its terms as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spatialstream.model.errors import RecordError
+from spatialstream.model.queries import Query, parse_query
+from spatialstream.model.space import Space
+from spatialstream.report.map import Map, clean
+from spatialstream.report.payload import moment, sentence
+
+__all__ = ["answer_html"]
+
+_MOST_TERMS = 20
+_CELL = "padding:0 8px 0 0;text-align:left;border:0"
+
+
+def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:
+    """Some HTML that refers to nothing.
+
+    Args:
+        rows: of one query, the latest last; of a CRQ the objects of all are shown, of other types what the last says.
+        record: of the query; without ``t`` it was asked when its first row says.
+        space: of the stream.
+    """
+    said = _said(rows, record, space)
+    if not rows:
+        return f"{said}{_map((), record, space)}<p>no rows yet</p>"
+    last = rows[-1]
+    if "error" in last:
+        return f"{said}<p>no answer: {clean(last['error'])}</p>"
+    if "terms" in last:
+        return said + _bars(last) + _map((), record, space)
+    found = [row["object"] for row in rows if "object" in row] if "object" in last else last["objects"]
+    many = f"{len(found):,} object{'' if len(found) == 1 else 's'}"
+    return said + _map(found, record, space, f"{many}, as of {moment(last['t'])}")
+
+
+def _said(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:
+    try:
+        query = parse_query({"t": rows[0]["t"] if rows else 0, "id": "", **record}, space)
+    except RecordError:
+        return ""
+    if not isinstance(query, Query):
+        return ""
+    return f"<p>{clean(sentence(query, query.t + query.lifetime.duration, space))}</p>"
+
+
+def _map(found: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space, title: str = "") -> str:
+    return Map(found, [record], space, title)._repr_html_()
+
+
+def _bars(row: Mapping[str, Any]) -> str:
+    """The terms of a row, each with how many objects it is found in."""
+    terms = row["terms"][:_MOST_TERMS]
+    most = max((each["count"] for each in terms), default=1)
+    lines = "".join(
+        f'<tr><th scope="row" style="{_CELL}">{clean(each["term"])}</th><td style="{_CELL}">{each["count"]:,}</td>'
+        f'<td style="{_CELL}"><div style="height:10px;background:#2b6cb0;width:{300 * each["count"] / most:.0f}px">'
+        "</div></td></tr>"
+        for each in terms
+    )
+    told = f"{len(row['terms']):,} terms, as of {moment(row['t'])}"
+    return f'<table style="border-collapse:collapse"><caption style="text-align:left">{told}</caption>{lines}</table>'

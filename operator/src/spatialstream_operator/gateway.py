@@ -1,0 +1,101 @@
+"""The gateway, by which queries are registered and cancelled: over HTTP, with the token of the operator's account."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from spatialstream.model.errors import Unavailable
+
+__all__ = ["Gateway", "Refusal"]
+
+_TIMEOUT = 30.0
+_WAIT = "10s"
+"""For which the gateway waits until the stream has come to a query."""
+_UNKNOWN_STREAM = "urn:spatialstream:problem:unknown-stream"
+
+
+class Refusal(Exception):  # noqa: N818 (it says what is)
+    """The gateway has refused a request, and would refuse it again.
+
+    Args:
+        status: of HTTP.
+        detail: its own sentence.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(status, detail)
+        self.status, self.detail = status, detail
+
+
+class Gateway:
+    """A client. Every method raises Unavailable if there is no answer for now, and Refusal.
+
+    Args:
+        url: where the gateway is within the cluster.
+        token: the file that holds the token; read for each request, for it is replaced before it expires.
+        authority: the file with the certificates by which it is known; where there is none, the system's.
+    """
+
+    def __init__(self, url: str, token: str, authority: str = "") -> None:
+        self._url, self._token, self._authority = url.rstrip("/"), Path(token), Path(authority or "/nowhere")
+
+    async def find(self, stream: str, query: str) -> dict[str, Any] | None:
+        """A query as it stands; None if none of this id does."""
+        try:
+            found: dict[str, Any] = (await self._ask("GET", _path(stream, query)))["query"]
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+            return None
+        return found
+
+    async def clock(self, stream: str) -> int | None:
+        """The stream's clock, in ms; None if it has not begun."""
+        clock: int | None = (await self._ask("GET", _path(stream)))["clock"]
+        return clock
+
+    async def register(self, stream: str, record: dict[str, Any]) -> bool:
+        """Register a query; whether it has been taken in, which is otherwise still to come."""
+        return bool((await self._ask("POST", f"{_path(stream)}/queries?timeout={_WAIT}", record))["taken_in"])
+
+    async def cancel(self, stream: str, query: str) -> bool:
+        """Cancel a query; whether it stands no more, which is otherwise still to come."""
+        try:
+            return bool((await self._ask("DELETE", f"{_path(stream, query)}?timeout={_WAIT}"))["taken_in"])
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+            return True
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        try:
+            headers = {"Authorization": f"Bearer {self._token.read_text('utf-8').strip()}"}
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT)) as session,
+                session.request(method, f"{self._url}{path}", json=body, headers=headers, ssl=self._trust()) as answer,
+            ):
+                content = await answer.json(content_type=None)
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unavailable(f"the gateway at {self._url} cannot be asked: {error!r}") from None
+        if not isinstance(content, dict):
+            raise Unavailable(f"the gateway at {self._url} answers with {status}, in another form")
+        if 200 <= status < 300:
+            return content
+        detail = str(content.get("detail", "no reason"))
+        if status >= 500 or status in (408, 429) or content.get("type") == _UNKNOWN_STREAM:
+            raise Unavailable(f"the gateway says: {detail}")
+        raise Refusal(status, detail)
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        return ssl.create_default_context(cafile=self._authority) if self._authority.exists() else True
+
+
+def _path(stream: str, query: str = "") -> str:
+    path = f"/streams/{quote(stream, safe='')}"
+    return f"{path}/queries/{quote(query, safe='')}" if query else path
