@@ -135,10 +135,6 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     told = "with --master: have as many executors as the routing store asks for, at any time"
     add("--executors-from-store", action="store_true", help=told)
     conf, told = shared.value("conf", _property), "a setting of Spark; may be repeated"
-    known = os.environ.get("SPATIALSTREAM_SPARK_SECRET")
-    told = "with --master k8s://...: a file that driver and executors have at this path, with the secret of Spark's \
-processes (default: one that is written into the checkpoint, where that is a folder)"
-    add("--spark-secret", type=Path, default=known, metavar="FILE", help=told)
     add("--conf", type=conf, action="append", default=[], metavar="KEY=VALUE", help=told)
     add("--pause", type=shared.duration, default=0, metavar="TIME", help="at least this between epochs, or rounds (0)")
     told = "from one checkpoint of the job's state to the next, about (default 10s)"
@@ -354,7 +350,7 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
-    given = {"master": options.master, "conf": dict(options.conf), **_spark_secret(options)}
+    given = {"master": options.master, "conf": dict(options.conf), "secret": _spark_secret(options)}
     count = None
     if _has_executors(options.master):
         count = options.slots if options.command == "worker" else options.router_partitions
@@ -371,24 +367,19 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         stop_spark(session)
 
 
-def _spark_secret(options: argparse.Namespace) -> dict[str, Path]:
-    """The file with the secret of Spark's processes, where executors are to read it.
+def _spark_secret(options: argparse.Namespace) -> Path | None:
+    """The file for the secret of Spark's processes, which executors on Kubernetes read too; None where none do.
 
     Raises:
-        SettingError: there is neither such a file nor a folder that all of them see.
+        SettingError: the checkpoint is no folder in which they would find it.
     """
     from spatialstream.sources.folder import Folder
 
-    if options.spark_secret is not None:
-        return {"given_secret": options.spark_secret}
-    if isinstance(options.checkpoint, Folder):
-        return {"secret": options.checkpoint.path / f"{options.command}.secret"}
-    if (options.master or "").startswith("k8s:"):
-        problem = (
-            "is needed on Kubernetes where the checkpoint is no folder; give a file of a Secret that all pods mount"
-        )
-        raise SettingError("spark-secret", problem)
-    return {}
+    if not (options.master or "").startswith("k8s:"):
+        return None
+    if not isinstance(options.checkpoint, Folder):
+        raise SettingError("checkpoint", "has to be a folder that all pods mount, where the master is k8s://...")
+    return options.checkpoint.path / f"{options.command}.secret"
 
 
 def _has_executors(master: str | None) -> bool:

@@ -93,7 +93,6 @@ def embedded_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     secret: Path | None = None,
-    given_secret: Path | None = None,
     lasting: bool = False,
 ) -> SparkSession:
     """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
@@ -115,7 +114,6 @@ def embedded_session(
         master: where Spark runs, if not in this process.
         conf: settings that go before those made here, but for those that guard the session.
         secret: with a Kubernetes ``master``: a file to be written, which the executors see at the same path.
-        given_secret: likewise, but one that is there already.
         lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.seating`): they are
             started again however often they go. Other tasks would be, too, whatever they fail of.
 
@@ -156,10 +154,9 @@ def embedded_session(
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     else:
         settings |= {"spark.executor.extraJavaOptions": _quiet_logging()}
-    if master is not None and master.startswith("k8s:") and (file := given_secret or secret) is not None:
-        if given_secret is None:
-            _make_secret(file)
-        settings["spark.authenticate.secret.file"] = str(file)
+    if secret is not None and master is not None and master.startswith("k8s:"):
+        _make_secret(secret)
+        settings["spark.authenticate.secret.file"] = str(secret)
     builder = SparkSession.builder.master(master or f"local[{cores or '*'},{tries}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
