@@ -23,7 +23,7 @@ from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.version import RoutingVersion, build
-from spatialstream.model.errors import Conflict, Lost, Unavailable
+from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
@@ -114,6 +114,7 @@ class Simulation:
         self.views = [MemoryStore(self.store.memory) for _ in range(2)]
         self.time = 0
         self.crashes = 0
+        self.away = 0
         self.rebuilt = 0
         self.learner = Learner(self.storage, self.store, space, clock=itertools.count(step=3_600.0).__next__)
         archive = None if settings.retention is None else Folder(folder / "archive")
@@ -204,6 +205,8 @@ class Simulation:
         except Crash:
             self.crashes += 1
             self.router = None
+        except NoStorage:  # it is tried again, as jobs do
+            self.away += 1
         except Unavailable:
             assert self.router is not None
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
@@ -249,6 +252,8 @@ class Simulation:
             self.failures["worker"] = 0
         except StageError:
             self._failed("worker", turns.leave_out)
+        except NoStorage:
+            self.away += 1
         except Lost:
             pass
         except Crash:
@@ -282,6 +287,8 @@ class Simulation:
                 self.store.publish(self.version(state.last + 1), state.active.number, f"p{state.last}", {})
             elif self.random.random() < 0.2:
                 self.store.withdraw(state.pending.number, state.pending.proposal)
+        except NoStorage:
+            self.away += 1
         except (Conflict, Unavailable):
             pass
 

@@ -1,7 +1,7 @@
 """The live mode on this machine: a broker, ZooKeeper, both jobs and a sender, all on its cores, 200,000 standing CRQs.
 
 ``python -m tests.benchmarks.bench_live [latency] [throughput] [killed] [rebalance] [asked] [embedded] [--short]
-[--no-profile] [--rate R] [--seconds S] [--output DIR]``; all of them without a name.
+[--no-profile] [--rate R] [--seconds S] [--store MS] [--output DIR]``; all of them without a name.
 
 - *latency*: 5,000 objects/s and 10 snapshot queries/s for a minute, then 40,000 objects/s: age of result rows on
   arrival.
@@ -66,6 +66,7 @@ from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
+from tests.objects import BUCKET, VARIABLES, ObjectServer, Proxy
 
 NAMES = ("latency", "throughput", "killed", "rebalance", "asked", "embedded")
 RATES = (200_000.0, 160_000.0, 130_000.0, 100_000.0, 80_000.0, 60_000.0, 40_000.0, 20_000.0)
@@ -97,6 +98,7 @@ class Scale:
         leaves: of the first tree.
         pause: ms between the starts of a job's micro-batches, at least.
         epoch: records an epoch, about.
+        store: ms that each request to the object store takes which has the checkpoint; None: a folder has it.
     """
 
     standing: int = 200_000
@@ -112,6 +114,7 @@ class Scale:
     leaves: int = 64
     pause: int = 0
     epoch: int = 250_000
+    store: int | None = None
 
 
 SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
@@ -253,6 +256,7 @@ class Live:
         name: of the stream.
         folder: for the checkpoint and the jobs' logs.
         scale: of the benchmark.
+        store: what is before the object store that has the checkpoint; None: a folder has it.
         history: make the first tree from a sample of the workload.
         profile: clock the tasks too.
     """
@@ -265,17 +269,18 @@ class Live:
         folder: Path,
         scale: Scale,
         *,
+        store: Proxy | None = None,
         history: bool = True,
         profile: bool = False,
     ) -> None:
         self.name, self.scale, self.folder = name, scale, folder
         self.kafka, self.zookeeper = kafka, zookeeper
         self.connection = Connection(kafka.bootstrap)
-        self.checkpoint = folder / "checkpoint"
+        checkpoint = str(folder / "checkpoint") if store is None else f"s3://{BUCKET}/{name}"
         folder.mkdir(parents=True)
         common = [
             *("--stream", name, "--bootstrap", kafka.bootstrap, "--zookeeper", zookeeper.hosts),
-            *("--checkpoint", str(self.checkpoint), "--slots", str(scale.slots), f"--space={SPACE}"),
+            *("--checkpoint", checkpoint, "--slots", str(scale.slots), f"--space={SPACE}"),
             *("--pause", str(scale.pause)),
         ]
         routing = ["--leaves", str(scale.leaves), "--object-partitions", str(PARTITIONS), "--epoch", str(scale.epoch)]
@@ -284,6 +289,8 @@ class Live:
             routing += self._history()
         known = os.environ.get("PYTHONPATH")
         environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), known] if known else [str(ROOT)])}
+        if store is not None:
+            environment |= {**VARIABLES, "AWS_ENDPOINT_URL": store.url}
         self.router = ClockedJob(folder / "router", "router", [*common, *routing], environment, profile)
         self.worker = ClockedJob(folder / "worker", "worker", common, environment, profile)
         self.store = ZooKeeperStore(zookeeper.hosts, name)
@@ -334,6 +341,13 @@ class Live:
         sender.flush()
         self.await_worker(lambda m: total(m, "slot_standing_queries", '"CRQ"') >= n, 240.0, "CRQs are not registered")
         return time.monotonic() - began
+
+    def asked_of_store(self) -> dict[str, Sample]:
+        """What both jobs have asked of the object store, by job: requests, and bytes."""
+        return {
+            job.name: {what: total(scraped(job.port), f"storage_{what}_total") for what in ("requests", "bytes")}
+            for job in (self.router, self.worker)
+        }
 
     def await_worker(self, condition: Callable[[Sample], bool], timeout: float, problem: str) -> None:
         """Wait until the worker's metrics meet a condition.
@@ -889,6 +903,18 @@ _MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], N
 }
 
 
+def _of_store(live: Live, before: Mapping[str, Sample], minutes: float) -> list[dict[str, Any]]:
+    """What the jobs have asked of the object store since."""
+    rows = []
+    for job, found in live.asked_of_store().items() if live.scale.store is not None else ():
+        gained = {what: (value - before[job][what]) / minutes for what, value in found.items()}
+        rows += [
+            row(f"   {job}: requests to the store", gained["requests"], "/min", None, f"{live.scale.slots} slots"),
+            row(f"   {job}: bytes to and from the store", gained["bytes"] / 1e6, "MB/min"),
+        ]
+    return rows
+
+
 def run(
     output: str | Path = "bench-output",
     names: Sequence[str] = NAMES,
@@ -913,19 +939,26 @@ def run(
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(Path(folder) / "zookeeper"))
         kafka = stack.enter_context(KafkaServer(Path(folder) / "kafka"))
+        store = None
+        if scale.store is not None:
+            objects = ObjectServer(Path(folder) / "objects").start()
+            stack.callback(objects.kill)
+            store = Proxy(objects.port, scale.store / 1000)
+            stack.callback(store.close)
         groups = ((("latency", "throughput", "killed"), True), (("rebalance",), False), (("asked",), True))
         for group, history in groups:
             wanted = [name for name in group if name in names]
             if not wanted:
                 continue
             where = Path(folder) / wanted[0]
-            with Live(zookeeper, kafka, wanted[0], where, scale, history=history, profile=profile) as live:
+            with Live(zookeeper, kafka, wanted[0], where, scale, store=store, history=history, profile=profile) as live:
                 say(f"{scale.standing:,} CRQs registered in {live.register():.1f} s")
                 for name in wanted:
                     measure, draw = _MEASURES[name]
                     say(f"{name} ...")
+                    before, began = live.asked_of_store(), time.monotonic()
                     more, records[name] = measure(live)
-                    rows += more
+                    rows += more + _of_store(live, before, (time.monotonic() - began) / 60.0)
                     if draw is not None:
                         draw(records[name], scale, output / f"live-{name}.svg")
                     write()
@@ -945,12 +978,19 @@ def main() -> None:
     add("--short", action="store_true", help="a few seconds each, to try")
     add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what tasks do")
     add("--output", type=Path, default=Path("bench-output"), help="for figures and pictures")
-    for name, kind in (("rate", float), ("seconds", float), ("standing", int), ("slots", int), ("pause", int)):
+    for name, kind in (
+        ("rate", float),
+        ("seconds", float),
+        ("standing", int),
+        ("slots", int),
+        ("pause", int),
+        ("store", int),
+    ):
         add(f"--{name}", type=kind, help=f"default {getattr(Scale, name)}")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
-    given = {name: getattr(options, name) for name in ("rate", "seconds", "standing", "slots", "pause")}
+    given = {name: getattr(options, name) for name in ("rate", "seconds", "standing", "slots", "pause", "store")}
     chosen = replace(SHORT if options.short else Scale(), **{k: v for k, v in given.items() if v is not None})
     for each in run(options.output, options.names or NAMES, chosen, options.profile):
         note = f"   {each['note']}" if each["note"] else ""

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from spatialstream.model.errors import Missing
+from spatialstream.servers.process import await_condition
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory_storage import MemoryStorage, Overlay
@@ -43,9 +44,18 @@ KINDS: dict[str, Callable[[Path], Storage]] = {
 }
 
 
+Make = Callable[[Path], Storage]
+
+
 @pytest.fixture(params=KINDS)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return KINDS[request.param](tmp_path)
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes a storage that is empty, with the help of a folder."""
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def storage(make: Make, tmp_path: Path) -> Storage:
+    return make(tmp_path)
 
 
 def content(storage: Storage, name: str) -> bytes:
@@ -124,6 +134,50 @@ def test_deleted_files_are_gone_and_can_be_deleted_and_put_again(storage: Storag
     assert storage.list("b/") == ["b/c", "b/d"]
 
 
+def test_discarded_files_are_gone_some_time(storage: Storage) -> None:
+    for name in ("a", "b/c", "b/d"):
+        storage.put(name, b"old")
+    storage.discard(name for name in ("a", "b/c", "nothing"))
+    assert await_condition(lambda: storage.list("") == ["b/d"], 60.0)
+    storage.discard([])
+    assert storage.list("") == ["b/d"]
+
+
+def test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all(storage: Storage) -> None:
+    for number in range(20):
+        storage.put_later("a/done", f"{number}".encode())
+        assert content(storage, "a/done") == f"{number}".encode()
+    storage.put_later("a/empty", b"")
+    assert await_condition(lambda: storage.list("") == ["a/done", "a/empty"], 60.0)
+    assert content(storage, "a/done") == b"19"
+    storage.put_later("a/done", b"20")
+    storage.put("a/done", b"21")
+    storage.put_later("a/gone", b"22")
+    storage.delete(["a/gone"])
+    assert content(storage, "a/done") == b"21"
+    assert storage.list("") == ["a/done", "a/empty"]
+    with pytest.raises(ValueError, match="is no name"):
+        storage.put_later("..", b"")
+
+
+def test_a_file_is_created_once(storage: Storage) -> None:
+    assert storage.create("a/b", b"one")
+    assert not storage.create("a/b", b"another")
+    assert storage.create("a/b", b"one")  # as who has not heard that it was
+    assert content(storage, "a/b") == b"one"
+    storage.delete(["a/b"])
+    assert storage.create("a/b", b"another")
+    assert storage.list("") == ["a/b"]
+
+
+def test_of_many_who_create_a_file_one_succeeds(storage: Storage) -> None:
+    for number in range(5):
+        with ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(lambda by: storage.create(f"{number}", bytes([by])), range(8)))  # noqa: B023
+        assert content(storage, f"{number}") == bytes([said.index(True)])
+        assert sum(said) == 1
+
+
 def test_what_files_lie_beneath_is_no_file(storage: Storage) -> None:
     storage.put("a/b", b"")
     assert find(storage, "a") is None
@@ -136,7 +190,14 @@ def test_what_files_lie_beneath_is_no_file(storage: Storage) -> None:
     "name", ["", "/a", "a/", "a//b", "..", "../a", "a/../b", ".a", "a/.b", "a b", "a\0", "ä", "a\n"]
 )
 def test_names_that_are_none_are_refused(storage: Storage, name: str) -> None:
-    for call in (lambda: storage.put(name, b""), lambda: storage.get(name), lambda: storage.delete([name])):
+    calls: list[Callable[[], object]] = [
+        lambda: storage.put(name, b""),
+        lambda: storage.create(name, b""),
+        lambda: storage.get(name),
+        lambda: storage.delete([name]),
+        lambda: storage.discard([name]),
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match="is no name"):
             call()
 
@@ -185,9 +246,7 @@ def test_a_file_that_cannot_be_written_is_as_it_was(before: bytes | None, tmp_pa
     assert everything(tmp_path) == ([] if before is None else ["a/b"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_whose_parts_fail_is_as_it_was(kind: str, tmp_path: Path) -> None:
-    storage = KINDS[kind](tmp_path)
+def test_a_file_whose_parts_fail_is_as_it_was(storage: Storage, tmp_path: Path) -> None:
     storage.put("a/b", b"before")
     files = everything(tmp_path)
     with pytest.raises((TypeError, KeyError, BufferError)):
@@ -276,9 +335,9 @@ def test_threads_write_and_delete_side_by_side(storage: Storage) -> None:
 # ------------------------------------------------------------------------------------------------------- several object
 
 
-@pytest.mark.parametrize("kind", ["folder", "memory"])
-def test_a_pickle_is_the_same_storage(kind: str, tmp_path: Path) -> None:
-    storage = KINDS[kind](tmp_path)
+def test_a_pickle_is_the_same_storage(storage: Storage) -> None:
+    if isinstance(storage, Overlay):
+        pytest.skip("it is this process's alone")
     again: Storage = pickle.loads(pickle.dumps(storage))
     storage.put("a", b"1")
     again.put("b", b"2")
@@ -328,7 +387,7 @@ CONTENTS = st.lists(st.binary(max_size=20), max_size=3)
 class Model(RuleBasedStateMachine):
     """A storage beside a dict."""
 
-    make: Callable[[Path], Storage]
+    make: Make
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,6 +427,5 @@ class Model(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_storage_is_a_dictionary(kind: str) -> None:
-    run_state_machine_as_test(type("Model", (Model,), {"make": staticmethod(KINDS[kind])}))
+def test_a_storage_is_a_dictionary(make: Make) -> None:
+    run_state_machine_as_test(type("Model", (Model,), {"make": staticmethod(make)}))

@@ -16,6 +16,7 @@ from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.seats.calls import called
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
@@ -85,7 +86,7 @@ def test_nobody_makes_a_stream_without_the_lease(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(live, "LEASE_PATIENCE", 0.05)
     monkeypatch.setattr(live, "connection", lambda options: None)
     monkeypatch.setattr(live, "store", lambda options: _Store(leases))
-    options = argparse.Namespace(**vars(OPTIONS), checkpoint=tmp_path)
+    options = argparse.Namespace(**vars(OPTIONS), checkpoint=Folder(tmp_path))
     if not new:
         SETTINGS.claim(Folder(tmp_path))
     began = []
@@ -99,3 +100,14 @@ def test_nobody_makes_a_stream_without_the_lease(tmp_path: Path, monkeypatch: py
         begin()
     assert len(began) == (not new)
     assert (tmp_path / "stream.json").exists() == (not new)
+
+
+def test_on_kubernetes_the_checkpoint_is_a_folder_for_there_executors_find_the_secret(tmp_path: Path) -> None:
+    def secret(master: str | None, checkpoint: Folder | ObjectStorage) -> Path | None:
+        return live._spark_secret(argparse.Namespace(command="worker", master=master, checkpoint=checkpoint))
+
+    folder, store = Folder(tmp_path), ObjectStorage("s3://streams/quakes")
+    assert secret("k8s://https://10.0.0.1", folder) == tmp_path / "worker.secret"
+    assert secret(None, store) is secret("local[2]", folder) is None
+    with pytest.raises(SettingError, match="checkpoint: has to be a folder that all pods mount"):
+        secret("k8s://https://10.0.0.1", store)

@@ -23,6 +23,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.records.reasons import REASONS
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Tally
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.requests import REQUESTS
 from spatialstream.stages.ingest import Intake
 from spatialstream.stages.turns import Epoch
 from spatialstream.stages.versions import save_version
@@ -138,6 +139,7 @@ def test_all_other_series_are_there_from_the_first_scrape_on(job: str, worker: W
         "kind": {"objects", "queries"},
         "reason": set(REASONS),
         "outcome": set(OUTCOMES),
+        "method": set(REQUESTS),
     }
     types = {
         "spatialstream_slot_standing_queries": {"CRQ", "CKQ", "CTQ"},
@@ -235,6 +237,16 @@ def test_questions_in_figures(worker: WorkerMetrics) -> None:
     assert buckets == {"0.0005": 0, "0.001": 1, "10.0": 1, "+Inf": 7}
     assert value("spatialstream_question_seconds_count", {"type": "SKQ"}) == 7
     assert value("spatialstream_question_seconds_sum", {"type": "SKQ"}) == 60.5
+
+
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_requests_are_those_that_have_been_made_when_somebody_asks(job: str, worker: WorkerMetrics) -> None:
+    metrics = worker if job == "worker" else RouterMetrics()
+    value = metrics.registry.get_sample_value
+    assert value("spatialstream_storage_requests_total", {"method": "put"}) == 0
+    metrics.requests(lambda: np.array([[3, 5000], [2, 40], [1, 0], [4, 0]]))
+    assert [value("spatialstream_storage_requests_total", {"method": each}) for each in REQUESTS] == [3, 2, 1, 4]
+    assert [value("spatialstream_storage_bytes_total", {"method": each}) for each in REQUESTS] == [5000, 40, 0, 0]
 
 
 LE = ("0.0005", "0.001", "10.0", "+Inf")

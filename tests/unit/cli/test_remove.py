@@ -28,8 +28,8 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_a_checkpoint_is_emptied_again_and_again(checkpoint: Path) -> None:
     (checkpoint / "lost+found").mkdir()
     for _ in range(2):
-        check_checkpoint(checkpoint, "quakes")
-        empty_checkpoint(checkpoint)
+        check_checkpoint(Folder(checkpoint), "quakes")
+        empty_checkpoint(Folder(checkpoint))
         assert [path.name for path in checkpoint.iterdir()] == ["lost+found"]
 
 
@@ -49,6 +49,6 @@ def test_a_folder_of_others_is_refused_before_anything_is_done(
 
 def test_the_checkpoint_of_another_stream_is_refused(checkpoint: Path) -> None:
     with pytest.raises(SettingError, match="belongs to the stream 'quakes'; nothing has been deleted"):
-        check_checkpoint(checkpoint, "floods")
+        check_checkpoint(Folder(checkpoint), "floods")
     (checkpoint / "stream.json").write_bytes(b"{")
-    check_checkpoint(checkpoint, "floods")
+    check_checkpoint(Folder(checkpoint), "floods")

@@ -21,6 +21,7 @@ from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation, Seat
 from spatialstream.seats.tally import none_asked
 from spatialstream.seats.wire import Command, SeatLost, act, client_of, options
+from spatialstream.sources.requests import no_requests
 from spatialstream.stream.engine import StageError
 from tests.contracts.engines import PROCESSES, TASKS, Processes, TestTasks, Threads, engine_of, until, world
 
@@ -417,7 +418,7 @@ def test_two_drivers_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
 def _noise(draw: random.Random) -> bytes:
     command = json.loads(Command.of(TestTasks(words=WORDS).lines, [1], draw.randrange(3)).to_json())
     about = {"name": "x", "number": 7, "address": "nowhere", "executor": "0", "pid": 1, "known": False}
-    hello = {**about, "worked": {}, "asked": none_asked().tolist()}
+    hello = {**about, "worked": {}, "asked": none_asked().tolist(), "requests": no_requests().tolist()}
     values: list[Any] = [None, -1, 1e300, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "_mark", "__class__", "folder"]
     for given in (command, hello):
         for _ in range(draw.randrange(3)):

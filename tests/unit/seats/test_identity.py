@@ -10,9 +10,10 @@ from spatialstream.seats.desk import Desk
 from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.tally import none_asked
 from spatialstream.seats.wire import SeatLost, act, client_of, options
+from spatialstream.sources.requests import no_requests
 
 ABOUT = {"name": "a", "number": 0, "address": "127.0.0.1:1", "executor": "1", "pid": 1, "known": False}
-HELLO = json.dumps({**ABOUT, "worked": {}, "asked": none_asked().tolist()}).encode()
+HELLO = json.dumps({**ABOUT, "worked": {}, "asked": none_asked().tolist(), "requests": no_requests().tolist()}).encode()
 
 
 @pytest.mark.parametrize(

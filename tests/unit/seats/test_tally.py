@@ -15,6 +15,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.seats.desk import Desk
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, Tally, none_asked
 from spatialstream.seats.wire import act, client_of, options
+from spatialstream.sources.requests import no_requests
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.two_phase import requests
 
@@ -90,7 +91,8 @@ def test_what_seats_tell_adds_up_though_they_go() -> None:
     def hello(name: str, known: bool, answered: int) -> str:
         asked = none_asked()
         asked[0, 0] = answered
-        said = {**about, "name": name, "known": known, "asked": asked.tolist()}
+        made = np.full_like(no_requests(), answered)
+        said = {**about, "name": name, "known": known, "asked": asked.tolist(), "requests": made.tolist()}
         return str(act(client, "hello", json.dumps(said).encode(), how))
 
     try:
@@ -99,5 +101,6 @@ def test_what_seats_tell_adds_up_though_they_go() -> None:
         assert hello("a", True, 100) == "lost"
         assert desk.asked[0, 0] == 9
         assert desk.asked.sum() == 9
+        assert (desk.requests == 9).all()
     finally:
         desk.shutdown()

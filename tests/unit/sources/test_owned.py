@@ -121,12 +121,12 @@ def test_a_damaged_checkpoint_is_told(content: bytes, tmp_path: Path) -> None:
     objects, queries = streams.write_stream(tmp_path, streams.random_stream(1, 10, 2))
     setup = RunSettings((objects,), (queries,), tmp_path / "out")
     open_run(setup)
-    put(setup.paths.checkpoint, "epochs/000000003.json")
-    (setup.paths.checkpoint / "epochs" / "000000003.json").write_bytes(content)
+    put(setup.paths.local, "epochs/000000003.json")
+    (setup.paths.local / "epochs" / "000000003.json").write_bytes(content)
     with pytest.raises(StateError, match=r"epochs/000000003\.json is damaged; the checkpoint cannot be used"):
         open_run(setup)
-    (setup.paths.checkpoint / "epochs" / "000000003.json").unlink()
-    (setup.paths.checkpoint / "run.json").write_bytes(content)
+    (setup.paths.local / "epochs" / "000000003.json").unlink()
+    (setup.paths.local / "run.json").write_bytes(content)
     with pytest.raises(StateError, match=r"run\.json is damaged; give another output"):
         open_run(setup)
     (tmp_path / "stream.json").write_bytes(content)

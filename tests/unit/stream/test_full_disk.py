@@ -1,4 +1,5 @@
-"""A disk that is full, or has no room for checkpoints alone: nothing is lost, and all goes on when there is room."""
+"""A disk that is full, or has no room for checkpoints alone, or a storage that is away: nothing is lost, and all goes
+on when that is over."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spatialstream.index.version import build
+from spatialstream.model.errors import NoStorage
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
@@ -30,14 +32,17 @@ from tests.streams import object_record, query_record, random_stream
 
 
 class Disk(MemoryStorage):
-    """One that has no room for files whose names begin so."""
+    """One that has no room for files whose names begin so, or cannot be reached with them."""
 
     full: tuple[str, ...] = ()
+    away = False
     refused = 0
 
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         if self.full and name.startswith(self.full):
             self.refused += 1
+            if self.away:
+                raise NoStorage(f"{name} cannot be reached")
             raise OSError(errno.ENOSPC, "No space left on device", name)
         super().put(name, *parts)
 
@@ -58,6 +63,7 @@ class Stream:
     disk: Disk = field(default_factory=Disk)
     said: list[str] = field(default_factory=list)
     full: list[bool] = field(default_factory=list)
+    away: list[bool] = field(default_factory=list)
     running: list[bool] = field(default_factory=list)
     rests: list[float] = field(default_factory=list)
     rounds: list[tuple[int, bool]] = field(default_factory=list)
@@ -88,7 +94,12 @@ class Stream:
 
     def arguments(self) -> dict[str, Any]:
         """Of a job."""
-        told = {"report": self.said.append, "running": self.running.append, "full": self.full.append}
+        told = {
+            "report": self.said.append,
+            "running": self.running.append,
+            "full": self.full.append,
+            "away": self.away.append,
+        }
         given = {"engine": Inline(self.world), "store": self.store, "settings": self.settings}
         return {**given, **told, "patience": 2, "warm_up": 0.0}
 
@@ -144,6 +155,19 @@ def test_a_job_waits_for_room_as_long_as_it_takes_and_loses_nothing() -> None:
     assert len(failures) > 100, "patience is for other failures"
     assert (stream.full[0], stream.full[-1]) == (True, False)
     assert "No space left on device" in stream.said[1]
+    assert not any(stream.away)
+
+
+def test_a_job_waits_for_a_storage_that_is_away_likewise() -> None:
+    stream = Stream()
+    stream.route()
+    stream.disk.full, stream.disk.away = ("rounds/", "state/"), True
+    stream.work(room=1_000.0)
+    assert stream.differences() == []
+    assert len([seconds for seconds in stream.rests if seconds]) > 100, "patience is for other failures"
+    assert (stream.away[0], stream.away[-1]) == (True, False)
+    assert not any(stream.full)
+    assert "cannot be reached" in stream.said[1]
 
 
 def test_where_there_is_no_room_for_a_checkpoint_rounds_go_on_without() -> None:

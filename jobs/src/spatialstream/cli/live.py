@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spatialstream.balance.settings import BalanceSettings
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
     from spatialstream.seats.engine import SeatEngine
-    from spatialstream.sources.folder import Folder
+    from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
@@ -117,8 +117,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     """What the router and the worker are told; both have to be told the same of what is the stream's."""
     add_broker(parser)
     add_store(parser)
-    told = "folder of the stream's state, for both jobs"
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help=told)
+    told = "the stream's state, for both jobs: a folder, or s3://bucket/prefix"
+    checkpoint = shared.storage("checkpoint")
+    parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=told)
     add = parser.add_argument_group("the stream (the same for router and worker, for its whole life)").add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     add("--router-partitions", type=shared.count, default=2, metavar="N", help="tasks of the router (default 2)")
@@ -221,7 +222,7 @@ class Begun:
     store: ZooKeeperStore
     lease: Lease
     leased: Future[None]
-    storage: Folder
+    storage: Storage
     life: str
     connection: Connection
 
@@ -244,6 +245,7 @@ class Begun:
     def job(self, session: SparkSession, engine: SeatEngine, metrics: RouterMetrics | WorkerMetrics) -> dict[str, Any]:
         """What both jobs are made with."""
         metrics.seats(engine.held)
+        metrics.requests(engine.requests)
         return {
             "engine": engine,
             "store": self.store,
@@ -254,6 +256,7 @@ class Begun:
             "report": lambda text: say(self.options, text),
             "running": metrics.running.set,
             "full": metrics.full.set,
+            "away": metrics.away.set,
             "lease": self.lease,
             "observe": metrics.observe,
             "follow": self._executors(session, engine, metrics),
@@ -287,10 +290,9 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
     from spatialstream.seats.calls import called
-    from spatialstream.sources.folder import Folder
     from spatialstream.stream.beginning import claim, claimed
 
-    broker, storage = connection(options), Folder(options.checkpoint.absolute())
+    broker, storage = connection(options), options.checkpoint
     with store(options) as opened, opened.lease(options.command) as held:
         leased = called(lambda: held.acquire(LEASE_PATIENCE))
         life = claimed(settings, storage)
@@ -348,8 +350,7 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
-    secret = options.checkpoint.absolute() / f"{options.command}.secret"
-    given = {"master": options.master, "conf": dict(options.conf), "secret": secret}
+    given = {"master": options.master, "conf": dict(options.conf), "secret": _spark_secret(options)}
     count = None
     if _has_executors(options.master):
         count = options.slots if options.command == "worker" else options.router_partitions
@@ -364,6 +365,21 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
             yield session, engine
     finally:
         stop_spark(session)
+
+
+def _spark_secret(options: argparse.Namespace) -> Path | None:
+    """The file for the secret of Spark's processes, which executors on Kubernetes read too; None where none do.
+
+    Raises:
+        SettingError: the checkpoint is no folder in which they would find it.
+    """
+    from spatialstream.sources.folder import Folder
+
+    if not (options.master or "").startswith("k8s:"):
+        return None
+    if not isinstance(options.checkpoint, Folder):
+        raise SettingError("checkpoint", "has to be a folder that all pods mount, where the master is k8s://...")
+    return options.checkpoint.path / f"{options.command}.secret"
 
 
 def _has_executors(master: str | None) -> bool:

@@ -26,6 +26,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.kinds import QueryType
 from spatialstream.records.reasons import REASONS
 from spatialstream.seats.tally import ASKED, LIMITS, OUTCOMES, Counts, none_asked
+from spatialstream.sources.requests import REQUESTS, Requests, no_requests
 from spatialstream.stages.tasks import Summary
 from spatialstream.stages.turns import NEVER
 from spatialstream.stream.load_report import LoadObserver
@@ -140,6 +141,30 @@ class _Seats(Collector):
         yield family
 
 
+class _Requests(Collector):
+    """What has been asked of the object store when somebody asks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counts: Callable[[], Requests] = no_requests
+        registry.register(self)
+
+    def are(self, counts: Callable[[], Requests]) -> None:
+        """What is to be asked for the counts."""
+        self._counts = counts
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """As Prometheus' client calls it."""
+        text = "Requests to the object store of the state."
+        made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
+        text = "Bytes of files that they have sent or brought."
+        size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
+        for method, (count, carried) in zip(REQUESTS, self._counts().tolist(), strict=True):
+            made.add_metric([method], count)
+            size.add_metric([method], carried)
+        yield made
+        yield size
+
+
 class _ExecutorSeries:
     """The executors that a job's seats are in, and what they have worked."""
 
@@ -189,6 +214,11 @@ def _full(registry: CollectorRegistry) -> Gauge:
     return _Series(registry, "").gauge("storage_full", "Whether turns fail because there is no room for state.")
 
 
+def _away(registry: CollectorRegistry) -> Gauge:
+    told = "Whether turns fail because the storage of the state cannot be reached, or denies."
+    return _Series(registry, "").gauge("storage_unavailable", told)
+
+
 class RouterMetrics:
     """The router's metrics."""
 
@@ -218,8 +248,8 @@ class RouterMetrics:
                 self._rejected.labels(kind, reason)
         self._pending.set(-1)
         self.executors = _ExecutorSeries(series).observe
-        self.running, self.full = _running(self.registry), _full(self.registry)
-        self.seats = _Seats(self.registry).are
+        self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
+        self.seats, self.requests = _Seats(self.registry).are, _Requests(self.registry).are
         self._read: dict[str, int] = {}
 
     def lag(self, kind: str, messages: int) -> None:
@@ -418,8 +448,8 @@ class WorkerMetrics(LoadObserver):
         self._foreign = series.counter("foreign_messages", text)
         self.executors = _ExecutorSeries(series).observe
         self._of_leaves.begin(leaves)
-        self.running, self.full = _running(self.registry), _full(self.registry)
-        self.seats = _Seats(self.registry).are
+        self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
+        self.seats, self.requests = _Seats(self.registry).are, _Requests(self.registry).are
         self.questions = _Questions(self.registry).are
 
     def foreign(self, messages: int) -> None:

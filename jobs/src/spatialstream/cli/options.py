@@ -14,7 +14,7 @@ from spatialstream.model.terms import TermRule, extract_terms
 from spatialstream.model.times import parse_duration
 from spatialstream.records.files import parse_columns
 
-__all__ = ["add_input", "add_space", "add_terms", "columns", "count", "duration", "term_rule", "value"]
+__all__ = ["add_input", "add_space", "add_terms", "columns", "count", "duration", "storage", "term_rule", "value"]
 
 
 def value(name: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -46,6 +46,17 @@ duration = value("duration", lambda text: parse_duration(int(text) if text.isdig
 """Milliseconds, from ``90000`` or ``"90s"``."""
 columns = value("columns", parse_columns)
 count = value("count", _count)
+
+
+def storage(setting: str) -> Callable[[str], Any]:
+    """A reader of a folder's path, or of a URL: gives a storage."""
+
+    def read(text: str) -> Any:
+        from spatialstream.sources.places import storage_at
+
+        return storage_at(text, setting)
+
+    return value(setting, read)
 
 
 def add_space(parser: argparse.ArgumentParser) -> None:

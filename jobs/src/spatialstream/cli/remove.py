@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
+from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 
 if TYPE_CHECKING:
+    from spatialstream.sources.contracts import Storage
     from spatialstream.sources.kafka import Connection
 
 __all__ = ["add_parser"]
@@ -32,7 +33,8 @@ def add_parser(commands: Any) -> None:
     live.add_broker(parser)
     live.add_store(parser)
     add = parser.add_argument
-    add("--checkpoint", type=Path, metavar="DIR", help="the folder of the stream's state, to be removed with it")
+    told = "the stream's state, to be removed with it: a folder, or s3://bucket/prefix"
+    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
     add("--topics", choices=("internal", "all"), default="internal", help="all: input, results and dead letters too")
     add("--yes", action="store_true", required=True, help="you mean it")
     add("--quiet", action="store_true", help="say nothing but errors")
@@ -43,7 +45,7 @@ def _remove(options: argparse.Namespace) -> int:
     from spatialstream.sources.kafka import INTERNAL
 
     connection = live.connection(options)
-    if options.checkpoint is not None and options.checkpoint.is_dir():
+    if options.checkpoint is not None:
         check_checkpoint(options.checkpoint, options.stream)
     with ExitStack() as held:
         _hold(options, held)
@@ -89,13 +91,13 @@ def _remove_topics(connection: Connection, internal: Sequence[str], options: arg
 
 
 def _empty_checkpoint(options: argparse.Namespace) -> None:
-    if options.checkpoint is not None and options.checkpoint.is_dir():
+    if options.checkpoint is not None:
         empty_checkpoint(options.checkpoint)
-        live.say(options, f"{options.checkpoint} is empty")
+        live.say(options, f"{options.checkpoint.place} is empty")
 
 
-def check_checkpoint(folder: Path, stream: str) -> None:
-    """Make sure that a folder is a stream's checkpoint, and holds nothing else; before anything is removed.
+def check_checkpoint(storage: Storage, stream: str) -> None:
+    """Make sure that a storage is a stream's checkpoint, and holds nothing else; before anything is removed.
 
     Raises:
         SettingError: it holds what no stream has written, or belongs to another stream.
@@ -104,25 +106,31 @@ def check_checkpoint(folder: Path, stream: str) -> None:
     from spatialstream.sources.owned import STREAM
     from spatialstream.stages.state import get_json
 
-    STREAM.check(folder, "checkpoint")
+    if isinstance(storage, Folder):
+        STREAM.check(storage.path, "checkpoint")
+    else:
+        STREAM.check_storage(storage, "checkpoint")
     owner = stream
     with contextlib.suppress(StateError, LookupError, TypeError):  # missing, or damaged: of nobody else
-        owner = get_json(Folder(folder), STREAM.marker)["stream"]
+        owner = get_json(storage, STREAM.marker)["stream"]
     if owner != stream:
-        raise SettingError("checkpoint", f"{folder} belongs to the stream {owner!r}; nothing has been deleted")
+        raise SettingError("checkpoint", f"{storage.place} belongs to the stream {owner!r}; nothing has been deleted")
 
 
-def empty_checkpoint(folder: Path) -> None:
-    """Remove what the stream has written; the folder itself may be where a volume is mounted.
+def empty_checkpoint(storage: Storage) -> None:
+    """Remove what the stream has written; a folder itself may be where a volume is mounted.
 
     Raises:
         SettingError: something cannot be removed.
     """
+    from spatialstream.sources.folder import Folder
     from spatialstream.sources.owned import STREAM
 
+    if not isinstance(storage, Folder):
+        return STREAM.empty_storage(storage)
     try:
-        STREAM.empty(folder)
-        for lock in folder.glob("*.lock"):
+        STREAM.empty(storage.path)
+        for lock in storage.path.glob("*.lock"):
             lock.unlink(missing_ok=True)
     except OSError as error:
         raise SettingError("checkpoint", f"{error.filename} cannot be removed: {error.strerror}") from None

@@ -32,7 +32,8 @@ def add_parser(commands: Any) -> None:
     add("--interval", type=shared.duration, default=300_000, metavar="TIME", help=told)
     told = "how far back snapshot queries see (default: everything)"
     add("--retention", type=shared.duration, metavar="TIME", help=told)
-    add("--checkpoint", type=Path, metavar="DIR", help="state of the run (default OUTPUT/.checkpoint)")
+    told = "state of the run: a folder, or s3://bucket/prefix (default OUTPUT/.checkpoint)"
+    add("--checkpoint", type=shared.storage("checkpoint"), metavar="DIR|URL", help=told)
     add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch (default 250000)")
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--strict", action="store_true", help="stop at the first rejected record, with status 1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
@@ -30,7 +29,8 @@ def add_parser(commands: Any) -> None:
     )
     live.add_job(parser)
     add = parser.add_argument_group("the worker").add_argument
-    add("--archive", type=Path, metavar="DIR", help="write objects there as Parquet when retention drops them")
+    told = "write objects there as Parquet when retention drops them"
+    add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=told)
     add("--epochs-per-round", type=shared.count, default=64, metavar="N", help="at most (default %(default)s)")
     add("--rows-per-message", type=shared.count, default=500, metavar="N", help="at most (default %(default)s)")
     add(
@@ -47,7 +47,6 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.cli.metrics import WorkerMetrics, serve
     from spatialstream.kernels import compile_kernels
     from spatialstream.seats.door import Door
-    from spatialstream.sources.folder import Folder
     from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
     from spatialstream.stages.questions import Directory
     from spatialstream.stream.beginning import check_life
@@ -68,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
             storage,
             KafkaChannel(connection, options.stream, settings.slots, life),
             KafkaSink(connection, options.stream, options.rows_per_message, life),
-            None if options.archive is None else Folder(options.archive.absolute()),
+            options.archive,
             limits=limits,
         )
         with live.seats(options, begun, world) as (session, engine):

@@ -11,7 +11,8 @@
     │   └── Missing     a storage has no file of a name
     ├── Unavailable     a server could not be reached in time; later the same may succeed
     │   ├── Gone        what was asked for is not kept there any more; what is newer is
-    │   └── Replaced    what was connected to is another one now; connect again
+    │   ├── Replaced    what was connected to is another one now; connect again
+    │   └── NoStorage   where the state is kept is away, or denies; nothing goes on until that is mended
     ├── ServerError     a server that was to be started here does not run
     └── RunError        a run, a stream or a job has failed for a reason that no setting explains
 
@@ -25,6 +26,7 @@ __all__ = [
     "Gone",
     "Lost",
     "Missing",
+    "NoStorage",
     "RecordError",
     "Replaced",
     "RunError",
@@ -101,6 +103,10 @@ class Gone(Unavailable):
 
 class Replaced(Unavailable):
     """What is of this name now is not what was connected to, but like it: connect again."""
+
+
+class NoStorage(Unavailable):
+    """Where the state is kept cannot be reached, or does not let this process. Nothing is lost; it goes on then."""
 
 
 class ServerError(SpatialStreamError):

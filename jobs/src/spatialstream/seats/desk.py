@@ -14,6 +14,7 @@ from pyarrow import flight
 
 from spatialstream.seats.tally import Counts, none_asked
 from spatialstream.seats.wire import Guard, answer, client_of, endpoint
+from spatialstream.sources.requests import Requests, no_requests
 
 __all__ = ["Desk", "Seated"]
 
@@ -35,6 +36,7 @@ class Seated:
         heard: when it said hello last, s of the monotonic clock.
         worked: seconds of processor time for each item, since it is there.
         asked: of it, see :class:`~spatialstream.seats.tally.Tally`.
+        requests: that it has made of an object store.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Seated:
     heard: float
     worked: dict[int, float] = field(default_factory=dict)
     asked: Counts = field(default_factory=none_asked)
+    requests: Requests = field(default_factory=no_requests)
 
     def __str__(self) -> str:
         """As a person would call it."""
@@ -65,6 +68,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
 
     Attributes:
         asked: the questions that all seats have been asked, those too that have gone.
+        requests: that they have made of an object store, likewise.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         self._seats: dict[str, Seated] = {}
         self._changed, self._changes, self._changed_at = threading.Condition(), 0, time.monotonic()
         self._closed = False
-        self.asked = none_asked()
+        self.asked, self.requests = none_asked(), no_requests()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``hello``: a seat is there; ``directory``: where to ask."""
@@ -103,6 +107,7 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
         """What the seat is to do: ``stay``, ``end``, or end because it is ``lost``."""
         worked = {int(item): float(seconds) for item, seconds in said["worked"].items()}
         asked = np.array(said["asked"], float).reshape(self.asked.shape)
+        requests = np.array(said["requests"], np.int64).reshape(self.requests.shape)
         with self._changed:
             if self._closed:
                 return "end"
@@ -117,7 +122,8 @@ class Desk(flight.FlightServerBase):  # type: ignore[misc]
                 self._seats[seat.name] = seat
                 self._tell()
             self.asked = self.asked + asked - seat.asked
-            seat.heard, seat.worked, seat.asked = time.monotonic(), worked, asked
+            self.requests = self.requests + requests - seat.requests
+            seat.heard, seat.worked, seat.asked, seat.requests = time.monotonic(), worked, asked, requests
         return "stay"
 
     def _drop(self, name: str) -> None:

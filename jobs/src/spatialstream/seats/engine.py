@@ -27,6 +27,7 @@ from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import Counts
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
+from spatialstream.sources.requests import Requests, requests
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work
 
@@ -260,6 +261,10 @@ class SeatEngine:
     def asked(self) -> Counts:
         """The questions that seats have been asked between rounds."""
         return self._desk.asked
+
+    def requests(self) -> Requests:
+        """What this process and the seats have asked of object stores."""
+        return requests() + self._desk.requests
 
     def retire(self, executors: Iterable[str]) -> bool:
         """Let seats of these executors hold nothing once the stream is settled; whether they have nothing now."""

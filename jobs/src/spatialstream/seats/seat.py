@@ -49,6 +49,7 @@ from spatialstream.seats.wire import (
     telling,
     write_rows,
 )
+from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
@@ -374,7 +375,8 @@ def _attend(invitation: Invitation, seat: Seat, number: int, executor: str) -> N
         asked = time.monotonic()
         left = seat.heard + invitation.silence - asked
         worked = {str(item): spent for item, spent in list(seat.worked.items())}
-        said = {**about, "known": known, "worked": worked, "asked": seat.tally.counts.tolist()}
+        counts = {"asked": seat.tally.counts.tolist(), "requests": requests().tolist()}
+        said = {**about, "known": known, "worked": worked, **counts}
         try:
             how = options(invitation.secret, max(pause, left))  # a driver that has much to do answers late
             answered = act(desk, "hello", json.dumps(said).encode(), how, invitation.desk)

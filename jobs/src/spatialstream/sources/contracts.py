@@ -61,6 +61,17 @@ class Storage(Hashable, Protocol):
 
         Raises:
             OSError: it cannot be written; then what was there before still is.
+            NoStorage: the storage cannot be reached, or denies; then it may be there or not.
+        """
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file unless there is one of the name; of several who do so at once one succeeds.
+
+        Returns:
+            Whether the file is what has been given: nobody else has put another one before.
+
+        Raises:
+            OSError, NoStorage: as :meth:`put`.
         """
 
     def get(self, name: str) -> pa.Buffer:
@@ -71,6 +82,7 @@ class Storage(Hashable, Protocol):
         Raises:
             Missing: there is none.
             OSError: it cannot be read.
+            NoStorage: the storage cannot be reached, or denies.
         """
 
     def list(self, prefix: str) -> list[str]:
@@ -78,6 +90,15 @@ class Storage(Hashable, Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove files; those that are not there are gone already."""
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Put a file at once or some time, or never if the process dies; in this process :meth:`get` gives it at once.
+
+        Of several contents the last one is put.
+        """
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Remove files that nobody will ask for, nor put again: at once or some time, or never if the process dies."""
 
 
 def find(storage: Storage, name: str) -> pa.Buffer | None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import mmap
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+
 from spatialstream.model.errors import Missing, RunError, SettingError, StateError
 
-__all__ = ["DAMAGED", "disk_errors", "is_full", "made", "undamaged", "whole_file", "write_whole"]
+__all__ = ["DAMAGED", "disk_errors", "is_full", "made", "mapped", "new_file", "undamaged", "whole_file", "write_whole"]
 
 
 DAMAGED = "the checkpoint cannot be used; begin anew with another one"
@@ -107,3 +111,28 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises as :func:`whole_file`."""
     with whole_file(path) as file:
         file.write(data)
+
+
+def new_file(path: Path, data: bytes) -> bool:
+    """Write a file whole unless there is one; whether it was written. Raises as :func:`whole_file`."""
+    aside = path.with_name(f".{path.name}.{secrets.randbits(63)}")
+    write_whole(aside, data)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    return True
+
+
+def mapped(path: Path) -> pa.Buffer:
+    """A file's bytes, mapped; whoever writes into them changes neither the file nor what others get.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return pa.py_buffer(bytearray())
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.sources.disk import whole_file
+from spatialstream.sources.disk import mapped, new_file, whole_file
 
 __all__ = ["Folder", "checked"]
 
@@ -59,14 +58,16 @@ class Folder:
             for part in parts:
                 file.write(part)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        path = self.path / checked(name)
+        return new_file(path, data) or path.read_bytes() == data
+
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         path = self.path / checked(name)
         try:
-            with path.open("rb") as file:
-                if not os.fstat(file.fileno()).st_size:
-                    return pa.py_buffer(bytearray())
-                return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+            return mapped(path)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise Missing(f"{path} is missing") from None
 
@@ -88,6 +89,14 @@ class Folder:
                 while folder:
                     os.rmdir(f"{self.path}/{folder}")  # noqa: PTH106
                     folder = folder.rpartition("/")[0]
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
+    def discard(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.delete(names)
 
 
 def _below(folder: str, prefix: str) -> Iterator[str]:

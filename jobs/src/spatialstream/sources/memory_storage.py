@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.sources.contracts import Storage
+from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.folder import checked
 
 __all__ = ["MemoryStorage", "Overlay"]
@@ -35,6 +35,10 @@ class MemoryStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._files[checked(name)] = b"".join(parts)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return self._files.setdefault(checked(name), bytes(data)) == data
+
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         data = self._files.get(checked(name))
@@ -50,6 +54,14 @@ class MemoryStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         for name in names:
             self._files.pop(checked(name), None)
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
+    def discard(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.delete(names)
 
 
 _storages: WeakValueDictionary[str, MemoryStorage] = WeakValueDictionary()
@@ -80,6 +92,12 @@ class Overlay:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._above.put(name, *parts)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        if (known := find(self, name)) is not None:
+            return bool(known.to_pybytes() == data)
+        return self._above.create(name, data)
+
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         try:
@@ -99,3 +117,11 @@ class Overlay:
         gone = [checked(name) for name in names]
         self._above.delete(gone)
         self._deleted.update(gone)
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
+    def discard(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.delete(names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from spatialstream.model.errors import SettingError
 from spatialstream.sources.contracts import Storage, find
-from spatialstream.sources.disk import made
+from spatialstream.sources.disk import made, write_whole
 
 __all__ = ["REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
@@ -63,9 +64,12 @@ class Owned:
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
-    def mark(self, folder: Path) -> None:
-        """Make the folder, and mark it."""
-        (made(folder) / self.marker).touch()
+    def mark(self, folder: Path) -> str:
+        """Make the folder, and mark it, by an id that it keeps for as long as it has the marker; that id."""
+        marker = made(folder) / self.marker
+        if not (known := marker.read_text() if marker.exists() else ""):
+            write_whole(marker, (known := secrets.token_hex(8)).encode())
+        return known
 
     def foreign(self, folder: Path) -> Iterator[str]:
         """Paths in a folder that are not the project's: files, symbolic links, and folders that are empty."""
@@ -77,7 +81,7 @@ class Owned:
             for name in sorted([*files, *links]):
                 aside = _ASIDE.fullmatch(name)
                 path = (inside / (aside[1] if aside else name)).as_posix()
-                if name in links or not (path == self.marker or any(re.fullmatch(known, path) for known in self.files)):
+                if name in links or not self._is_known(path):
                     yield (inside / name).as_posix()
             if not folders and not files and inside.parts and inside.parts[0] not in (*self.names, *self.folders):
                 yield inside.as_posix()
@@ -96,19 +100,10 @@ class Owned:
             return
         if not folder.is_dir():
             raise SettingError(setting, f"{folder} is not a folder")
-        others = list(self.foreign(folder))
-        if others:
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-            named = ", ".join(str(folder / each) for each in others[:3])
-            raise SettingError(
-                setting,
-                f"{named}{more} is not of {self.what}, so nothing has been deleted; move it, or name another folder",
-            )
+        self._refuse(list(self.foreign(folder)), folder, setting)
         rest = {path.name for path in folder.iterdir() if path.suffix != ".lock"} - {_LOST, *self.folders}
         if rest and self.marker not in rest:
-            raise SettingError(
-                setting, f"{folder} holds no {self.marker}, so it is not of {self.what}, and nothing has been deleted"
-            )
+            raise SettingError(setting, self._unmarked(folder))
 
     def empty(self, folder: Path, keep: Sequence[Path] = ()) -> None:
         """Delete what the project has written, which :meth:`check` has looked at. The folder stays, and so do locks.
@@ -134,6 +129,37 @@ class Owned:
                         each.unlink()
             else:
                 shutil.rmtree(path)
+
+    def check_storage(self, storage: Storage, setting: str) -> None:
+        """As :meth:`check`, of a storage that is no folder.
+
+        Raises:
+            SettingError: it has no marker, or holds a file that is not the project's; names it.
+        """
+        names = storage.list("")
+        self._refuse([each for each in names if not self._is_known(each)], storage.place, setting)
+        if names and self.marker not in names:
+            raise SettingError(setting, self._unmarked(storage.place))
+
+    def empty_storage(self, storage: Storage) -> None:
+        """Delete what the project has written, which :meth:`check_storage` has looked at; the marker last."""
+        storage.delete(name for name in storage.list("") if name != self.marker)
+        storage.delete([self.marker])
+
+    def _is_known(self, path: str) -> bool:
+        return path == self.marker or any(re.fullmatch(known, path) for known in self.files)
+
+    def _refuse(self, others: Sequence[str], place: object, setting: str) -> None:
+        if others:
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            named = ", ".join(f"{place}/{each}" for each in others[:3])
+            problem = (
+                f"{named}{more} is not of {self.what}, so nothing has been deleted; move it, or name another place"
+            )
+            raise SettingError(setting, problem)
+
+    def _unmarked(self, place: object) -> str:
+        return f"{place} holds no {self.marker}, so it is not of {self.what}, and nothing has been deleted"
 
     def taken(self, storage: Storage) -> str | None:
         """The name in a storage without a marker that the project would use for itself; None if all is well."""

@@ -35,6 +35,7 @@ from spatialstream.seats.engine import SeatEngine
 from spatialstream.sources.contracts import Storage, find
 from spatialstream.sources.disk import disk_errors
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.object_store import is_url
 from spatialstream.sources.owned import REJECTED, RESULTS
 from spatialstream.sources.result_files import ResultFiles
 from spatialstream.spark.answers import Queries, rejected_records, result_schema
@@ -133,6 +134,8 @@ def answer_stream(
     settings.validate()
     if not 1 <= whole_number(leaves, "leaves") <= 65_536:
         raise SettingError("leaves", f"{leaves} is out of range; give 1 to 65536")
+    if is_url(str(checkpoint)):
+        raise SettingError("checkpoint", f"{checkpoint} is no folder: Spark's own checkpoint has to lie beside it")
     folder = Path(checkpoint).absolute()
     storage = Folder(folder)
     source = _source(objects, queries, space)

@@ -29,14 +29,16 @@ from spatialstream.sources.contracts import find
 from spatialstream.sources.disk import disk_errors, undamaged, write_whole
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.input_files import InputFiles
+from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.sources.owned import REJECTED, RESULTS, RUN
+from spatialstream.sources.places import storage_at
 from spatialstream.sources.result_files import ResultFiles
 from spatialstream.spark.failures import explained
 from spatialstream.spark.seating import SparkSeating
 from spatialstream.spark.session import used_session
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.route import dead_letters
-from spatialstream.stages.state import FORMAT, get_json, put_json
+from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.turns import NEVER, Run
 from spatialstream.stream.beginning import locked
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
@@ -50,21 +52,23 @@ __all__ = ["Progress", "RunSettings", "RunSummary", "open_run", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where a run keeps its things."""
+    """Where a run keeps its things.
 
-    checkpoint: Path
+    Attributes:
+        storage: its state.
+        local: folder of this machine for what is no state: the checkpoint, if that is a folder.
+        results, rejected: folders of its output.
+    """
+
+    storage: Folder | ObjectStorage
+    local: Path
     results: Path
     rejected: Path
 
     @property
-    def storage(self) -> Folder:
-        """The run's state."""
-        return Folder(self.checkpoint)
-
-    @property
     def frames(self) -> Path:
         """What DataFrames were given as, see :func:`spatialstream.spark.answers.answer`."""
-        return self.checkpoint / "frames"
+        return self.local / "frames"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class RunSettings:
             as ``"30m"``, or as time differences.
         retention: how far snapshot queries can look back; None keeps everything.
         space: a space, or its text: ``"wgs84"`` or ``"planar:x0,y0,x1,y1"``.
-        checkpoint: folder of the run's state; default ``output/.checkpoint``.
+        checkpoint: the run's state: a folder, or ``s3://bucket/prefix``; default ``output/.checkpoint``.
         columns: our field name -> name in the input, for objects.
         rule: term extraction.
         strict: stop at the first rejected record.
@@ -99,7 +103,7 @@ class RunSettings:
     interval: int = 300_000
     retention: int | None = None
     space: Space = WGS84
-    checkpoint: Path | None = None
+    checkpoint: Folder | ObjectStorage | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     rule: TermRule = field(default_factory=TermRule)
     strict: bool = False
@@ -117,7 +121,7 @@ class RunSettings:
             "objects": _paths(self.objects, "objects"),
             "queries": _paths(self.queries, "queries"),
             "output": _path(self.output, "output"),
-            "checkpoint": None if self.checkpoint is None else _path(self.checkpoint, "checkpoint"),
+            "checkpoint": None if self.checkpoint is None else _storage(self.checkpoint),
             "space": Space.of(self.space),
             "interval": duration_of(self.interval, "interval"),
             "retention": None if self.retention is None else duration_of(self.retention, "retention"),
@@ -149,8 +153,10 @@ class RunSettings:
     @property
     def paths(self) -> Paths:
         """Where the run keeps its things."""
-        checkpoint = self.checkpoint or self.output / ".checkpoint"
-        return Paths(checkpoint.absolute(), (self.output / "results").absolute(), (self.output / "rejected").absolute())
+        output = self.output.absolute()
+        storage = self.checkpoint or Folder(output / ".checkpoint")
+        local = storage.path if isinstance(storage, Folder) else output / ".checkpoint"
+        return Paths(storage, local, output / "results", output / "rejected")
 
     def stream(self, partitions: int) -> StreamSettings:
         """The run as a stream.
@@ -193,6 +199,12 @@ def _path(value: Any, setting: str) -> Path:
         return Path(value)
     except TypeError:
         raise SettingError(setting, f"{value!r} is not a path") from None
+
+
+def _storage(value: Any) -> Folder | ObjectStorage:
+    if isinstance(value, Folder | ObjectStorage):
+        return value
+    return storage_at(value if isinstance(value, str) else _path(value, "checkpoint"), "checkpoint")
 
 
 def _paths(value: Any, setting: str) -> tuple[Path, ...]:
@@ -269,29 +281,60 @@ def open_run(settings: RunSettings) -> None:
     elif find(storage, RUN.marker) is not None:
         earlier = get_json(storage, RUN.marker, _ANEW)
         with undamaged(f"{storage.place}/{RUN.marker}", _ANEW):
-            others = [name for name, value in identity.items() if earlier.get(name) != value]
+            others = [name for name, value in (identity | _belongs(paths)).items() if earlier.get(name) != value]
         if others:
-            raise StateError(f"{paths.checkpoint} belongs to a run with other {others[0]}; {_ANEW}")
+            raise StateError(f"{storage.place} belongs to a run with other {others[0]}; {_ANEW}")
         _check_published(settings)
         return
     for folder in (paths.results, paths.rejected):
         if folder.exists() and any(path.name != RESULTS.marker for path in folder.iterdir()):
             raise StateError(f"{folder} holds files of another run; {_ANEW}")
     if taken := RUN.taken(storage):
-        raise StateError(f"{paths.checkpoint / taken} is not of a run, and in its way; give another checkpoint")
+        raise StateError(f"{storage.place}/{taken} is not of a run, and in its way; give another checkpoint")
     RESULTS.mark(paths.results)
     REJECTED.mark(paths.rejected)
-    put_json(storage, RUN.marker, identity)
+    if not storage.create(RUN.marker, json.dumps(identity | _belongs(paths)).encode()):
+        raise StateError(f"{storage.place} has just been taken by another run; give another checkpoint")
 
 
 def _forget(settings: RunSettings) -> None:
     """Delete what an earlier run has left, if all of that is of a run."""
     paths = settings.paths
-    folders = ((RESULTS, paths.results), (REJECTED, paths.rejected), (RUN, paths.checkpoint))
+    folders = [(RESULTS, paths.results), (REJECTED, paths.rejected)]
+    remote = None if isinstance(paths.storage, Folder) else paths.storage
+    if remote is None or (paths.local / RUN.marker).exists():  # otherwise there are a lock and a log, of no checkpoint
+        folders.append((RUN, paths.local))
     for owned, folder in folders:
         owned.check(folder, "overwrite")
+    if remote is not None:
+        RUN.check_storage(remote, "overwrite")
+        _check_output(paths)
+        RUN.empty_storage(remote)
     for owned, folder in folders:
         owned.empty(folder, (*settings.objects, *settings.queries))
+
+
+def _belongs(paths: Paths) -> dict[str, str]:
+    """By what a checkpoint that is no folder is known to be of this output, whose folder is locked.
+
+    Two runs on two machines could not see each other's locks: so each has a checkpoint that is its own.
+    """
+    return {} if isinstance(paths.storage, Folder) else {"output": RESULTS.mark(paths.results)}
+
+
+def _check_output(paths: Paths) -> None:
+    """Make sure that no run with another output may be at a checkpoint that is to be emptied.
+
+    Raises:
+        StateError: one may be.
+    """
+    anew = "give another checkpoint"
+    if find(paths.storage, RUN.marker) is not None:
+        earlier = get_json(paths.storage, RUN.marker, anew)
+        with undamaged(f"{paths.storage.place}/{RUN.marker}", anew):
+            other = earlier.get("output") != _belongs(paths)["output"]
+        if other:
+            raise StateError(f"{paths.storage.place} belongs to a run with other output; {anew}")
 
 
 def _check_published(settings: RunSettings) -> None:
@@ -342,9 +385,9 @@ def run(
     settings.validate()
     started = time.monotonic()
     with ExitStack() as held:
-        setting = "output" if settings.checkpoint is None else "checkpoint"
+        setting = "checkpoint" if isinstance(settings.checkpoint, Folder) else "output"
         with disk_errors(setting):
-            held.enter_context(locked(settings.paths.checkpoint, "run"))
+            held.enter_context(locked(settings.paths.local, "run"))
         with disk_errors("output"):
             open_run(settings)
         held.enter_context(disk_errors())
@@ -357,7 +400,7 @@ def run(
         try:
             summary = _answered(settings, source, session, report, stop)
         except (PySparkException, StageError) as error:
-            raise _failure(error, settings.paths.checkpoint / "error.log") from error
+            raise _failure(error, settings.paths.local / "error.log") from error
         return replace(summary, seconds=time.monotonic() - started)
 
 

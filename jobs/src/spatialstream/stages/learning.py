@@ -27,7 +27,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
-from spatialstream.stages.state import get_records, put_records
+from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_sample, save_sample
@@ -64,7 +64,8 @@ def write_sample(
         chosen = objects.take(np.arange(0, len(objects), max(1, -(-len(objects) // _PER_EPOCH))))
         record = replace(chosen, terms=chosen.terms.compact()).to_arrow()
         told["weight"] = repr(epoch.partitions * len(objects) / len(chosen))
-        put_records(storage, f"{SAMPLES}{epoch.number:09d}-objects.arrow", record.replace_schema_metadata(told))
+        name = f"{SAMPLES}{epoch.number:09d}-objects.arrow"
+        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
     if queries is not None and len(queries):
         is_end = queries.code == CANCEL
         asked = _smallest(queries, np.flatnonzero(~is_end), -(-_PER_EPOCH // epoch.partitions))
@@ -74,7 +75,7 @@ def write_sample(
         told["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
         record = replace(some, keywords=some.keywords.compact()).to_arrow()
         name = f"{SAMPLES}{epoch.number:09d}-queries-{partition:04d}.arrow"
-        put_records(storage, name, record.replace_schema_metadata(told))
+        storage.put_later(name, records_file(record.replace_schema_metadata(told)))
 
 
 def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:

@@ -58,6 +58,7 @@ __all__ = [
     "put_json",
     "put_records",
     "put_value",
+    "records_file",
 ]
 
 FORMAT = 6
@@ -101,16 +102,21 @@ def get_value(storage: Storage, name: str, kind: type[T]) -> T:
         return from_json(kind, storage.get(name).to_pybytes())
 
 
-def put_records(storage: Storage, name: str, records: pa.RecordBatch | pa.Table) -> None:
-    """Write a file of records (Arrow IPC)."""
+def records_file(records: pa.RecordBatch | pa.Table) -> pa.Buffer:
+    """The content of a file of records (Arrow IPC)."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, records.schema) as writer:
         writer.write(records)
-    storage.put(name, sink.getvalue())
+    return sink.getvalue()
+
+
+def put_records(storage: Storage, name: str, records: pa.RecordBatch | pa.Table) -> None:
+    """Write a file of :func:`records_file`."""
+    storage.put(name, records_file(records))
 
 
 def get_records(storage: Storage, name: str) -> list[pa.RecordBatch]:
-    """The batches of a file of :func:`put_records`, without a copy."""
+    """The batches of a file of :func:`records_file`, without a copy."""
     reader = pa.ipc.open_file(storage.get(name))
     return [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
@@ -136,8 +142,11 @@ class Progress:
         return self._read()[1]
 
     def save(self, number: int, counts: Mapping[str, int] | None = None) -> None:
-        """This one is done, and so are all before it; so much has been counted of them."""
-        self.storage.put(self.name, f"{number}\n{json.dumps(dict(counts or {}))}".encode())
+        """This one is done, and so are all before it; so much has been counted of them.
+
+        It need not be kept at once: a turn that is not known to be done is done again, with the same outcome.
+        """
+        self.storage.put_later(self.name, f"{number}\n{json.dumps(dict(counts or {}))}".encode())
 
     def _read(self) -> tuple[int, dict[str, int]]:
         with undamaged(f"{self.storage.place}/{self.name}", DAMAGED):
@@ -302,7 +311,7 @@ class OwnerState:
         kept |= {self._manifest_name(each).removeprefix(self._prefix) for each in (self._since, self._turn)}
         there = (name.removeprefix(self._prefix) for name in self._storage.list(self._prefix))
         old = [name for name in there if name not in kept and _number_of(name) <= self._since[0]]
-        self._storage.delete(self._prefix + name for name in old)
+        self._storage.discard(self._prefix + name for name in old)
 
     def _manifest_name(self, turn: Turn) -> str:
         return f"{self._prefix}{_MANIFEST}{_named(turn)}.json"

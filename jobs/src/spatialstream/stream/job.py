@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from spatialstream.model.errors import RunError, StateError, Unavailable
+from spatialstream.model.errors import NoStorage, RunError, StateError, Unavailable
 from spatialstream.sources.contracts import Ranges, Source
 from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
@@ -43,8 +43,8 @@ _POLL_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 _ATTEND_SECONDS = 0.2
 _LONGEST_REST = 30.0
-_FULL_SECONDS = (1.0, 5.0)
-"""Seconds from one look at a full disk to the next: the first, and the longest."""
+_WAIT_FOR_STORAGE = (1.0, 5.0)
+"""Seconds from one look at a full disk, or a storage that is away, to the next: the first, and the longest."""
 _PUT_OFF_SECONDS = 60.0
 """After which a checkpoint is tried again for which there was no room."""
 _TELL_SECONDS = 10.0
@@ -60,12 +60,14 @@ class _Job(ABC):
         settings: of the stream.
         life: id of the stream's life.
         pause: ms between the starts of turns, at least.
-        patience: how often in a row a turn may fail before the job gives up. While the disk is full it does not.
+        patience: how often in a row a turn may fail before the job gives up. While the disk is full, or the storage
+            away, it does not.
         checkpoint_interval: seconds from one checkpoint of all state to the next, about.
         warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
         report: is told what a person should know.
         running: is told whether turns succeed.
         full: is told whether turns fail because there is no room where the state is kept.
+        away: is told whether they fail because that cannot be reached, or denies.
         lease: of the job; None where nobody else can be at it.
         follow: is called now and then, beside the turns.
     """
@@ -81,6 +83,7 @@ class _Job(ABC):
     report: Callable[[str], None] = lambda text: None
     running: Callable[[bool], object] = lambda running: None
     full: Callable[[bool], object] = lambda full: None
+    away: Callable[[bool], object] = lambda away: None
     lease: Lease | None = None
     follow: Callable[[], object] = lambda: None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -197,19 +200,21 @@ class _Job(ABC):
                 self.running(running)
                 self._forget()
                 self._check_engine(error)
-                full = is_full(error)
+                full, away = is_full(error), isinstance(error, NoStorage)
                 self.full(full)
+                self.away(away)
                 cause, before = before, _fingerprint(error)
                 if before and before == cause != narrowed:
                     narrowed = cause
                     if self._leave_out():
                         failures, before, narrowed = 0, "", ""
                         continue
-                if failures > self.patience and not full:
+                if failures > self.patience and not (full or away):
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
                 rest = _rest_after(failures)
+                if full or away:
+                    rest = min(max(rest, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
                 if full:
-                    rest = min(max(rest, _FULL_SECONDS[0]), _FULL_SECONDS[1])
                     self._write_less()
                 self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
                 self._rest(rest)
@@ -218,6 +223,7 @@ class _Job(ABC):
                     running = True
                     self.running(running)
                     self.full(False)
+                    self.away(False)
                 failures, before, narrowed = 0, "", ""
                 if worked:
                     self._rest(max(0.0, began + self.pause / 1000 - time.monotonic()))

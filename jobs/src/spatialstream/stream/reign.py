@@ -154,7 +154,7 @@ class _Records:
     def clean(self, turn: int) -> None:
         """Remove the records of the turns before one, which must have been decided."""
         old = [name for name, of_turn in self._known.items() if of_turn < turn]
-        self._storage.delete(self._folder + name for name in old)
+        self._storage.discard(self._folder + name for name in old)
         for name in old:
             del self._known[name]
 

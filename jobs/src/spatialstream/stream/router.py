@@ -303,7 +303,7 @@ class Router:
         epoch = record.epoch
         self._step("clean")
         if self._before is not None:  # otherwise it is done by :meth:`tidy`
-            self._storage.delete(INPUT + file for file in self._before.files - record.files)
+            self._storage.discard(INPUT + file for file in self._before.files - record.files)
         self._reign.clean(min(epoch.number - 1, 0 if epoch.since is None else epoch.since[0] + 1))
         self._step("done")
         self._progress.save(epoch.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Storage, find
 from spatialstream.sources.owned import STREAM
 from spatialstream.stages.division import BUCKETS
-from spatialstream.stages.state import FORMAT, get_json, put_json
+from spatialstream.stages.state import FORMAT, get_json
 from spatialstream.stages.tasks import World
 from spatialstream.stages.work import WorkSettings
 from spatialstream.store.codec import checked_name
@@ -122,7 +123,7 @@ class StreamSettings:
         }
 
     def claim(self, storage: Storage) -> str:
-        """Take a checkpoint for this stream, or make sure that it is this stream's. Nobody else may be doing the same.
+        """Take a checkpoint for this stream, or make sure that it is this stream's.
 
         Returns:
             The id of the stream's life: made with its first state, and never again; empty if the stream began before
@@ -135,7 +136,7 @@ class StreamSettings:
         if find(storage, STREAM.marker) is None:
             if taken := STREAM.taken(storage):
                 raise StateError(f"{storage.place}/{taken} is not of a stream, and in its way; give another checkpoint")
-            put_json(storage, STREAM.marker, {**identity, "life": uuid.uuid4().hex[:12]})
+            storage.create(STREAM.marker, json.dumps({**identity, "life": uuid.uuid4().hex[:12]}).encode())
         way_out = "begin anew with another checkpoint"
         known = get_json(storage, STREAM.marker, way_out)
         if not isinstance(known, dict):

@@ -346,8 +346,8 @@ class Worker:
         self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1))
         if number >= 2:
             parts = range(self._settings.mergers)
-            self._storage.delete(second_name(number - 2, part) for part in parts)
-        if since is not None:
+            self._storage.discard(second_name(number - 2, part) for part in parts)
+        if since is not None and record.round.checkpoint:  # not oftener: to look what is there takes a remote storage
             drop_transfers(self._storage, since.version)
         self._step("done")
         self._progress.save(number, total)

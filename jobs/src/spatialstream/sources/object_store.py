@@ -1,0 +1,395 @@
+"""Storage in an object store: ``s3://bucket/prefix``, and what speaks the same protocol.
+
+An object is put whole by one request, or in parts that become an object with the last request; it is read, listed and
+deleted. That is all that is asked of the store, and what S3 has promised since 2020 is enough: who has put an object
+finds it, whoever looks (strong read-after-write consistency). One file alone is put on condition that there is none
+(``If-None-Match: *``), see :meth:`ObjectStorage.create`.
+
+Failures
+    Lost connections, silence, 5xx and ``503 SlowDown`` are tried again, with growing pauses, for :attr:`patience`
+    seconds. What then is still so is :class:`~spatialstream.model.errors.NoStorage`: the store is away, or denies.
+    Nothing is wrong with what was asked, so jobs wait. A store that has no room is a full disk (``ENOSPC``). A request
+    that got lost may be carried out late, over a newer one: that does no harm to files whose content is a function of
+    their names, and ``done`` then says less than is so, which costs a turn.
+
+Credentials
+    ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read anew whenever they are needed, so
+    they can be rotated. Without it the client's own chain is asked: ``AWS_ACCESS_KEY_ID`` and
+    ``AWS_SECRET_ACCESS_KEY``, a token file of a workload identity (read anew), the metadata of the machine. A pickle
+    holds none of them: each machine has its own environment. Nor does any message.
+
+The library is obstore (Rust's ``object_store``). It keeps threads, so a process that has asked anything must not fork;
+each process has clients of its own. Google's and Azure's stores come along by their URLs (``gs://``, ``az://``), and
+have not been tested.
+"""
+
+from __future__ import annotations
+
+import atexit
+import configparser
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import from_url
+
+from spatialstream.model.errors import Missing, NoStorage, SettingError
+from spatialstream.sources.folder import checked
+from spatialstream.sources.local_cache import LocalCache
+from spatialstream.sources.requests import count_request
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["ObjectStorage", "is_url"]
+
+T = TypeVar("T")
+
+_SCHEMES = ("s3", "gs", "az")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_KEPT = re.compile(r"input/.*\.arrow|state/.*\.arrays")
+"""Files that are read more than once and never change in a job's life, for their names bear a try or a take: runs, and
+the arrays of structures."""
+
+_PART_BYTES = 8 << 20
+"""Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
+_PARTS_AT_ONCE = 4
+_PAGE = 1000
+"""Names that one request lists, or deletes."""
+_CONNECT_SECONDS = 5
+_LONGEST_SECONDS = 300
+"""Of a request, however steadily its bytes come."""
+_RETRIES = 3
+"""By the library, of one request; then it is signed anew, by credentials that may be other ones."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_CREDENTIALS_SECONDS = 60
+_AT_EXIT_SECONDS = 10.0
+
+_FULL = re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|NoSpace|status code: 507")
+"""What stores say that have no room, or give this user no more."""
+_REFUSED = re.compile(r"status code: 4(?!08|09|29)\d\d(?!.*RequestTimeout)|AccessDenied|NoSuchBucket", re.DOTALL)
+"""What another try does not change: none of requests that took too long, met others, or were too many."""
+_ANSWER = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+
+
+def is_url(text: str) -> bool:
+    """Whether a place is meant that is no folder."""
+    return "://" in text or text.partition(":")[0] in _SCHEMES
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """A bucket, or a part of it, as a :class:`~spatialstream.sources.contracts.Storage`.
+
+    Attributes:
+        url: ``s3://bucket/prefix``.
+        cache: of this job, on each machine; None: everything is read from the store.
+        patience: seconds for which what fails is tried again.
+        silence: seconds without a byte after which a request has failed.
+    """
+
+    url: str
+    cache: LocalCache | None = None
+    patience: float = 30.0
+    silence: float = 10.0
+
+    @classmethod
+    def parse(cls, text: str, setting: str, cache: LocalCache | None = None) -> ObjectStorage:
+        """A storage from its URL.
+
+        Raises:
+            SettingError: it is none; says what would be right.
+        """
+        scheme, _, rest = text.partition("://")
+        bucket, _, prefix = rest.rstrip("/").partition("/")
+        if not rest or scheme not in _SCHEMES:
+            known = ", ".join(f"{each}://" for each in _SCHEMES)
+            raise SettingError(setting, f"{text!r} is neither a folder nor a URL of {known}; give s3://bucket/prefix")
+        if not _BUCKET.fullmatch(bucket):
+            right = "3 to 63 of a-z, 0-9, - and ."
+            raise SettingError(setting, f"{bucket!r} is no name of a bucket ({right}); give s3://bucket/prefix")
+        try:
+            return cls(f"{scheme}://{bucket}/{checked(prefix)}" if prefix else f"{scheme}://{bucket}", cache)
+        except ValueError:
+            right = "letters, digits and _ . = -, in parts separated by /, none of which begins with a dot"
+            told = "what else is to be said of the store, the environment says (AWS_ENDPOINT_URL, ...)"
+            raise SettingError(setting, f"{prefix!r} cannot be a prefix: give {right}; {told}") from None
+
+    @property
+    def place(self) -> str:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return self.url
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+        self._later.forget([checked(name)])
+        self.put_now(name, *views)
+        if self.cache is not None and _KEPT.fullmatch(name):
+            self.cache.put(name, views)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+
+        def put(store: ObjectStore) -> bool:
+            count_request("put", len(data))
+            try:
+                obstore.put(store, name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:  # by somebody else; or by this call, and the answer got lost
+                return bytes(_get(store, name)) == data
+            return True
+
+        return self._ask(checked(name), put)
+
+    def get(self, name: str) -> pa.Buffer:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        if (data := self._later.get(checked(name))) is not None:
+            return pa.py_buffer(bytearray(data))
+        kept = self.cache if _KEPT.fullmatch(name) else None
+        known = None if kept is None else kept.get(name)
+        if known is None:
+            read = self._ask(name, lambda store: _get(store, name))
+            if kept is not None:
+                kept.put(name, [read])
+                known = kept.get(name)
+        return pa.py_buffer(bytearray(read)) if known is None else known
+
+    def list(self, prefix: str) -> list[str]:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        if prefix:
+            checked(prefix.removesuffix("/"))
+
+        return self._ask(prefix, lambda store: _list(store, prefix))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        gone = [checked(name) for name in names]
+        self._later.forget(gone)
+        self.delete_now(gone)
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self._later.add({checked(name): bytes(data)})
+
+    def discard(self, names: Iterable[str]) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: by one request for all that have come by then."""
+        self._later.add({checked(name): None for name in names})
+
+    @property
+    def _later(self) -> _Later:
+        """What this process does later."""
+        return _later(self, os.getpid())
+
+    def put_now(self, name: str, *parts: bytes | memoryview) -> None:
+        """Put a file, whatever is to become of it later."""
+        self._ask(name, lambda store: _put(store, name, parts))
+
+    def delete_now(self, names: Sequence[str]) -> None:
+        """Delete files, likewise."""
+        if names:
+            self._ask(names[0], lambda store: _delete(store, names))
+            if self.cache is not None:
+                self.cache.drop(names)
+
+    def _ask(self, name: str, what: Callable[[ObjectStore], T]) -> T:
+        """Ask something of the store, again and again while that may help.
+
+        Raises:
+            Missing: there is no such file.
+            NoStorage: the store is away, or denies.
+            OSError: it is full.
+        """
+        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        store = _client(self.url, self.silence, os.getpid())
+        while True:
+            try:
+                return what(store)
+            except (BaseError, FileNotFoundError) as error:
+                file, text = f"{self.url}/{name}".rstrip("/"), str(error)
+                said = _said(text)
+                if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
+                    raise Missing(f"{file} is missing") from None
+                if _FULL.search(text):
+                    raise OSError(errno.ENOSPC, f"the store has no room: {said}", file) from None
+                denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | FileNotFoundError)
+                if denied or _REFUSED.search(text):
+                    raise NoStorage(f"{file} is denied: {said}") from None
+                if time.monotonic() + pause > until:
+                    raise NoStorage(f"{file} cannot be reached: {said}") from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _get(store: ObjectStore, name: str) -> memoryview:
+    read = memoryview(obstore.get(store, name).bytes())
+    count_request("get", len(read))
+    return read
+
+
+def _list(store: ObjectStore, prefix: str) -> list[str]:
+    names = sorted(each["path"] for some in obstore.list(store, prefix or None) for each in some)
+    count_request("list", requests=_pages(names))
+    return names
+
+
+def _pages(names: Sequence[str]) -> int:
+    """How many requests it takes to list names, or to delete them."""
+    return max(1, -(-len(names) // _PAGE))
+
+
+def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    size = sum(map(len, parts))
+    if size <= _PART_BYTES:
+        count_request("put", size)
+        obstore.put(store, name, b"".join(parts), use_multipart=False)
+    else:
+        count_request("put", size, -(-size // _PART_BYTES) + 2)
+        pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
+        obstore.put(store, name, pieces, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+
+def _delete(store: ObjectStore, names: Sequence[str]) -> None:
+    count_request("delete", requests=_pages(names))
+    try:
+        obstore.delete(store, names)  # a page a request, where the store takes that
+    except FileNotFoundError as error:
+        if "NoSuchBucket" in str(error):
+            raise
+        for name in names:  # stores that have no such request fail for one that is gone already
+            with suppress(FileNotFoundError):
+                obstore.delete(store, name)
+
+
+def _said(text: str) -> str:
+    """What a store, or the library, has said, in a line: nothing of the request, which may tell too much."""
+    if answer := _ANSWER.search(text):
+        return answer[1] + (f" ({answer[2]})" if answer[2] else "")
+    first = text.partition("\n")[0]
+    return re.sub(r"^Generic \w+ error: ", "", first)[:300]
+
+
+@lru_cache(maxsize=8)
+def _client(url: str, silence: float, process: int) -> ObjectStore:
+    """What speaks to a store; it is made once in each process, for its threads do not outlive a fork."""
+    options: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=silence),
+        "timeout": timedelta(seconds=_LONGEST_SECONDS),
+    }
+    given: dict[str, Any] = {}
+    if url.startswith("s3:"):
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        options["allow_http"] = endpoint.startswith("http://")
+        if bundle := os.environ.get("AWS_CA_BUNDLE"):
+            options["root_certificate"] = Path(bundle).read_bytes()
+        if file := os.environ.get("AWS_SHARED_CREDENTIALS_FILE"):
+            given["credential_provider"] = _FileCredentials(Path(file), os.environ.get("AWS_PROFILE") or "default")
+    pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE)}
+    retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=silence), "backoff": pauses}
+    store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **given)
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class _FileCredentials:
+    """Credentials of a file in AWS's form, which may be replaced at any time."""
+
+    file: Path
+    profile: str
+
+    def __call__(self) -> Any:
+        """What stands there now."""
+        known = configparser.ConfigParser(interpolation=None)
+        try:
+            known.read_string(self.file.read_text("utf-8"))
+            section = known[self.profile]
+            key, secret = section["aws_access_key_id"], section["aws_secret_access_key"]
+        except (OSError, KeyError, ValueError, configparser.Error) as error:
+            what = error.strerror if isinstance(error, OSError) else f"holds no credentials of {self.profile}"
+            raise OSError(f"{self.file}: {what}") from None  # nothing of what it holds
+        return {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "token": section.get("aws_session_token"),
+            "expires_at": datetime.now(UTC) + timedelta(seconds=_CREDENTIALS_SECONDS),
+        }
+
+
+class _Later:
+    """Puts and deletes that nobody waits for, in a thread of their own; what fails is tried again.
+
+    Args:
+        storage: where.
+    """
+
+    def __init__(self, storage: ObjectStorage) -> None:
+        self._storage = storage
+        self._changed = threading.Condition()
+        self._todo: dict[str, bytes | None] = {}
+        self._doing: dict[str, bytes | None] = {}
+        threading.Thread(target=self._run, name="later", daemon=True).start()
+        atexit.register(self.wait, _AT_EXIT_SECONDS)
+
+    def add(self, files: Mapping[str, bytes | None]) -> None:
+        """Have files put, or deleted where there is no content, in this order."""
+        with self._changed:
+            for name, data in files.items():
+                self._todo.pop(name, None)
+                self._todo[name] = data
+            self._changed.notify_all()
+
+    def get(self, name: str) -> bytes | None:
+        """The content that a file is still to get; None if it is to get none."""
+        with self._changed:
+            return self._todo[name] if name in self._todo else self._doing.get(name)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """What becomes of these files is somebody else's; nothing is done to them any more when this returns."""
+        with self._changed:
+            for name in names:
+                self._todo.pop(name, None)
+            self._changed.wait_for(lambda: self._doing.keys().isdisjoint(names))
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until all is done, so many seconds at most; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._todo and not self._doing, timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._todo)
+                files = self._doing = self._todo
+                self._todo = {}
+            failed = False
+            try:
+                for name, data in files.items():
+                    if data is not None:
+                        self._storage.put_now(name, data)
+                self._storage.delete_now([name for name, data in files.items() if data is None])
+            except (NoStorage, OSError):
+                failed = True
+            with self._changed:
+                self._doing = {}
+                if failed:
+                    self._todo = files | self._todo
+                self._changed.notify_all()
+            if failed:
+                time.sleep(_LONGEST_PAUSE)
+
+
+@lru_cache(maxsize=8)
+def _later(storage: ObjectStorage, process: int) -> _Later:
+    return _Later(storage)

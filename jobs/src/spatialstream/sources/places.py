@@ -1,0 +1,22 @@
+"""A storage as a person names it: a folder, or the URL of an object store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spatialstream.sources.folder import Folder
+from spatialstream.sources.local_cache import LocalCache
+from spatialstream.sources.object_store import ObjectStorage, is_url
+
+__all__ = ["storage_at"]
+
+
+def storage_at(place: str | Path, setting: str) -> Folder | ObjectStorage:
+    """The storage at a place; one that is remote has a cache, new for who asks.
+
+    Raises:
+        SettingError: it is neither a folder's path nor a URL that is known; names the setting.
+    """
+    if is_url(str(place)):
+        return ObjectStorage.parse(str(place), setting, LocalCache())
+    return Folder(Path(place).absolute())

