@@ -290,3 +290,8 @@ def test_a_stream_that_is_begun_anew_in_another_space_is_not_asked(ends: Endpoin
         replace(ends.door, space=str(space)).save(ends.store)
         with pytest.raises(Unavailable, match="begun anew with another space"):
             stream.ask(SRQ, timeout=1.0)
+
+
+def test_a_stream_of_which_no_broker_is_known_cannot_be_watched(ends: Endpoints) -> None:
+    with Stream(ends.store) as stream, pytest.raises(SettingError, match="broker: say where it is"):
+        stream.watch("q")

@@ -151,3 +151,38 @@ def test_a_stream_that_is_not_there_and_a_broker_that_is_away_are_told(monkeypat
     monkeypatch.setattr(Topic, "list_topics", away)
     with pytest.raises(Unavailable, match="the broker at nowhere:1 does not answer: "):
         sending_to(Topic())
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 900), max_size=8), max_size=5),
+    st.sampled_from([0.5, 1.0, 60.0]),
+    st.lists(st.integers(0, 400), min_size=1, max_size=9),
+)
+def test_a_stream_that_is_relived_keeps_its_pace_and_its_marks(
+    gaps: list[list[int]], speed: float, waits: list[int]
+) -> None:
+    batches, t = list[ObjectBatch](), 5
+    for some in gaps:
+        times = np.cumsum([t, *some])[1:].tolist()
+        batches.append(ObjectBatch.of([SpatialObject(f"o{each}", each, 0.0, 0.0, ("a",)) for each in times]))
+        t = times[-1] if times else t
+    topic, clock, turn = Topic(), [10**12], [0]
+
+    def wait(self: Sender, until: float) -> None:
+        clock[0] += waits[turn[0] % len(waits)] + 1
+        turn[0] += 1
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sending, "_now", lambda: clock[0])
+        patched.setattr(Sender, "_wait", wait)
+        sending_to(topic).relive(batches, speed, lambda: False)
+    passed, sent = 0, list[int]()
+    for _, value, key in topic.messages:
+        for record in records(value + b"\n"):
+            if key is not None:
+                passed = max(passed, int(str(record["clock"])))
+            else:
+                sent.append(int(str(record["t"])))
+                assert sent[-1] >= passed, "nothing comes that is earlier than a mark before it"
+    times = [each for batch in batches for each in batch.t.tolist()]
+    assert sent == [10**12 + int((each - times[0]) / speed) for each in times]
