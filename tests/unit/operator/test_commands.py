@@ -52,7 +52,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert dict(told.topic) == {"objects": "posts", "rejected": "letters"}
         assert told.zookeeper == "z:2181/geo"
         assert str(told.zookeeper_credentials) == "/etc/spatialstream/zookeeper/credentials"
-        assert str(told.checkpoint) == "/checkpoint"
+        assert told.checkpoint.place == "/checkpoint"
         assert (told.slots, told.router_partitions, told.mergers) == (8, 3, 2)
         assert (told.interval, told.retention) == (600_000, 172_800_000)
         assert told.space == Space.planar(-5, -5, 10.5, 20)
@@ -79,7 +79,7 @@ def test_the_worker():
     assert told.command == "worker"
     assert told.master == "k8s://https://kubernetes.default.svc:443"
     assert told.executors_from_store
-    assert str(told.archive) == "/archive"
+    assert told.archive.place == "/archive"
     assert spark["spark.kubernetes.namespace"] == "geo"
     assert spark["spark.kubernetes.driver.pod.name"] == "quakes-worker"
     assert spark["spark.kubernetes.executor.podNamePrefix"] == "quakes-worker"
