@@ -264,6 +264,7 @@ def test_a_stream_is_looked_at_from_outside_and_deleted(plane: Stream, platform:
     router = plane.kube.uid("plane-router")
     plane.patch(time={"idle": "2s"})  # a question asked at the end would wait for silent partitions
     wait_for("another router", lambda: plane.kube.ready("plane-router", router), 180.0, platform.state)
+    plane.wait("it to be said", lambda status: status["phase"] == "Running")
     look_at_from_outside(plane)
     plane.kube.kubectl("delete", "sps", "plane", "--timeout=180s", timeout=200.0)
     assert_nothing_left(platform, "plane")
