@@ -33,4 +33,5 @@ step "locking the packages" compile dev --extra dev pyproject.toml
 # What the images hold: of the same versions, and no more than they need.
 step "locking what the Spark image holds" compile spark --constraint requirements/dev.lock pyproject.toml
 step "locking what the operator's image holds" compile operator --constraint requirements/dev.lock --group operator-image
+step "locking what the services' image holds" compile services --constraint requirements/dev.lock --group services-image
 if grep -nE '://|^-' requirements/*.lock; then die "a lock names a place of this machine or a registry"; fi

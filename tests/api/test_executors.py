@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spatialstream.spark.session import embedded_session
+from spatialstream.spark.session import embedded_session, new_secret
 from spatialstream_operator import manifests
 from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.names import StreamNames
@@ -55,6 +56,7 @@ def driver(api, server, namespace, tmp_path):
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "0s",
     }
     del conf["spark.kubernetes.driver.pod.name"]  # there is no such pod: the driver is this process
+    new_secret(tmp_path / SECRET)
     session = embedded_session("worker", master=f"k8s://{server.url}", conf=conf, secret=tmp_path / SECRET)
     yield session
     session.stop()
@@ -124,7 +126,14 @@ def test_only_executors_of_the_driver_get_in(api, driver, tmp_path):
     folders = [tmp_path / name for name in ("own", "other")]
     for each in folders:
         each.mkdir()
-    with executor(pod, folders[0]) as own, executor(another, folders[1]) as other:
+    # one has the checkpoint's folder, the other brings the secret from there
+    brought = tmp_path / "tmp" / SECRET
+    bringing = {
+        "SPATIALSTREAM_CHECKPOINT": str(tmp_path),
+        "PYSPARK_PYTHON": sys.executable,
+        files[0]: f"-Dspark.authenticate.secret.file={brought}",
+    }
+    with executor(pod, folders[0]) as own, executor(another, folders[1], **bringing) as other:
         eventually(
             lambda: registered(driver) == 2 or any(each.poll() is not None for each in (own, other)),
             "the driver has its executors",
@@ -137,3 +146,4 @@ def test_only_executors_of_the_driver_get_in(api, driver, tmp_path):
         # some megabytes from each to the other
         assert driver.range(0, 300_000, 1, 4).repartition(4).distinct().count() == 300_000
     assert not any(secret in (each / "executor.log").read_text() for each in folders)
+    assert brought.read_text() == secret

@@ -88,5 +88,6 @@ CONFIGURATIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "services-on-a-folder": (SERVICES, {"storage": {"hostPath": "/var/tmp", "services": True}}),
     "services-on-a-class": (SERVICES, {"storage": {"storageClass": "nfs", "services": True}}),
     "services-alone": (SERVICES, {"storage": {"enabled": False}, "alerts": {"enabled": False}}),
+    "services-with-an-object-store": (SERVICES, {"objects": {"enabled": True}, "storage": {"services": True}}),
     "services-elsewhere": (SERVICES, {"prometheus": {"namespaces": ["geo", "spatialstream-system"]}}),
 }

@@ -1,5 +1,6 @@
 """Every pod and every object of the charts, in every configuration."""
 
+import configparser
 import json
 import re
 
@@ -334,8 +335,9 @@ def test_services_keep_their_data_only_when_told_to():
 
     everyone = ["spatialstream-kafka", "spatialstream-prometheus", "spatialstream-zookeeper"]
     assert volumes({}) == {name: {"emptyDir"} for name in everyone}
-    assert volumes({"storage": {"services": True}}) == {
+    assert volumes({"storage": {"services": True}, "objects": {"enabled": True}}) == {
         "spatialstream-kafka": {"persistentVolumeClaim"},
+        "spatialstream-objects": {"persistentVolumeClaim"},
         "spatialstream-prometheus": {"emptyDir"},
         "spatialstream-zookeeper": {"persistentVolumeClaim"},
     }
@@ -352,6 +354,23 @@ def test_a_folder_of_the_node_is_bound_to_the_claim_and_to_nothing_else():
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
     assert claim["spec"]["accessModes"] == volume["spec"]["accessModes"] == ["ReadWriteMany"]
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+def test_the_object_store_and_the_streams_are_told_the_same_keys():
+    values = {"objects": {"enabled": True, "accessKey": "abc", "secretKey": "d/e+f="}}
+    objects = render(SERVICES, values, "dev", "geo")
+    told = named(objects, "Secret", "dev-objects")["stringData"]
+    keys = configparser.ConfigParser()
+    keys.read_string(told["credentials"])
+    (identity,) = json.loads(told["s3.json"])["identities"]
+    (container,) = named(objects, "StatefulSet", "dev-objects")["spec"]["template"]["spec"]["containers"]
+    (config,) = [each["value"] for each in container["env"] if each["name"] == "OBJECTS_CONFIG"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "keys"]
+
+    assert dict(keys["default"]) == {"aws_access_key_id": "abc", "aws_secret_access_key": "d/e+f="}
+    assert identity["credentials"] == [{"accessKey": "abc", "secretKey": "d/e+f="}]
+    assert config == f"{mount['mountPath']}/s3.json"
+    assert not [each for each in render(SERVICES, {}) if each["metadata"]["name"].endswith("-objects")]
 
 
 def test_kafka_tells_an_address_that_resolves_in_every_namespace():

@@ -61,7 +61,7 @@ class Platform:
         self.kube.helm("install", "dev", str(self.root / "charts/spatialstream-dev"), *self._values(self._dev()))
         self.upgrade("install")
         self.kube.apply(self._toolbox())
-        for pod in ("dev-kafka-0", "dev-zookeeper-0", "dev-prometheus-0", TOOLBOX):
+        for pod in ("dev-kafka-0", "dev-zookeeper-0", "dev-prometheus-0", "dev-objects-0", TOOLBOX):
             wait_for(f"{pod} to be ready", lambda pod=pod: self.kube.ready(pod), 300.0, self.state)  # type: ignore[misc]
 
     def upgrade(self, verb: str = "upgrade", **more: Any) -> None:
@@ -104,9 +104,10 @@ class Platform:
         self.kube.apply(self._toolbox())
         wait_for("the toolbox", lambda: self.kube.ready(TOOLBOX), 120.0)
         self.kube.kubectl(
-            "delete", "statefulset", "dev-kafka", "dev-zookeeper", "--ignore-not-found", "--cascade=foreground"
+            *("delete", "statefulset", "dev-kafka", "dev-zookeeper", "dev-objects"),
+            *("--ignore-not-found", "--cascade=foreground"),
         )
-        folders = ["/checkpoints", "/services/kafka", "/services/zookeeper"]
+        folders = ["/checkpoints", "/services/kafka", "/services/zookeeper", "/services/objects"]
         self.kube.exec(TOOLBOX, "find", *folders, "-mindepth", "1", "-uid", "10001", "-delete")
         self.kube.kubectl("delete", "pod", TOOLBOX)
 
@@ -147,6 +148,7 @@ class Platform:
         return {
             "image": {"repository": self.image("services")},
             "storage": {**self._storage(), "services": True, "size": "5Gi"},
+            "objects": {"enabled": True},
             "prometheus": {"namespaces": [NAMESPACE, SYSTEM], "scrapeInterval": "3s"},
             # above which ratio: the stream's own, as the operator says it
             "alerts": {"rules": {"SpatialStreamImbalanced": {"for": "5s"}}},
@@ -205,6 +207,7 @@ class Platform:
                 {"name": "volume", "mountPath": "/checkpoints", "subPath": "e2e"},
                 {"name": "volume", "mountPath": "/services/kafka", "subPath": "dev-kafka"},
                 {"name": "volume", "mountPath": "/services/zookeeper", "subPath": "dev-zookeeper"},
+                {"name": "volume", "mountPath": "/services/objects", "subPath": "dev-objects"},
             ],
         }
         volumes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from typing import Any
@@ -26,8 +27,8 @@ RATE = 150.0
 # Results take tenths of a second here: all load makes them later than the least that may be asked for, whatever the
 # machine, and none makes them later than a minute. So two workers are wanted seconds after load has come, and one when
 # a minute is early enough. tests/unit/operator plays this through with figures as Prometheus makes them.
-QUICK: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scaleDownStabilisation": "5s"}
-STRICT, LENIENT = QUICK | {"targetDelay": "10ms"}, QUICK | {"targetDelay": "1m", "targetUtilisation": 95}
+SCALING: dict[str, Any] = {"enabled": True, "scaleUpStabilisation": "5s", "scaleDownStabilisation": "5s"}
+STRICT, LENIENT = SCALING | {"targetDelay": "10ms"}, SCALING | {"targetDelay": "1m", "targetUtilisation": 95}
 
 QUICK = {"interval": "3s", "stabilisation": "6s", "cooldown": "10s", "timeout": "2m"}
 """Times of rebalancing that a test can wait for."""
@@ -287,6 +288,43 @@ def look_at_from_outside(stream: Stream) -> None:
     asked = ("--type", "SRQ", "--box", "0", "0", "100", "100", "--duration", "3650d")
     row = json.loads(command("query", "--stream", stream.name, *asked))
     assert {each["id"] for each in row["objects"]} == {each.id for each in stream.story.objects}
+
+
+def test_a_stream_whose_state_is_in_an_object_store_shares_no_folder(
+    platform: Platform, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stream = Stream(platform, "stored", Story(4, tmp_path_factory.mktemp("stored")))
+    manifest = stream.manifest(rebalance={"mode": "off"})
+    manifest["spec"] |= {
+        "checkpoint": {"url": "s3://streams/e2e/stored"},
+        "objectStore": {"endpoint": "http://dev-objects:8333", "credentialsSecret": {"name": "dev-objects"}},
+    }
+    stream.kube.apply(manifest)
+    stream.wait_ready()
+    stream.send(stream.story.draw(600, WORLD, each=3), RATE)
+    stream.assert_exact()
+    assert stored(platform, "e2e/stored")
+    for victim in ("executor", "worker", "dev-objects-0"):
+        with stream.sending(stream.story.draw(400, WORLD), RATE):
+            pods = stream.kube.list("pods", f"spatialstream.dev/stream=stored,app.kubernetes.io/component={victim}")
+            stream.kube.kill(pods[0]["metadata"]["name"] if pods else victim)
+        stream.assert_exact()
+    stream.kube.kubectl("delete", "sps", "stored", "--timeout=180s", timeout=200.0)
+    assert_nothing_left(platform, "stored")
+    assert stored(platform, "e2e/stored") == []
+
+
+def stored(platform: Platform, prefix: str) -> list[str]:
+    """Names of what is in the bucket of the streams, below a prefix."""
+    secret = platform.kube.get("secret", "dev-objects")
+    assert secret is not None
+    platform.kube.exec(TOOLBOX, "sh", "-c", "cat > /tmp/keys", data=base64.b64decode(secret["data"]["credentials"]))
+    script = (
+        "import sys; from spatialstream.sources.places import storage_at; "
+        "print(*storage_at(sys.argv[1], 'url').list(''), sep='\\n')"
+    )
+    told = ("AWS_ENDPOINT_URL=http://dev-objects:8333", "AWS_SHARED_CREDENTIALS_FILE=/tmp/keys")
+    return platform.kube.exec(TOOLBOX, "env", *told, "python", "-c", script, f"s3://streams/{prefix}").split()
 
 
 def test_the_chart_is_upgraded(quakes: Stream, platform: Platform) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from spatialstream.model.times import format_duration
 from spatialstream_operator.names import StreamNames
-from spatialstream_operator.spec import Executors, StreamSpec
+from spatialstream_operator.spec import Bucket, Claim, Executors, StreamSpec
 
 __all__ = [
     "ARCHIVE",
@@ -21,9 +21,12 @@ __all__ = [
     "EXECUTOR_TEMPLATES",
     "KAFKA_SECRETS",
     "METRICS_PORT",
+    "OBJECT_STORE_AUTHORITY",
+    "OBJECT_STORE_SECRETS",
     "STOP_WORDS",
     "WORK",
     "ZOOKEEPER_SECRETS",
+    "checkpoint_place",
     "driver_command",
     "executor_cores",
     "spark_properties",
@@ -42,6 +45,8 @@ WORK = "/var/spatialstream"
 CONFIG = "/etc/spatialstream/config"
 KAFKA_SECRETS = "/etc/spatialstream/kafka"
 ZOOKEEPER_SECRETS = "/etc/spatialstream/zookeeper"
+OBJECT_STORE_SECRETS = "/etc/spatialstream/object-store"
+OBJECT_STORE_AUTHORITY = "/etc/spatialstream/object-store-ca"
 EXECUTOR_TEMPLATES = {"router": "router-executor.yaml", "worker": "executor.yaml"}
 """Files with the template of a job's executors."""
 STOP_WORDS = "stop-words"
@@ -79,8 +84,17 @@ def _router(spec: StreamSpec) -> list[str]:
 
 
 def _worker(spec: StreamSpec) -> list[str]:
-    archive = () if spec.archive is None else ("--archive", ARCHIVE)
+    archive = () if spec.archive is None else ("--archive", _place(spec.archive, ARCHIVE))
     return [*archive, "--longest-row", str(spec.max_row_bytes)]
+
+
+def checkpoint_place(spec: StreamSpec) -> str:
+    """Where the stream's state is, as its pods are told."""
+    return _place(spec.checkpoint, CHECKPOINT)
+
+
+def _place(place: Claim | Bucket, path: str) -> str:
+    return place.url if isinstance(place, Bucket) else path
 
 
 def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: int) -> dict[str, str]:
@@ -107,7 +121,7 @@ def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
     command += ["--zookeeper", spec.zookeeper.servers]
     if credentials is not None:
         command += ["--zookeeper-credentials", f"{ZOOKEEPER_SECRETS}/{credentials.key}"]
-    command += ["--checkpoint", CHECKPOINT, *_identity(spec)]
+    command += ["--checkpoint", checkpoint_place(spec), *_identity(spec)]
     return [*command, "--metrics-address", "0.0.0.0", "--metrics-port", str(METRICS_PORT)]
 
 

@@ -7,6 +7,7 @@ a file) reads the same. Durations are milliseconds, memory is MiB.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,14 @@ from spatialstream_operator.quantity import MEBIBYTE, parse_heap, parse_quantity
 
 __all__ = [
     "Autoscaling",
+    "Bucket",
     "Claim",
     "Container",
     "Deletion",
     "Executors",
     "Index",
     "Kafka",
+    "ObjectStore",
     "OperatorDefaults",
     "Rebalance",
     "Restart",
@@ -42,6 +45,7 @@ _MEMORY = "2Gi"
 _RESOURCES = {"requests": {"cpu": "500m", "memory": _MEMORY}, "limits": {"memory": _MEMORY}}
 _LEAST_HEAP, _LARGEST_HEAP = 512, 4096
 _LEAST_PYTHON = 256
+_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +345,54 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """How object stores are reached.
+
+    Attributes:
+        endpoint: URL of a store that is not Amazon's; "": it is.
+        region: of the bucket; "": the store has none.
+        credentials: a file of keys in AWS's form; None: the pods' own identity.
+        authority: certificates by which the store is known; None: those of the system.
+    """
+
+    endpoint: str
+    region: str
+    credentials: SecretKey | None
+    authority: SecretKey | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> ObjectStore:
+        """``spec.objectStore``."""
+        return cls(
+            endpoint=fields.text("endpoint", ""),
+            region=fields.text("region", ""),
+            credentials=SecretKey.parse(fields, "credentialsSecret", "credentials"),
+            authority=SecretKey.parse(fields, "caSecret", "ca.crt"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket of an object store, or a part of it.
+
+    Attributes:
+        url: ``s3://bucket/prefix``.
+    """
+
+    url: str
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Bucket:
+        """``spec.checkpoint`` or ``spec.archive`` with a ``url``."""
+        if fields.has("claimName") or fields.has("subPath"):
+            raise SettingError(fields.at("url"), "cannot be together with claimName: give one of them")
+        url = fields.text("url")
+        if not _URL.fullmatch(url):
+            raise SettingError(fields.at("url"), f"{url!r} is no place in an object store; give s3://bucket/prefix")
+        return cls(url.rstrip("/"))
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A folder of a PersistentVolumeClaim.
 
@@ -356,6 +408,10 @@ class Claim:
     def parse(cls, fields: Fields) -> Claim:
         """``spec.checkpoint`` or ``spec.archive``."""
         return cls(fields.text("claimName"), fields.text("subPath") if fields.has("subPath") else None)
+
+
+def _place(fields: Fields) -> Claim | Bucket:
+    return Bucket.parse(fields) if fields.has("url") else Claim.parse(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +569,7 @@ class StreamSpec:
         max_row_bytes: longer result rows are not given.
         checkpoint: where the stream's state is.
         archive: where dropped objects are written; None: nowhere.
+        object_store: how either is reached that is in one.
         rebalance: when load is moved.
         autoscaling: how the number of executors follows the load.
         rejects_share: per cent of objects or queries that may be rejected before the stream is degraded.
@@ -540,8 +597,9 @@ class StreamSpec:
     retention: int | None
     max_record_bytes: int
     max_row_bytes: int
-    checkpoint: Claim
-    archive: Claim | None
+    checkpoint: Claim | Bucket
+    archive: Claim | Bucket | None
+    object_store: ObjectStore
     rebalance: Rebalance
     autoscaling: Autoscaling
     rejects_share: int
@@ -549,6 +607,11 @@ class StreamSpec:
     deletion: Deletion
     suspend: bool
     restart_nonce: str
+
+    @property
+    def remote(self) -> bool:
+        """Whether anything is in an object store."""
+        return isinstance(self.checkpoint, Bucket) or isinstance(self.archive, Bucket)
 
     def job(self, name: str) -> Router | Workers:
         """The router or the worker."""
@@ -585,8 +648,9 @@ class StreamSpec:
             retention=_retention(fields),
             max_record_bytes=fields.whole("maxRecordBytes", 1 << 20, 1),
             max_row_bytes=fields.whole("maxRowBytes", 64 << 20, 1),
-            checkpoint=Claim.parse(fields.required("checkpoint")),
-            archive=Claim.parse(fields.part("archive")) if fields.has("archive") else None,
+            checkpoint=_place(fields.required("checkpoint")),
+            archive=_place(fields.part("archive")) if fields.has("archive") else None,
+            object_store=ObjectStore.parse(fields.part("objectStore")),
             rebalance=Rebalance.parse(fields.part("rebalance")),
             autoscaling=Autoscaling.parse(fields.part("autoscaling")),
             rejects_share=fields.part("rejects").whole("share", 10, 1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import stat
+import tempfile
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import pytest
 
 from spatialstream.cli import live
 from spatialstream.cli.live import Begun
-from spatialstream.model.errors import SettingError, StateError
+from spatialstream.model.errors import Missing, SettingError, StateError
 from spatialstream.model.space import WGS84
 from spatialstream.seats.calls import called
 from spatialstream.sources.folder import Folder
-from spatialstream.sources.object_store import ObjectStorage
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.sources.secret_file import bring
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
@@ -102,12 +105,28 @@ def test_nobody_makes_a_stream_without_the_lease(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "stream.json").exists() == (not new)
 
 
-def test_on_kubernetes_the_checkpoint_is_a_folder_for_there_executors_find_the_secret(tmp_path: Path) -> None:
-    def secret(master: str | None, checkpoint: Folder | ObjectStorage) -> Path | None:
-        return live._spark_secret(argparse.Namespace(command="worker", master=master, checkpoint=checkpoint))
+@pytest.mark.parametrize("remote", [False, True])
+def test_on_kubernetes_executors_find_the_secret_in_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool
+) -> None:
+    local = tmp_path / "local"
+    local.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(local))
+    checkpoint = MemoryStorage() if remote else Folder(tmp_path)
+    for _ in range(2):
+        path = live._spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint))
+        assert path == (local / "spatialstream-quakes" if remote else tmp_path) / "worker.secret"
+        assert checkpoint.get("worker.secret").to_pybytes() == path.read_bytes()
+        assert path.parent.stat().st_mode & 0o077 == 0 or not remote
 
-    folder, store = Folder(tmp_path), ObjectStorage("s3://streams/quakes")
-    assert secret("k8s://https://10.0.0.1", folder) == tmp_path / "worker.secret"
-    assert secret(None, store) is secret("local[2]", folder) is None
-    with pytest.raises(SettingError, match="checkpoint: has to be a folder that all pods mount"):
-        secret("k8s://https://10.0.0.1", store)
+
+def test_an_executor_brings_the_secret_to_where_spark_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "worker.secret").write_bytes(b"0123")
+    there = tmp_path / "tmp" / "worker.secret"
+    for _ in range(2):
+        bring(str(tmp_path / "checkpoint"), there)
+        assert there.read_bytes() == b"0123"
+        assert stat.S_IMODE(there.stat().st_mode) == 0o600
+    with pytest.raises(Missing, match=r"router\.secret is missing"):
+        bring(str(tmp_path / "checkpoint"), tmp_path / "router.secret")

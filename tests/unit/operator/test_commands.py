@@ -88,6 +88,15 @@ def test_the_worker():
     assert spark["spark.kubernetes.container.image"] == "spark:1"
 
 
+def test_a_stream_in_an_object_store():
+    remote = {"checkpoint": {"claimName": None, "url": "s3://streams/quakes"}, "archive": {"url": "s3://old"}}
+    spec = parse(FULL | remote)
+    router, worker = (options(driver_command(spec, NAMES, job, 1)) for job in ("router", "worker"))
+
+    assert router.checkpoint.place == worker.checkpoint.place == "s3://streams/quakes"
+    assert worker.archive.place == "s3://old"
+
+
 def test_a_router_with_executors():
     executor = {"resources": {"limits": {"memory": "3Gi", "cpu": 2}}, "jvmHeap": "1g"}
     patch = {"router": {"min": 1, "max": 3, "options": {"spark.network.timeout": "300s"}, "executor": executor}}

@@ -17,6 +17,17 @@ SECURE = {
     "zookeeper": {"credentialsSecret": {"name": "zk-user"}},
 }
 ARCHIVING = {"retention": "1d", "archive": {"claimName": "archive"}}
+REMOTE = {
+    "retention": "1d",
+    "checkpoint": {"claimName": None, "url": "s3://streams/geo/quakes"},
+    "archive": {"url": "s3://old/geo"},
+    "objectStore": {
+        "endpoint": "https://objects:9000",
+        "region": "eu",
+        "credentialsSecret": {"name": "keys"},
+        "caSecret": {"name": "authority"},
+    },
+}
 RESTRICTED_VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"
 }  # fmt: skip
@@ -304,6 +315,41 @@ def test_folders_of_claims():
     assert paths(named["executor"]) == {"/checkpoint": "state", "/archive": "old"}
 
 
+def test_a_stream_in_an_object_store_mounts_no_folder_and_is_told_how_to_reach_it():
+    spec = parse(SECURE | REMOTE)
+    made = pods(spec)
+    folder = "/etc/spatialstream"
+    variables = {
+        "AWS_ENDPOINT_URL": "https://objects:9000",
+        "AWS_REGION": "eu",
+        "AWS_SHARED_CREDENTIALS_FILE": f"{folder}/object-store/credentials",
+        "AWS_CA_BUNDLE": f"{folder}/object-store-ca/ca.crt",
+    }
+
+    for kind, pod in [*made.items(), ("remover", remover_pod(spec, NAMES, UID))]:
+        mounts = {each["mountPath"]: each for each in container(pod)["volumeMounts"]}
+        environment = {each["name"]: each.get("value") for each in container(pod)["env"]}
+        assert not {"/checkpoint", "/archive"} & set(mounts), kind
+        assert mounts[f"{folder}/object-store"]["readOnly"], kind
+        assert environment.items() >= variables.items(), kind
+        place = "s3://streams/geo/quakes" if kind == "executor" else None  # drivers are told by their arguments
+        assert environment.get("SPATIALSTREAM_CHECKPOINT") == place
+        secrets = {each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
+        assert secrets >= {"keys", "authority"}, kind
+        assert violations(pod) == []
+    arguments = container(remover_pod(spec, NAMES, UID))["args"]
+    assert arguments[arguments.index("--checkpoint") + 1] == "s3://streams/geo/quakes"
+
+
+def test_what_is_not_needed_to_reach_a_store_is_not_said():
+    worker = container(pods(parse({"checkpoint": {"claimName": None, "url": "s3://streams"}}))["worker"])
+    names = {each["name"] for each in worker["env"]}
+    folders = {each["mountPath"] for each in worker["volumeMounts"]}
+
+    assert not [name for name in names if name.startswith("AWS")]
+    assert folders == {"/etc/spatialstream/config", "/tmp", "/var/spatialstream"}
+
+
 def test_the_environment_says_where_the_stream_is():
     spec = parse(merge(SECURE, {"kafka": {"topics": {"results": "answers"}}}))
     environment = {each["name"]: each.get("value") for each in container(pods(spec)["router"])["env"]}
@@ -375,6 +421,13 @@ CHANGES = {
     "maxRowBytes": 4096,
     "archive.claimName": "other",
     "archive.subPath": "other",
+    "archive.url": "s3://other/place",
+    "objectStore.endpoint": "http://other:9000",
+    "objectStore.region": "other",
+    "objectStore.credentialsSecret.name": "other",
+    "objectStore.credentialsSecret.key": "other",
+    "objectStore.caSecret.name": "other",
+    "objectStore.caSecret.key": "other",
     "rebalance.mode": "off",
     "rebalance.interval": "10s",
     "rebalance.stabilisation": "3m",
@@ -426,7 +479,10 @@ def test_every_field_that_can_be_changed_is_tried():
 
 @pytest.mark.parametrize("path", sorted(DOCUMENTED))
 def test_the_hash_changes_for_the_jobs_that_the_description_names(path):
-    before, after = hashes(parse(BASE)), hashes(parse(merge(BASE, patch_at(path, CHANGES[path]))))
+    base = REMOTE if path.startswith(("archive.url", "objectStore.")) else {}
+    place = {"checkpoint": base["checkpoint"]} if base else {}
+    before = hashes(parse(BASE | base))
+    after = hashes(parse(merge(BASE | base, patch_at(path, CHANGES[path])) | place))
 
     assert {job for job in before if before[job] != after[job]} == DOCUMENTED[path]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import SettingError
-from spatialstream.spark.session import _make_secret, check_conf
+from spatialstream.spark.session import check_conf, new_secret
 
 _GUARDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.network.crypto.saslFallback")
 
@@ -52,15 +52,15 @@ def test_a_secret_is_new_each_time_and_for_its_user_alone(tmp_path: Path) -> Non
     path.write_text("of an earlier start")
     path.chmod(0o644)
 
-    _make_secret(path)
-    first = path.read_text()
-    _make_secret(path)
+    first = new_secret(path)
+    assert path.read_bytes() == first
+    second = new_secret(path)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(first) == 64
-    assert first != path.read_text()
+    assert first != second == path.read_bytes()
 
 
 def test_a_secret_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"worker\.secret cannot be written"):
-        _make_secret(tmp_path / "none" / "worker.secret")
+        new_secret(tmp_path / "none" / "worker.secret")

@@ -10,6 +10,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -350,7 +351,7 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
     from spatialstream.spark.session import embedded_session
 
     name = f"spatialstream-{options.command}-{options.stream}"
-    given = {"master": options.master, "conf": dict(options.conf), "secret": _spark_secret(options)}
+    given = {"master": options.master, "conf": dict(options.conf)}
     count = None
     if _has_executors(options.master):
         count = options.slots if options.command == "worker" else options.router_partitions
@@ -358,6 +359,7 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
     if (options.master or "").startswith("k8s:"):
         begun.await_lease()
+        given["secret"] = _spark_secret(options)
     session = embedded_session(name, options.cores, **given, lasting=True)
     try:
         with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
@@ -367,19 +369,23 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         stop_spark(session)
 
 
-def _spark_secret(options: argparse.Namespace) -> Path | None:
-    """The file for the secret of Spark's processes, which executors on Kubernetes read too; None where none do.
+def _spark_secret(options: argparse.Namespace) -> Path:
+    """A new secret of Spark's processes: the file in which executors on Kubernetes have it too.
 
-    Raises:
-        SettingError: the checkpoint is no folder in which they would find it.
+    They see it in the checkpoint's folder. Where that is none they bring it from there, before they begin
+    (:mod:`spatialstream.sources.secret_file`), to the path that it has here.
     """
     from spatialstream.sources.folder import Folder
+    from spatialstream.spark.session import new_secret
 
-    if not (options.master or "").startswith("k8s:"):
-        return None
-    if not isinstance(options.checkpoint, Folder):
-        raise SettingError("checkpoint", "has to be a folder that all pods mount, where the master is k8s://...")
-    return options.checkpoint.path / f"{options.command}.secret"
+    name, checkpoint = f"{options.command}.secret", options.checkpoint
+    if isinstance(checkpoint, Folder):
+        new_secret(checkpoint.path / name)
+        return checkpoint.path / name
+    path = Path(tempfile.gettempdir()) / f"spatialstream-{options.stream}" / name
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    checkpoint.put(name, new_secret(path))
+    return path
 
 
 def _has_executors(master: str | None) -> bool:

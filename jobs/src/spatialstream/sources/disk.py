@@ -15,7 +15,18 @@ import pyarrow as pa
 
 from spatialstream.model.errors import Missing, RunError, SettingError, StateError
 
-__all__ = ["DAMAGED", "disk_errors", "is_full", "made", "mapped", "new_file", "undamaged", "whole_file", "write_whole"]
+__all__ = [
+    "DAMAGED",
+    "disk_errors",
+    "is_full",
+    "made",
+    "mapped",
+    "new_file",
+    "private_file",
+    "undamaged",
+    "whole_file",
+    "write_whole",
+]
 
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -136,6 +147,17 @@ def new_file(path: Path, data: bytes) -> bool:
     finally:
         aside.unlink(missing_ok=True)
     return True
+
+
+def private_file(path: Path, data: bytes) -> None:
+    """Write a file anew that nobody but this user may read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
 
 
 def mapped(path: Path) -> pa.Buffer:

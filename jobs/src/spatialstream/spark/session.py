@@ -21,8 +21,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import SettingError
+from spatialstream.sources.disk import private_file
 
-__all__ = ["INTERRUPTED", "SparkSession", "check_conf", "embedded_session", "java_home", "right_python", "used_session"]
+__all__ = [
+    "INTERRUPTED",
+    "SparkSession",
+    "check_conf",
+    "embedded_session",
+    "java_home",
+    "new_secret",
+    "right_python",
+    "used_session",
+]
 
 _JAVA_WANTED = 17
 _LASTING = 1_000_000
@@ -113,13 +123,13 @@ def embedded_session(
         cores: see above.
         master: where Spark runs, if not in this process.
         conf: settings that go before those made here, but for those that guard the session.
-        secret: with a Kubernetes ``master``: a file to be written, which the executors see at the same path.
+        secret: with a Kubernetes ``master``: the file of :func:`new_secret`, which the executors see at the same path.
         lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.seating`): they are
             started again however often they go. Other tasks would be, too, whatever they fail of.
 
     Raises:
-        SettingError: there is no Java, ``conf`` holds what cannot be set, the file cannot be written, or ``master``
-            needs a secret that Spark's configuration does not have.
+        SettingError: there is no Java, ``conf`` holds what cannot be set, or ``master`` needs a secret that Spark's
+            configuration does not have.
     """
     check_conf(conf or {})
     if home := java_home():
@@ -155,7 +165,6 @@ def embedded_session(
     else:
         settings |= {"spark.executor.extraJavaOptions": _quiet_logging()}
     if secret is not None and master is not None and master.startswith("k8s:"):
-        _make_secret(secret)
         settings["spark.authenticate.secret.file"] = str(secret)
     builder = SparkSession.builder.master(master or f"local[{cores or '*'},{tries}]").appName(name)
     for key, value in (settings | dict(conf or {})).items():
@@ -171,14 +180,18 @@ def embedded_session(
         raise
 
 
-def _make_secret(path: Path) -> None:
-    """A new secret in a file that nobody but this user may read."""
+def new_secret(path: Path) -> bytes:
+    """A new secret, in a file that nobody but this user may read.
+
+    Raises:
+        SettingError: it cannot be written.
+    """
+    secret = secrets.token_hex(_SECRET_BYTES).encode()
     try:
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(_SECRET_BYTES))
+        private_file(path, secret)
     except OSError as error:
         raise SettingError("checkpoint", f"{path} cannot be written: {error.strerror}") from None
+    return secret
 
 
 class _Sessions:

@@ -18,8 +18,11 @@ from spatialstream_operator.commands import (
     EXECUTOR_CONTAINER,
     KAFKA_SECRETS,
     METRICS_PORT,
+    OBJECT_STORE_AUTHORITY,
+    OBJECT_STORE_SECRETS,
     WORK,
     ZOOKEEPER_SECRETS,
+    checkpoint_place,
     driver_command,
     executor_cores,
 )
@@ -29,7 +32,7 @@ from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.manifests.network import METRICS_PATH, METRICS_PORT_NAME
 from spatialstream_operator.manifests.restricted import restrict
 from spatialstream_operator.names import HASH_ANNOTATION, TOPIC_KINDS, StreamNames
-from spatialstream_operator.spec import Container, Executors, StreamSpec
+from spatialstream_operator.spec import Bucket, Container, Executors, StreamSpec
 
 __all__ = ["DRIVER_CONTAINER", "driver_pod", "executor_template", "executor_trial", "template_hash"]
 
@@ -89,7 +92,7 @@ def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker")
     container = {
         "name": EXECUTOR_CONTAINER,
         "workingDir": WORK,
-        "env": [_variable("SPATIALSTREAM_CACHE", f"{WORK}/cache"), _variable("HOME", WORK)],
+        "env": [_variable(name, value) for name, value in _executor_environment(spec).items()],
         "resources": {kind: amounts for kind, amounts in disk.items() if amounts},
         "volumeMounts": list(storage.mounts),
     }
@@ -227,7 +230,31 @@ def _environment(spec: StreamSpec, names: StreamNames) -> list[Manifest]:
     if spec.zookeeper.credentials is not None:
         variables["SPATIALSTREAM_ZOOKEEPER_CREDENTIALS"] = f"{ZOOKEEPER_SECRETS}/{spec.zookeeper.credentials.key}"
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
+    variables |= _object_store(spec)
     return [address, *(_variable(name, value) for name, value in variables.items())]
+
+
+def _executor_environment(spec: StreamSpec) -> dict[str, str]:
+    variables = {"SPATIALSTREAM_CACHE": f"{WORK}/cache", "HOME": WORK} | _object_store(spec)
+    if isinstance(spec.checkpoint, Bucket):
+        variables["SPATIALSTREAM_CHECKPOINT"] = checkpoint_place(spec)  # Spark's secret is brought from there
+    return variables
+
+
+def _object_store(spec: StreamSpec) -> dict[str, str]:
+    """How the object store is reached, as AWS's own programs are told; nothing if there is none."""
+    given, variables = spec.object_store, dict[str, str]()
+    if not spec.remote:
+        return variables
+    if given.endpoint:
+        variables["AWS_ENDPOINT_URL"] = given.endpoint
+    if given.region:
+        variables["AWS_REGION"] = given.region
+    if given.credentials is not None:
+        variables["AWS_SHARED_CREDENTIALS_FILE"] = f"{OBJECT_STORE_SECRETS}/{given.credentials.key}"
+    if given.authority is not None:
+        variables["AWS_CA_BUNDLE"] = f"{OBJECT_STORE_AUTHORITY}/{given.authority.key}"
+    return variables
 
 
 def _disk(amounts: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spatialstream_operator.commands import CHECKPOINT
+from spatialstream_operator.commands import checkpoint_place
 from spatialstream_operator.manifests.metadata import Manifest
 from spatialstream_operator.manifests.pods import driver_pod
 from spatialstream_operator.names import StreamNames
@@ -24,7 +24,7 @@ def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
     """
     pod = driver_pod("router", spec, names, uid)
     container = pod["spec"]["containers"][0]
-    command = ["spatialstream", "remove", "--yes", "--checkpoint", CHECKPOINT]
+    command = ["spatialstream", "remove", "--yes", "--checkpoint", checkpoint_place(spec)]
     command += ["--topics", "all" if spec.deletion.topics else "internal"]
     changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}
     labels = {**pod["metadata"]["labels"], _COMPONENT: "remover"}

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spatialstream_operator.commands import ARCHIVE, CHECKPOINT, CONFIG, KAFKA_SECRETS, WORK, ZOOKEEPER_SECRETS
+from spatialstream_operator.commands import (
+    ARCHIVE,
+    CHECKPOINT,
+    CONFIG,
+    KAFKA_SECRETS,
+    OBJECT_STORE_AUTHORITY,
+    OBJECT_STORE_SECRETS,
+    WORK,
+    ZOOKEEPER_SECRETS,
+)
 from spatialstream_operator.manifests.metadata import Manifest
 from spatialstream_operator.names import StreamNames
-from spatialstream_operator.spec import Claim, SecretKey, StreamSpec
+from spatialstream_operator.spec import Bucket, Claim, SecretKey, StreamSpec
 
 __all__ = [
     "DRIVER_WORK",
@@ -57,20 +66,21 @@ def config(names: StreamNames) -> Storage:
 
 
 def checkpoint(spec: StreamSpec, names: StreamNames) -> Storage:
-    """The stream's state."""
+    """The stream's state, if it is in a volume."""
     return _claim("checkpoint", spec.checkpoint, names.checkpoint_path, CHECKPOINT)
 
 
 def archive(spec: StreamSpec, names: StreamNames) -> Storage:
-    """Where dropped objects are written, if anywhere."""
-    if spec.archive is None:
-        return Storage((), ())
+    """Where dropped objects are written, if that is in a volume."""
     return _claim("archive", spec.archive, names.archive_path, ARCHIVE)
 
 
 def secrets(spec: StreamSpec, *, zookeeper: bool) -> Storage:
-    """What logs in to Kafka and, if asked for, to ZooKeeper."""
+    """What logs in to Kafka, to an object store if there is one and, if asked for, to ZooKeeper."""
     storage = _secret("kafka", spec.kafka.security, KAFKA_SECRETS)
+    if spec.remote:
+        storage += _secret("object-store", spec.object_store.credentials, OBJECT_STORE_SECRETS)
+        storage += _secret("object-store-ca", spec.object_store.authority, OBJECT_STORE_AUTHORITY)
     return storage + _secret("zookeeper", spec.zookeeper.credentials, ZOOKEEPER_SECRETS) if zookeeper else storage
 
 
@@ -81,7 +91,9 @@ def _secret(name: str, secret: SecretKey | None, path: str) -> Storage:
     return _volume(name, source, path, readOnly=True)
 
 
-def _claim(name: str, claim: Claim, default: str, path: str) -> Storage:
+def _claim(name: str, claim: Claim | Bucket | None, default: str, path: str) -> Storage:
+    if not isinstance(claim, Claim):
+        return Storage((), ())
     source = {"persistentVolumeClaim": {"claimName": claim.name}}
     return _volume(name, source, path, subPath=claim.path or default)
 

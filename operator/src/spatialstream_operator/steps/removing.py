@@ -32,7 +32,7 @@ from spatialstream_operator.environment import Environment
 from spatialstream_operator.look import emit
 from spatialstream_operator.manifests.remover import remover_pod
 from spatialstream_operator.names import INTERNAL_KINDS, KIND, TOPIC_KINDS, StreamNames
-from spatialstream_operator.spec import StreamSpec
+from spatialstream_operator.spec import Bucket, StreamSpec
 from spatialstream_operator.steps.ownership import hindrance
 
 __all__ = ["SKIP_ANNOTATION", "remove"]
@@ -104,10 +104,13 @@ async def _reached(environment: Environment, names: StreamNames, body: Object) -
         routing = f"The routing state stays in ZooKeeper ({error})"
     kinds = (*INTERNAL_KINDS, *(TOPIC_KINDS if spec.deletion.topics else ()))
     topics = names.topics(spec.kafka.topics)
+    state = "What is in the checkpoint's folder stays if the claim's volume does"
+    if isinstance(spec.checkpoint, Bucket):
+        state = f"What is in {spec.checkpoint.url} stays"
     _log.warning(
         "%s/%s: no pod can remove what the stream has made, for its namespace is being deleted. %s. These stay in "
-        "Kafka: %s. What is in the checkpoint's folder stays if the claim's volume does.",
-        *(names.namespace, names.name, routing, ", ".join(topics[kind] for kind in kinds)),
+        "Kafka: %s. %s.",
+        *(names.namespace, names.name, routing, ", ".join(topics[kind] for kind in kinds), state),
     )
     return True
 

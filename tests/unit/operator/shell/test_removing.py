@@ -209,7 +209,11 @@ def going(world, monkeypatch):
     return store
 
 
-def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(world, going, caplog):
+@pytest.mark.parametrize("url", [None, "s3://streams/quakes"])
+def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(world, going, caplog, url):
+    if url is not None:
+        world.body()["spec"]["checkpoint"] = {"url": url}
+
     assert removed(world)
 
     assert going.count == 1
@@ -220,6 +224,7 @@ def test_with_its_namespace_goes_what_the_operator_reaches_and_the_rest_is_told(
     )
     assert "The routing state in ZooKeeper is removed" in line
     assert "These stay in Kafka: geo.quakes.blocks, geo.quakes.epochs." in line
+    assert line.endswith("What is in s3://streams/quakes stays." if url else "stays if the claim's volume does.")
 
 
 def test_a_namespace_goes_with_a_store_that_cannot_be_reached(world, going, caplog):
