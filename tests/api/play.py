@@ -274,13 +274,19 @@ def first_version(slots: int = SLOTS) -> RoutingVersion:
     return build(PLANE, sample, asked, 16, slots, number=0)
 
 
-def report_skew(store: ZooKeeperStore, version: RoutingVersion) -> None:
-    """Write down counts by which the leaves of the first slot get a hundred times what others get, and J."""
+def report_skew(store: ZooKeeperStore, version: RoutingVersion, objects: int = 64) -> None:
+    """Write down counts by which the leaves of the first slot get a hundred times what others get, and J.
+
+    Args:
+        store: of the stream.
+        version: the active one.
+        objects: how many there are in the sample, of which there were no more.
+    """
     hot = np.asarray(version.mapping) == 0
-    objects = np.where(hot, 1000.0, 10.0)
-    counts = LeafCounts(objects, objects, np.full(len(objects), 5.0), 600_000.0)
-    save_load(store, LoadReport(version.number, counts, np.zeros(len(objects)), int(time.time() * 1000)))
-    sample = ObjectBatch.of([obj(f"o{i}", i % 8 * 0.5, i % 7 * 0.5, "abcd"[i % 4 :]) for i in range(64)])
+    loads = np.where(hot, 1000.0, 10.0)
+    counts = LeafCounts(loads, loads, np.full(len(loads), 5.0), 600_000.0)
+    save_load(store, LoadReport(version.number, counts, np.zeros(len(loads)), int(time.time() * 1000)))
+    sample = ObjectBatch.of([obj(f"o{i}", i % 8 * 0.5, i % 7 * 0.5, "abcd"[i % 4 :]) for i in range(objects)])
     save_sample(store, Sample.of(PLANE, sample, QueryBatch.of([query("CRQ", None, "cd")]), 600_000.0))
 
 

@@ -164,6 +164,31 @@ def test_skewed_load_is_rebalanced(operator, played, known):
     assert operator.metric("spatialstream_operator_rebalances_total", **counted) == 1.0
 
 
+def test_a_tree_that_was_adjusted_is_built_anew_once_enough_has_been_seen(operator, played, known):
+    stream = played(rebalance={"rebuildAfter": 2_000})
+    known(stream, loads=SKEW)
+    with stream.store() as store:
+        begun(stream, store)
+        eventually(lambda: store.state().pending, "load is out of balance", now=lambda: stream.status)
+        adopted(store)
+        known(stream, loads=LEVEL, version=1)
+        stream.until(lambda status: status["rebalance"].get("last"), "it is in balance again")
+        assert "rebuiltVersion" not in stream.status["routing"]
+
+        report_skew(store, store.load(1), 2_000)
+
+        pending = eventually(lambda: store.state().pending, "the tree is built anew", now=lambda: stream.status)
+        assert (pending.number, pending.record["strategy"]) == (2, "rebuild")
+        operator.kill()
+        adopted(store)
+        known(stream, loads=LEVEL, version=2)
+        operator.start()
+        stream.until(lambda status: status["routing"].get("rebuiltVersion") == 2, "the status says so")
+        looks = operator.looks(stream)
+        eventually(lambda: operator.looks(stream) >= looks + 8, "it is looked at for longer than the cooldown")
+        assert store.state().last == 2
+
+
 def test_a_proposal_waits_for_its_approval(operator, played, known):
     stream = played(rebalance={"mode": "approve"})
     known(stream, loads=SKEW)

@@ -454,5 +454,34 @@ def test_statistics_have_a_map_of_objects_and_one_of_each_type_of_query(space):
     text = statistics_text(known)
 
     assert names == ["objects", "CRQ"]
-    assert all(said in text for said in ("CRQ", "5 s", "100 objects, 1.0 a second"))
+    assert all(said in text for said in ("CRQ", "5 s", "100 objects, 1.0 a second", "alike everywhere"))
     assert "no queries" in statistics_text(Statistics.of(space, found, QueryBatch.of([]), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("space", "west", "east"), [(PLANE, "3.12, 1.56", "9.38, 1.56"), (WGS84, "3.2°N 0.7°E", "3.5°N 7°E")]
+)
+def test_statistics_say_what_differs_by_region(space, west, east):
+    """In the west queries stand for five minutes, and have one word; in the east six hours, and three."""
+
+    def asked(number: int, x: float, words: str, duration: int) -> list[Query]:
+        region = Box(x, 3, x + 1, 4)
+        once = Query(f"s{number}", 0, Predicate(region, tuple(words)), Everything(), Lifetime(1_000))
+        standing = Query(f"c{number}", 0, Predicate(region), Everything(), Lifetime(duration, True))
+        return [once, standing]
+
+    queries = [each for i in range(100) for each in asked(i, 1, "a", 300_000) + asked(i, 8, "abc", 21_600_000)]
+    known = Statistics.of(space, ObjectBatch.of([]), QueryBatch.of(queries), 1.0)
+
+    text, picture = statistics_text(known), statistics_svg(known)
+
+    by_region = [re.split(r"  +", line) for line in text.splitlines() if line.startswith(("SRQ   key", "CRQ   stands"))]
+    assert [row[:2] + row[3:] for row in by_region] == [
+        ["SRQ", "keywords", "2.0", "1.0", west, "3.0", east],
+        ["CRQ", "stands for", "3 h", "5 min", west, "6 h", east],
+    ]
+    assert re.findall('<tspan class="name">(.*?)</tspan>', picture)[-2:] == [
+        "SRQ: how many keywords",
+        "CRQ: how long they stand",
+    ]
+    assert {"1.0", "3.0", "5 min", "6 h"} <= set(re.findall("<title>(.*?)</title>", picture))

@@ -49,7 +49,8 @@ def whole() -> dict[str, Any]:
             **{"replicas": 1, "desired": 2, "pod": "quakes-worker", "state": "Running", "restarts": 3, "failures": 2},
             "lastFailure": {"time": then, "reason": "OOMKilled", "message": "the driver had 2Gi"},
         },
-        routing={"version": 7, "leaves": 64, "imbalance": "9.28", "pendingVersion": 8, "proposal": "a1"},
+        routing={"version": 7, "leaves": 64, "imbalance": "9.28", "rebuiltVersion": 3, "pendingVersion": 8}
+        | {"proposal": "a1"},
         rebalance={
             **{"phase": "AwaitingApproval", "since": then, "proposal": PROPOSAL},
             "last": {"strategy": "FM", "outcome": "balanced", "time": "2026-11-21T10:00:00Z"},
@@ -90,6 +91,7 @@ def test_a_stream_is_shown_whole() -> None:
         "1 registered, 2 wanted (min 2, max 4 = slots)",
         "version 7, 64 leaves, Lmax/Lmin 9.28",
         "version 8 is pending (proposal a1)",
+        "tree       built anew with version 3",
         "75.0 %  ████████████████████████",
         "Lmax/Lmin = 3.00",
         "mode approve, AwaitingApproval for 3m",
@@ -258,12 +260,13 @@ def test_status_of_a_store(store: MemoryStore, capsys: pytest.CaptureFixture[str
     assert main(["status", "quakes", "--zookeeper", "zk:2181"]) == 0
     text = capsys.readouterr().out
     assert "quakes, 3 slots\nrouting    version 0, active from epoch 0\n" in text
+    assert "tree       the one that the stream began with" in text
     assert "load of slots: not known: there are no load statistics yet" in text
 
     objects = counted(store)
     assert main(["status", "quakes", "--zookeeper", "zk:2181", "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
-    assert known["active"] == {"version": 0, "epoch": 0, "proposal": ""}
+    assert known["active"] == {"version": 0, "epoch": 0, "proposal": "", "rebuilt": None}
     assert [known["pending"], known["executors"]] == [None, {"router": None, "worker": None}]
     mapping = some_version()[0].mapping
     assert [each["objects"] for each in known["slots"]] == [objects[mapping == slot].sum() for slot in range(3)]

@@ -352,7 +352,12 @@ def test_lengths_and_durations_are_of_the_region_where_enough_is_known():
 
     usual = (100 * 0.5 + 100 * 0.5**3 + 0.5**5) / 201
     assert coverage == pytest.approx([0.5, 0.5**3, usual, usual])
+    words, basis = statistics.keywords(SRQ)
+    assert words[cells] == pytest.approx([1.0, 3.0, 405 / 201, 405 / 201])
+    assert basis[cells].tolist() == [*cells[:2], 0, 0]
     mean = (100 * 1_000 + 100 * 3_600_000 + 9) / 201
     assert statistics.lifetimes[CODE["CRQ"], cells] == pytest.approx([1_000, 3_600_000, mean, mean])
+    assert statistics.basis[CODE["CRQ"], cells].tolist() == [*cells[:2], 0, 0]
     printed = Statistics.of(PLANE, NO_OBJECTS, QueryBatch.of(asked), 1.0, 3)
     assert printed.lifetimes[CODE["CRQ"]] == pytest.approx(np.full(len(printed.cells), mean))
+    assert not printed.basis.any()

@@ -231,6 +231,22 @@ class StoreContract:
         assert store.state() == before
         assert equal(store.load(1), version(1))
 
+    def test_the_last_version_whose_tree_was_built_anew_is_kept(self, connect):
+        store = connect()
+        store.create(version(0))
+        seen = [store.state().rebuilt]
+        for number, strategy in enumerate(["FG", "rebuild", "PM", "rebuild"], 1):
+            store.publish(version(number), number - 1, "p", {"strategy": strategy})
+            seen.append(connect().state().rebuilt)
+            store.activate(number, number)
+            seen.append(connect().state().rebuilt)
+        store.publish(version(5), 4, "p", {"strategy": "rebuild"})
+        store.withdraw(5, "p")
+        store.remove([1, 2, 3])
+
+        assert seen == [None, None, None, None, 2, 2, 2, 2, 4]
+        assert connect().state().rebuilt == 4
+
     def test_only_what_was_computed_from_the_active_version_is_published(self, connect):
         store = connect()
         store.create(version(0))

@@ -270,10 +270,18 @@ def _routing(status: Mapping[str, Any]) -> list[str]:
     ]
     if (pending := routing.get("pendingVersion")) is not None and pending != -1:
         lines.append(f"           version {pending} is pending (proposal {routing.get('proposal', '-')})")
+    if "version" in routing:
+        lines.append(_tree(routing.get("rebuiltVersion")))
     if lag := status.get("lag"):
         waiting = lag.get("messages", "-")
         lines.append(f"lag        results after {lag.get('delay', '-')}, {waiting} messages not read by the router")
     return lines
+
+
+def _tree(rebuilt: int | None) -> str:
+    """Where the tree comes from: the version that was built anew, or None."""
+    said = "the one that the stream began with" if rebuilt is None else f"built anew with version {rebuilt}"
+    return f"tree       {said}"
 
 
 def _rebalancing(stream: Mapping[str, Any], now: float, approve: str) -> list[str]:
@@ -320,6 +328,7 @@ def _state_record(state: Any) -> dict[str, Any]:
         pending = {"version": state.pending.number, "base": state.pending.base, "proposal": state.pending.proposal}
         pending |= {"exported": sorted(state.exported), "loaded": sorted(state.loaded)}
     active = {"version": state.active.number, "epoch": state.active.epoch, "proposal": state.adopted}
+    active["rebuilt"] = state.rebuilt
     return {"active": active, "pending": pending}
 
 
@@ -358,6 +367,7 @@ def store_text(
     lines = [
         f"stream     {name}, {state.slots} slots",
         f"routing    version {state.active.number}, active from epoch {state.active.epoch}{by}",
+        _tree(state.rebuilt),
     ]
     if state.pending is not None:
         lines.append(

@@ -48,11 +48,7 @@ class CellCounts:
         sums = np.append(0.0, np.cumsum(count))
         partly, wholly = (sums[offsets[1:]] - sums[offsets[:-1]]).reshape(-1, 2).T.copy()
         cells.hand_down(wholly[np.newaxis])
-        basis = np.where(partly + wholly >= least, np.arange(len(cells)), -1).astype(np.int32)
-        basis[0] = 0
-        for level in cells.levels()[1:]:
-            few = np.flatnonzero(basis[level] < 0) + level.start
-            basis[few] = basis[cells.parent[few]]
+        basis = cells.nearest(partly + wholly >= least)
         return cls(offsets, (distinct % max(values, 1)).astype(np.int32), count, cells.parent, basis)
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:

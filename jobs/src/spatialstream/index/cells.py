@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from spatialstream.model.arrays import Codes, Floats, Ints
+from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.kernels import kernel
 from spatialstream.model.space import Space
 
@@ -191,6 +191,16 @@ class Cells:
             below = self.first[cell] + ((column >> bit) & 1) + 2 * ((row >> bit) & 1)
             cell = np.where((self.first[cell] >= 0) & (self.level[cell] == deep) & (lowest > deep), below, cell)
         return cell
+
+    def nearest(self, own: Flags) -> Codes:
+        """The cell whose numbers stand for each of n: itself if it has its ``own``, else the nearest above; int32[n].
+
+        The space has its own whatever is said of it.
+        """
+        result = np.where(own, np.arange(len(self)), 0).astype(np.int32)
+        for cells in self.levels()[1:]:
+            result[cells] = np.where(own[cells], result[cells], result[self.parent[cells]])
+        return result
 
     def add_up(self, counts: Floats) -> None:
         """Give every cell what its children have, besides its own: from the deepest level up."""

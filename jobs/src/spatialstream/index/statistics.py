@@ -197,23 +197,21 @@ def _shapes(keywords: TermLists) -> tuple[Codes, Ints]:
     return shapes.astype(np.int32), groups.astype(np.int64)
 
 
-def _by_cell(cells: Cells, reached: Floats, lasting: Floats, usual: Floats, enough: float) -> Floats:
-    """How long queries of each type last that reach each cell, float64[6, n]; where few do, that of the cell above.
+def _by_cell(cells: Cells, reached: Floats, lasting: Floats, usual: Floats, basis: Codes) -> Floats:
+    """How long queries of each type last that reach each cell, float64[6, n].
 
     Args:
         cells: n of them.
         reached: float64[6, n], queries that reach each.
         lasting: float64[6, n, 2], how long they last together: those that reach a part of it, and that cover it.
         usual: float64[6], how long those of each type last on average.
-        enough: queries that a cell needs for an average of its own.
+        basis: int32[6, n], the cell whose average stands for each.
     """
     partly, wholly = np.moveaxis(lasting, 2, 0)
     cells.hand_down(wholly)
-    result = np.where(reached >= enough, (partly + wholly) / np.maximum(reached, 1e-300), -1.0)
-    result[:, 0] = usual
-    for level in cells.levels()[1:]:
-        few = result[:, level] < 0.0
-        result[:, level] = np.where(few, result[:, cells.parent[level]], result[:, level])
+    average = (partly + wholly) / np.maximum(reached, 1e-300)
+    average[:, 0] = usual
+    result: Floats = np.take_along_axis(average, basis, axis=1)
     return result
 
 
@@ -231,6 +229,7 @@ class Statistics:
         durations: float64[6, b], those with a duration of b bits (in ms).
         duration_sums: float64[6, b], the sum of these durations in ms.
         lifetimes: float64[6, n], how long those that reach each cell last on average, in ms.
+        basis: int32[6, n], the cell whose lifetimes stand for each: itself, or the nearest above with enough queries.
         terms: uint64[v], hashes of the keywords, ascending.
         srq, skq: M_srq and M_skq, of positions in ``terms``.
         shapes: how many groups SRQs and SKQs have, and of which lengths: (groups - 1) (longest + 1) + length. A query
@@ -248,6 +247,7 @@ class Statistics:
     durations: Floats
     duration_sums: Floats
     lifetimes: Floats
+    basis: Codes
     terms: Words
     srq: CellCounts
     skq: CellCounts
@@ -342,6 +342,7 @@ class Statistics:
         sums = table(buckets, _BUCKETS, asked * duration)
         usual = sums.sum(axis=1) / np.maximum(came, 1e-300)
         lasting = np.bincount(code[visitor] * 2 * n + rows, (asked * duration)[visitor], len(TYPES) * 2 * n)
+        basis = np.stack([cells.nearest(each) for each in reached >= enough])
 
         return cls(
             space,
@@ -357,7 +358,8 @@ class Statistics:
             ),
             table(buckets, _BUCKETS, asked),
             sums,
-            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2).astype(np.float64), usual, enough),
+            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2).astype(np.float64), usual, basis),
+            basis,
             terms,
             counts_of(SRQ, *words),
             counts_of(SKQ, *words),
@@ -466,6 +468,19 @@ class Statistics:
         """M_srq (``kind`` SRQ) or M_skq of a cell: p_w of each of :attr:`terms`, float64[v]; all 0 without keywords."""
         counts = (self.srq if kind == SRQ else self.skq).of_cell(cell, len(self.terms))
         return counts / max(float(counts.sum()), 1e-300)
+
+    def keywords(self, kind: int) -> tuple[Floats, Codes]:
+        """How many keywords a group has, of the queries of a type that reach each cell: SRQ or SKQ.
+
+        Returns:
+            The averages, float64[n], and the cell whose average stands for each, int32[n], as with :attr:`basis`.
+        """
+        shapes = self.shapes[(SRQ, SKQ).index(kind)]
+        result = np.zeros(len(self.cells))
+        for cell in np.unique(shapes.basis).tolist():
+            shape, count = shapes.entries(cell)
+            result[cell] = float((shape % (_LONGEST + 1)) @ count) / max(float(count.sum()), 1e-300)
+        return result[shapes.basis], shapes.basis
 
     def rates(self, x: Floats, y: Floats) -> Floats:
         """Arrivals in a ms that each object of a sample stands for: E_obj of its finest cell, shared out there.

@@ -14,12 +14,16 @@ from spatialstream.store.state import STAGES, Binding, Pending, RoutingState, St
 __all__ = ["acknowledgement", "active_bytes", "epochs_bytes", "pending_bytes", "read_state"]
 
 _PLAIN = ("last", "slots", "origin", "adopted", "life")
-"""What ``active`` holds besides the active version, as :class:`~spatialstream.store.state.RoutingState` calls it."""
+"""What ``active`` holds besides the active version, as :class:`~spatialstream.store.state.RoutingState` calls it.
+
+It holds ``rebuilt`` too, but not of streams whose last change was made before that was kept: as far as anybody knows,
+they have the tree that they began with.
+"""
 
 
 def active_bytes(state: RoutingState) -> bytes:
     """``active``: what a change checks."""
-    record = asdict(state.active) | {name: getattr(state, name) for name in _PLAIN}
+    record = asdict(state.active) | {name: getattr(state, name) for name in (*_PLAIN, "rebuilt")}
     return json.dumps(record).encode()
 
 
@@ -61,6 +65,7 @@ def read_state(active: bytes, epochs: bytes, pending: bytes | None, acks: Iterab
             frozenset(confirmed["exported"]),
             frozenset(confirmed["loaded"]),
             **{name: record[name] for name in _PLAIN},
+            rebuilt=record.get("rebuilt"),
         )
 
 

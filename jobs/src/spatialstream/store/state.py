@@ -28,6 +28,9 @@ __all__ = ["STAGES", "Binding", "Pending", "RoutingState", "Stage"]
 Stage = Literal["exported", "loaded"]
 """What a slot confirms about the pending version: its leaving queries are written; the arriving ones are registered."""
 
+_REBUILD = "rebuild"
+"""The strategy, as a proposal's record says it, that builds the tree anew; the others adjust the one that is there."""
+
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
@@ -77,6 +80,8 @@ class RoutingState:
         origin: digest of the version that the stream was created with.
         adopted: id of the proposal that the active version carries out; empty for the first version.
         life: id of the stream's life, which its checkpoint bears too; empty where there is none.
+        rebuilt: number of the version whose tree was last built anew, from what the stream has brought; None while it
+            has the tree that it began with, however often that was adjusted.
     """
 
     active: Binding
@@ -89,6 +94,7 @@ class RoutingState:
     origin: str = ""
     adopted: str = ""
     life: str = ""
+    rebuilt: int | None = None
 
     @classmethod
     def created(cls, number: int, slots: int, origin: str, life: str = "") -> RoutingState:
@@ -181,7 +187,9 @@ class RoutingState:
             raise Conflict(f"version {number} is not pending, so it cannot become active in epoch {epoch}")
         if epoch <= self.active.epoch:
             raise Conflict(f"version {number} cannot become active in epoch {epoch}: {self.active} is later")
-        return self._settled(active=binding, bindings=(*self.bindings, binding), adopted=self.pending.proposal)
+        rebuilt = number if self.pending.record.get("strategy") == _REBUILD else self.rebuilt
+        bindings, adopted = (*self.bindings, binding), self.pending.proposal
+        return self._settled(active=binding, bindings=bindings, adopted=adopted, rebuilt=rebuilt)
 
     def withdrawn(self, number: int, proposal: str) -> RoutingState:
         """The pending version is given up; nothing changes if it has been, or never was published.

@@ -13,7 +13,9 @@ proposal; and by what is measured once a version is active, here. If balance doe
 the next strategy follows at once. After the last one the machine rests, longer each time, because nothing has helped.
 
 A stream that began without history has a tree that knows nothing of it. Once enough has been seen, its first tree is
-built anew whether or not load is in balance, in the same steps and within the same limits.
+built anew whether or not load is in balance, in the same steps and within the same limits. That is done once: what PM,
+FM and FG did before does not count, and a rebuild for any other reason does, by hand too. The routing store says
+whether there was one.
 
 Whoever carries out the commands keeps three rules.
 
@@ -205,7 +207,7 @@ def _unbroken(since: int | None, last: int | None, now: int, settings: Rebalance
 
 def _is_first(seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> bool:
     """Whether the stream has the tree that it began with, and enough has been seen to build it a better one."""
-    return routing.active.number == 0 and 0 < settings.rebuild <= seen.known
+    return routing.rebuilt is None and 0 < settings.rebuild <= seen.known
 
 
 def _is_wanted(state: State, now: int, settings: RebalanceSettings) -> bool:

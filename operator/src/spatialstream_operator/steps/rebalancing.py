@@ -70,8 +70,9 @@ def settings(look: Look) -> RebalanceSettings:
 
 
 async def _known(look: Look) -> float:
-    """How many objects of a stream have been seen that has the tree that it began with; else 0."""
-    if look.store is None or look.routing is None or look.routing.active.number != 0:
+    """How many objects have been seen of a stream whose first tree may have to be built anew; else 0."""
+    wanted = look.spec.rebalance.rebuild > 0
+    if not wanted or look.store is None or look.routing is None or look.routing.rebuilt is not None:
         return 0.0
     try:
         return await asyncio.to_thread(read_seen, look.store)

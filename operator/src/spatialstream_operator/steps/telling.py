@@ -69,6 +69,7 @@ def _routing(look: Look) -> dict[str, Any]:
         told = {
             "version": look.routing.active.number,
             "pendingVersion": None if pending is None else pending.number,
+            "rebuiltVersion": look.routing.rebuilt,
             "proposal": look.routing.adopted or None,
         }
     load = look.figures.load

@@ -71,6 +71,26 @@ def test_the_tree_of_a_stream_without_history_is_built_anew_once_although_load_i
     world.check()
 
 
+@pytest.mark.parametrize("restart", [0.0, 0.3])
+def test_a_tree_that_was_adjusted_before_enough_was_seen_is_built_anew_once(restart):
+    def late(at):
+        return max(0, at - 40 * MINUTE)
+
+    world = World(Plan(hot=lasting(ONE_LEAF, HOT), known=late, restart=restart)).run(4 * 60)
+
+    assert [each[1] for each in world.publications] == ["FG", "rebuild"]
+    assert world.publications[1][0] - START >= 40 * MINUTE
+    assert world.routing.rebuilt == world.routing.active.number == 2
+    world.check()
+
+
+def test_a_tree_that_was_built_anew_by_hand_is_left_alone():
+    world = World(Plan(known=growing, external=((0, "rebuild"), (30 * MINUTE, "FM")))).run(2 * 60)
+
+    assert world.publications == []
+    assert (world.routing.rebuilt, world.routing.active.number) == (1, 2)
+
+
 def test_without_a_sample_or_if_nobody_wants_it_no_tree_is_built():
     assert World(Plan()).run(30).publications == []
     assert World(Plan(known=growing), settings=RebalanceSettings(rebuild=0)).run(30).publications == []
@@ -189,7 +209,7 @@ def test_jobs_that_stop_again_and_again_under_a_pending_version_get_rid_of_it():
 
 
 def test_a_version_of_somebody_else_is_waited_for_and_left_alone():
-    plan = Plan(hot=lasting(SCATTERED), external=(130_000,), adoption=15 * MINUTE)
+    plan = Plan(hot=lasting(SCATTERED), external=((130_000, "FM"),), adoption=15 * MINUTE)
     world = World(plan).run(60)
 
     assert next(note.reason for _, note in world.notes) == "ExternalVersion"
@@ -262,6 +282,9 @@ hot_spots = st.lists(
 )
 
 
+by_hand = st.tuples(st.integers(0, 110 * MINUTE), st.sampled_from(["FM", "rebuild"]))
+
+
 @st.composite
 def plans(draw):
     heats, period = draw(hot_spots), draw(st.integers(2, 60)) * MINUTE
@@ -279,7 +302,7 @@ def plans(draw):
         flaky=draw(st.sampled_from([0.0, 0.3])),
         modes=modes,
         approve=draw(st.sampled_from([None, 0, 3 * MINUTE])),
-        external=tuple(sorted(draw(st.lists(st.integers(0, 110 * MINUTE), max_size=2)))),
+        external=tuple(sorted(draw(st.lists(by_hand, max_size=2)))),
         known=draw(st.sampled_from([None, growing])),
     )
 

@@ -112,7 +112,7 @@ class Plan:
         flaky: probability that the store's answer to a change gets lost, or the change never comes.
         modes: (from, mode), ascending.
         approve: ms after which a person approves what is shown; None: never.
-        external: when somebody else publishes a version.
+        external: when somebody else publishes a version, and with which strategy.
         known: objects that the sample stands for at a time; None: nothing is ever known.
     """
 
@@ -213,14 +213,14 @@ class World:
         number = self.routing.active.number
         return Load(self.now, self.worked, number, ratio_of(loads), arrivals, tuple(loads))
 
-    def publish_by_hand(self) -> None:
-        layout = strategy_of(self.layouts[self.routing.active.number], self.weights(), "FM")
+    def publish_by_hand(self, strategy: str) -> None:
+        layout = strategy_of(self.layouts[self.routing.active.number], self.weights(), strategy)
         self._publish(layout, self.routing.active.number, f"hand{self.elapsed}")
 
     def _publish(self, layout: Layout, base: int, name: str) -> int:
         number = self.routing.last + 1
         before = self.routing.pending
-        self.routing = self.routing.published(number, SLOTS, base, name, {})
+        self.routing = self.routing.published(number, SLOTS, base, name, {"strategy": layout.strategy})
         if self.routing.pending is not None and self.routing.pending is not before:
             self.layouts[number] = layout
             self.pending_work = 0
@@ -236,15 +236,14 @@ class World:
             not self.within(self.plan.down),
             self.approval,
             None if self.kept is None else self.kept.id,
-            self.plan.known(self.elapsed) if self.plan.known and self.routing.active.number == 0 else 0.0,
+            self.plan.known(self.elapsed) if self.plan.known else 0.0,
         )
 
     def tick(self) -> None:
         self.now += TICK
         self.live()
-        if self.others and self.elapsed >= self.others[0] and self.routing.pending is None:
-            self.others.pop(0)
-            self.publish_by_hand()
+        if self.others and self.elapsed >= self.others[0][0] and self.routing.pending is None:
+            self.publish_by_hand(self.others.pop(0)[1])
         if self.random.random() < self.plan.restart:
             self.restart()
         self.person()
@@ -304,6 +303,7 @@ class World:
         if self.kept is None or self.kept.id != command.proposal:
             return Refused(self.now, "forgotten")
         known = self.routing.pending is not None and self.routing.pending.proposal == command.proposal
+        assert not self.state.first or self.routing.rebuilt is None, "the first tree is built anew once"
         number = self._publish(self.layouts[self.kept.id], self.kept.base, command.proposal)
         if not known:
             found = grade(self.scraped, self.routing, self.now, self.rules)
