@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Route, expect
 
 from spatialstream.client import Inlet
 from tests.cluster.stream import LiveStream
@@ -192,6 +192,123 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     expect(card).to_have_attribute("data-state", "cancelled")
     left = Client(gateway.port, TOKEN)("GET", f"/streams/gateway/queries/{query['id']}")
     assert left.status == 404
+
+
+def test_a_link_that_is_opened_while_the_page_still_loads(visit: Visit) -> None:
+    page, held = visit.page, dict[str, Route]()
+    page.route("**/countries-50m.json", lambda route: held.update(map=route))
+    visit.sign_in()  # the map is still to come
+    page.route("**/console/session", lambda route: held.update(session=route))
+    query = {"id": "shared", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}
+    with page.expect_request("**/console/session"):
+        page.evaluate("q => { location.hash = 'stream=gateway&q=' + encodeURIComponent(JSON.stringify([q])) }", query)
+    with page.expect_response("**/countries-50m.json"):
+        held["map"].continue_()
+    page.wait_for_function("() => spatialstream.map.map.isSourceLoaded('land')")
+    held["session"].continue_()
+    expect(visit.card("Standing")).to_be_visible()
+    expect(page).to_have_url(re.compile("shared"))
+
+
+def stand(visit: Visit) -> Locator:
+    """The flood's matches, a standing question, of which some have come."""
+    visit.flood()
+    visit.page.get_by_role("button", name="Let it stand").click()
+    card = visit.card("Standing")
+    expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    return card
+
+
+def cancel(visit: Visit) -> None:
+    visit.page.get_by_role("button", name=re.compile("^Cancel")).first.click()
+    expect(visit.page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
+
+
+def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
+    visit.sign_in()
+    card = stand(visit)
+    before = int(card.locator(".figure b").inner_text())
+    card.get_by_role("button", name=re.compile("^Replay")).click()
+    page, replay = visit.page, visit.page.get_by_role("region", name="Replay")
+    expect(page.locator("#state")).to_have_text("replay")
+    expect(replay).to_have_attribute("aria-busy", "false")
+    expect(replay.locator(".told")).to_have_text(re.compile(r"[1-9][0-9]* rows?$"))
+    moment = replay.get_by_role("slider", name="Moment")
+    expect(moment).to_be_focused()
+    expect(card.locator(".objects li").first).to_contain_text("flood")
+    card.get_by_role("button", name=re.compile("^Show on the map")).click()
+    visit.picture("replay-light")
+
+    replay.get_by_label("How far back").select_option("15m")
+    expect(replay).to_have_attribute("aria-busy", "false")
+    expect(moment).to_have_attribute("aria-valuetext", re.compile(r"[1-9][0-9]* rows?$"))
+    at = int(moment.input_value())
+    assert at > 30, "it begins with the newest rows"
+    moment.press("Home")
+    expect(card.locator(".figure b")).to_have_text("0")  # long before the stream had begun
+    expect(replay.locator(".told")).to_have_text(re.compile("0 rows$"))
+    expect(page).to_have_url(re.compile("replay=console-.*span=15m.*at=[0-9]+"))
+    replay.get_by_label("Speed").select_option("5")
+    replay.get_by_role("button", name="Play").click()
+    expect(moment).to_have_value("59")
+    expect(replay.get_by_role("button", name="Play")).to_be_visible()  # it has come to the end
+
+    page.reload()  # as who is given the link
+    expect(page.locator("#state")).to_have_text("replay")
+    expect(moment).to_have_attribute("aria-valuetext", re.compile("rows?$"))
+    visit.accessible()
+    page.locator("#theme").click()
+    visit.accessible()
+    moment.press("End")
+    expect(card.locator(".objects li").first).to_be_visible()
+    visit.picture("replay-dark")
+    moment.press("Escape")
+    visit.live()
+    expect(replay).to_be_hidden()
+    expect(card.locator(".figure b")).not_to_have_text(re.compile(rf"^({before})?$"))
+    assert int(card.locator(".figure b").inner_text()) >= before
+    cancel(visit)
+
+
+def test_a_replay_of_nothing_and_one_that_cannot_be_read(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    visit.flood()
+    page.get_by_role("textbox", name="Words").fill("nobody-says-this")
+    page.get_by_role("button", name="Let it stand").click()
+    expect(visit.card("Standing")).to_have_attribute("data-state", "standing")
+    page.route("**/results/counts?**", lambda route: route.fulfill(status=503, json={"detail": "the broker is away"}))
+    page.get_by_role("button", name=re.compile("^Replay")).click()
+    replay = page.get_by_role("region", name="Replay")
+    expect(replay.locator(".told")).to_contain_text("the broker is away")
+    page.unroute("**/results/counts?**")
+    replay.get_by_role("button", name="Try again").click()
+    expect(replay.locator(".told")).to_contain_text("No row of this question came")
+    expect(replay.get_by_role("slider")).to_be_disabled()
+    visit.accessible()
+    replay.get_by_role("button", name="Back to live").click()
+    expect(page.get_by_role("button", name=re.compile("^Replay"))).to_be_focused()
+    cancel(visit)
+
+
+def test_what_stands_in_the_stream_is_listed_and_followed(
+    visit: Visit, browser: Browser, gateway: GatewayServer
+) -> None:
+    visit.sign_in()
+    stand(visit)
+    other = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    other.sign_in()
+    other.page.get_by_text("What stands in this stream").click()
+    other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first.click()
+    card = other.card("Standing")
+    expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    card.get_by_role("button", name=re.compile("^Replay")).click()
+    expect(other.page.get_by_role("slider", name="Moment")).to_have_attribute("aria-valuetext", re.compile("rows?$"))
+    other.picture("replay-phone")
+    assert other.page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    other.accessible()
+    other.end()
+    cancel(visit)
 
 
 def test_the_nearest_and_the_top_words(visit: Visit) -> None:

@@ -105,6 +105,17 @@ def stands(client: Client) -> list[str]:
     return found
 
 
+def past(client: Client, query: str) -> list[Any]:
+    """All rows of a query that have come, page by page."""
+    found, path = list[Any](), f"/streams/gateway/results/past?query={query}&since=0&limit=1000"
+    while path:
+        answer = client("GET", path)
+        assert answer.status == 200, answer
+        found += [each["row"] for each in answer.json["rows"]]
+        path = answer.json.get("next", "")
+    return found
+
+
 def by_query(rows: list[bytes]) -> dict[str, list[bytes]]:
     """The rows of each query in their order; those of different ones may be in different partitions."""
     found = defaultdict[str, list[bytes]](list)
@@ -193,6 +204,10 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         for each in followers:
             assert by_query(each.rows) == by_query(expected)
             assert {status for status, _ in each.failed} <= {503}
+        for name in names:
+            assert past(http_, name) == [json.loads(line) for line in by_query(expected)[name]]
+            (counted,) = http_("GET", f"/streams/gateway/results/counts?query={name}&since=0&parts=1").json["counts"]
+            assert counted == {"since": 0, "rows": len(by_query(expected)[name]), "exact": True}
         assert len({json.loads(line)["object"]["id"] for line in expected} & {each["id"] for each in sent}) == 103
         assert server.stop(30.0), "it ends in order"
         assert TOKEN not in server.log.read_text()

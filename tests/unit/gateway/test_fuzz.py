@@ -18,8 +18,10 @@ import pytest
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.rates import RateLimits
+from spatialstream.gateway.streams import ServedStream
+from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Client, served, serving
-from tests.unit.gateway.results import opener
+from tests.unit.gateway.results import messages, opener, row
 from tests.unit.gateway.test_openapi import SKQ, Answering
 from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, Stream
 
@@ -66,11 +68,14 @@ HEADERS = ["accept", "content-type", "last-event-id", "idempotency-key", "author
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Gateway:
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gateway:
     token = {"name": "all", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["s"]}
     (tmp_path / "tokens").write_text(json.dumps(token))
     stream = Stream()
     stream.room.set()
+    log = MemoryLog()
+    log.add(5, messages([row("s", 1), row("s", 2)], 1, 0))
+    monkeypatch.setattr(ServedStream, "log", lambda _: log)
     behind = served("s", lambda: Answering(stream), opener(stream.results), stream)
     limits = Limits(body=5_000, client=RateLimits(rate=0))
     return Gateway([behind], Access(tmp_path / "tokens"), limits=limits)
@@ -110,6 +115,7 @@ def target_of(chance: random.Random, paths: list[str]) -> str:
     if chance.random() < 0.1:
         path = "/" + "/".join(quote(chance.choice(WORDS), safe="%.", errors="replace") for _ in range(4))
     names = ["query", "position", "wait", "timeout", "at_least", "limit", "bbox", "datetime", "q", "after", "x"]
+    names += ["since", "until", "parts"]
     if parameters := [(chance.choice(names), chance.choice(WORDS)) for _ in range(chance.randint(0, 3))]:
         path += "?" + "&".join(f"{name}={quote(value, safe='%', errors='replace')}" for name, value in parameters)
     return path + ("&" if "?" in path else "?") + "wait=0&timeout=1ms"

@@ -15,8 +15,10 @@ import pytest
 from spatialstream.client.stream import Standing
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.streams import ServedStream
+from tests.unit.client.log import MemoryLog
 from tests.unit.gateway.http import Answer, Client, served, serving
-from tests.unit.gateway.results import opener
+from tests.unit.gateway.results import messages, opener
 from tests.unit.gateway.test_writing import CRQ, LINE, TOKEN, Asker, Stream
 
 ROW = {"query": "q", "type": "SKQ", "t": 5, "objects": [{"id": "a", "t": 4, "lon": 1.5, "lat": 2.5, "distance_m": 7.0}]}
@@ -47,11 +49,14 @@ class Answering(Asker):
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Gateway:
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gateway:
     token = {"name": "all", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["s"]}
     (tmp_path / "tokens").write_text(json.dumps(token))
     stream = Stream()
     stream.room.set()
+    log = MemoryLog()
+    log.add(5, messages([json.dumps(ROW).encode()] * 2, 2, 0))
+    monkeypatch.setattr(ServedStream, "log", lambda _: log)
     behind = served("s", lambda: Answering(stream), opener(stream.results), stream)
     return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(body=5_000))
 
@@ -95,6 +100,14 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
         check(document, "GET", "/openapi.json", client("GET", "/openapi.json"))
         for path in ("?query=q&wait=0", "?query=q&position=oldest&wait=0", "?query=q&position=x", ""):
             check(document, "GET", results, client("GET", "/streams/s/results" + path))
+        for path in (
+            "past?query=q&since=0&limit=1",
+            "past?query=q&since=0",
+            "counts?query=q",
+            "counts?query=q&since=x",
+        ):
+            part = path.partition("?")[0]
+            check(document, "GET", f"{results}/{part}", client("GET", f"/streams/s/results/{path}"))
         for query in (CRQ | {"id": "q"}, CRQ | {"id": "q"}, SKQ):
             check(document, "POST", queries, client("POST", "/streams/s/queries", query))
         for _ in range(2):

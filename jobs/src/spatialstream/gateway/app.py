@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
 from spatialstream.client.snapshots import MOST
-from spatialstream.gateway import features, listing, logs
+from spatialstream.gateway import features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.console import Console
@@ -156,6 +156,8 @@ class Gateway:
             Endpoint("GET", "/streams/{stream}", "watch", listing.state),
             Endpoint("POST", "/streams/{stream}/ask", "ask", self.ask),
             Endpoint("GET", "/streams/{stream}/results", "watch", self.results),
+            Endpoint("GET", "/streams/{stream}/results/past", "watch", history.rows),
+            Endpoint("GET", "/streams/{stream}/results/counts", "watch", history.counts),
             Endpoint("GET", "/streams/{stream}/queries", "watch", listing.queries),
             Endpoint("GET", "/streams/{stream}/queries/{query:path}", "watch", listing.query),
             Endpoint("POST", "/streams/{stream}/queries", "write", self.register),

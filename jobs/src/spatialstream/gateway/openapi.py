@@ -13,6 +13,7 @@ from spatialstream.gateway.access import RIGHTS
 from spatialstream.gateway.features import MOST_ITEMS
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
+from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
 from spatialstream.model.schema import OBJECT_JSON, QUERY_JSON, RESULT_JSON
@@ -46,7 +47,8 @@ def _query(*, standing: bool) -> dict[str, Any]:
 
 
 _TEXT = {"type": "string"}
-_AS_OF = _object(round={"type": "integer"}, clock={"type": "integer", "description": "ms since 1970-01-01 UTC"})
+_MS = {"type": "integer", "description": "ms since 1970-01-01 UTC"}
+_AS_OF = _object(round={"type": "integer"}, clock=_MS)
 _LINK = _object(href={"type": "string", "format": "uri"}, rel=_TEXT, type=_TEXT, title=_TEXT)
 _LINKS = {"type": "array", "items": _LINK}
 _POINT = _object(
@@ -112,6 +114,28 @@ _SCHEMAS = {
         version={"type": "integer", "description": "of the tree"},
         slots={"type": "integer", "minimum": 1},
     ),
+    "Past": _object(
+        ["query", "since", "until", "rows"],
+        query=_TEXT,
+        since=_MS,
+        until=_MS,
+        rows={"type": "array", "items": _object(at={**_MS, "description": "ms; when it came"}, row=_ref("Row"))},
+        next={**_TEXT, "description": "where the next page is; it may be empty"},
+    ),
+    "Counts": _object(
+        query=_TEXT,
+        since=_MS,
+        until=_MS,
+        kept_since={"type": ["integer", "null"], "description": "ms; rows from then on are kept"},
+        counts={
+            "type": "array",
+            "items": _object(
+                since=_MS,
+                rows={"type": "integer", "minimum": 0},
+                exact={"type": "boolean", "description": "whether all were counted; else it is an estimate"},
+            ),
+        },
+    ),
     "Queries": _object(
         ["queries", "as_of"],
         queries={"type": "array", "items": _ref("StandingQuery")},
@@ -159,6 +183,11 @@ def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
     return {"description": told, "required": True, "content": {form: {"schema": schema}}}
 
 
+_PAST = [
+    _parameter("query", "query", "id of a query", required=True),
+    _parameter("query", "since", "when the first came, in ms or ISO 8601; an hour before until by default"),
+    _parameter("query", "until", "when the next one came; now by default"),
+]
 _LIMIT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 1000}
 _WRITTEN = {JSON: _ref("Written")}
 
@@ -258,6 +287,23 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                 {"Next-Position": "of a poll"},
             )
         },
+    },
+    "GET /streams/{stream}/results/past": {
+        "summary": "The rows of a query that came between two times",
+        "parameters": [
+            *_PAST,
+            _parameter("query", "limit", "of a page, 1000 by default", **_LIMIT | {"maximum": MOST_ROWS}),
+            _parameter("query", "position", "as `next` has it"),
+        ],
+        "responses": {"200": _content("a page of them", {JSON: _ref("Past")})},
+    },
+    "GET /streams/{stream}/results/counts": {
+        "summary": "How many rows of a query came in each part of a time",
+        "parameters": [
+            *_PAST,
+            _parameter("query", "parts", "of equal length, 60 by default", **_LIMIT | {"maximum": MOST_PARTS}),
+        ],
+        "responses": {"200": _content("of each part how many", {JSON: _ref("Counts")})},
     },
     "POST /streams/{stream}/queries": {
         "summary": "Register a standing query",

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from spatialstream.client import Connection, Glimpse
 from spatialstream.client.glimpse import DeadLetters, dead_letters
+from spatialstream.client.history import Log, ResultsLog
 from spatialstream.client.inlet import Inlet
 from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
@@ -27,6 +28,9 @@ T = TypeVar("T")
 _THREADS = 16
 _MOST_WAITING = 256
 """Calls that are under way or wait for a thread; more are told to come again."""
+_READERS = 2
+_MOST_READING = 16
+"""Who reads what has been, or waits for it: it takes long, so it has threads of its own, and few."""
 _READY_SECONDS = 2.0
 _FEW = 16
 """Questions of a request that may be answered together with those of others."""
@@ -75,6 +79,7 @@ class ServedStream:
     ) -> None:
         self.name, self.feed, self.inlet, self._opener, self._broker = name, feed, inlet, opener, broker
         self._threads = ThreadPoolExecutor(_THREADS, f"ask-{name}")
+        self._readers, self._reading = ThreadPoolExecutor(_READERS, f"history-{name}"), 0
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._stream: Stream | None = None
         self._users: dict[Stream, int] = {}
@@ -185,6 +190,33 @@ class ServedStream:
                 else:
                     future.set_result(outcome)
 
+    async def look_back(self, work: Callable[[Log], T]) -> T:
+        """Do something with the results that there have been, in a thread.
+
+        Raises:
+            Problem: too many do.
+            Exception: what the work raises.
+        """
+        with self._lock:
+            if self._reading >= _MOST_READING:
+                raise Problem("try-again", f"{self._reading} requests read what has been already", retry=1)
+            self._reading += 1
+        future = self._readers.submit(lambda: work(self.log()))
+        future.add_done_callback(self._looked_back)
+        return await asyncio.wrap_future(future)
+
+    def _looked_back(self, _: object) -> None:
+        with self._lock:
+            self._reading -= 1
+
+    def log(self) -> Log:
+        """The results that there have been.
+
+        Raises:
+            Unavailable: it is not known where they are.
+        """
+        return ResultsLog(self._known_broker(), self.name)
+
     def glimpse(self) -> Glimpse:
         """Begin to look at the objects as they are sent.
 
@@ -217,6 +249,7 @@ class ServedStream:
 
     def close(self) -> None:
         """Let go of it; calls under way are not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for each in (self._threads, self._readers):
+            each.shutdown(wait=False, cancel_futures=True)
         if self._stream is not None:
             self._stream.close()

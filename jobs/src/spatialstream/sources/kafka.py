@@ -345,7 +345,15 @@ class Offsets:
             self._begins = time.monotonic(), begins
         return begins, self.latest(partitions)
 
-    def _ask(self, partitions: Mapping[str, int], which: int) -> dict[str, list[int]]:
+    def at(self, partitions: Mapping[str, int], t: int) -> dict[str, list[int]]:
+        """The offset of the first message of each partition that is of a time, in ms, or later; -1: there is none.
+
+        Raises:
+            Unavailable: the broker did not answer.
+        """
+        return self._ask(partitions, t, -1)
+
+    def _ask(self, partitions: Mapping[str, int], which: int, least: int = 0) -> dict[str, list[int]]:
         until = time.monotonic() + _TIMEOUT
         while True:
             places = [TopicPartition(topic, i, which) for topic, count in partitions.items() for i in range(count)]
@@ -355,7 +363,7 @@ class Offsets:
                 problem = _words(error)
             else:
                 found = {(at.topic, at.partition): at.offset for at in answers if at.error is None}
-                if len(found) == len(places) and all(offset >= 0 for offset in found.values()):
+                if len(found) == len(places) and all(offset >= least for offset in found.values()):
                     return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
                 problem = next((at.error.str() for at in answers if at.error is not None), "it went away")
             if time.monotonic() > until:

@@ -30,7 +30,7 @@ export function duration(text) {
   if (!match) return text;
   const [, n, unit] = match;
   const names = { ms: "ms", s: "second", m: "minute", h: "hour", d: "day", w: "week" };
-  return unit === "ms" ? text : `${n === "1" ? "" : `${n} `}${names[unit]}${n === "1" ? "" : "s"}`;
+  return unit === "ms" ? span(Number(n)) : `${n === "1" ? "" : `${n} `}${names[unit]}${n === "1" ? "" : "s"}`;
 }
 
 /** A moment: the time of day, and the day if it is not today's. */

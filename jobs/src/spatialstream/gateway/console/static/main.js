@@ -9,6 +9,8 @@ import { Inside } from "./inside.js";
 import { LiveMap } from "./map.js";
 import { readAddress, writeAddress, isStanding } from "./query.js";
 import { COLOURS, Question } from "./question.js";
+import { Replay, isSpan } from "./replay.js";
+import { Standing } from "./standing.js";
 import { bars } from "./views.js";
 
 const TEXTS = 20_000; // of objects that have passed, kept to be shown with what is found
@@ -37,9 +39,11 @@ class App {
     [this.states, this.clock, this.asked] = [{}, null, null];
     this.theme = localStorage.getItem("spatialstream-theme") ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
     document.documentElement.dataset.theme = this.theme;
-    this.map = new LiveMap($("map"), this.theme, this.address.map);
+    this.map = new LiveMap($("map"), this.theme, this.address.map, () => $("replay").offsetHeight);
     this.composer = new Composer($("composer"), this);
     this.inside = new Inside($("inside"), this);
+    this.replay = new Replay($("replay"), this);
+    this.standing = new Standing($("standing"), this);
     this.results = new Events({
       path: () => streamPath(this.stream, `results?${this.#followed().map((each) => `query=${encodeURIComponent(each.query.id)}`).join("&")}`),
       event: (data) => this.#row(JSON.parse(data)),
@@ -54,7 +58,7 @@ class App {
     this.#listen();
     setInterval(() => this.#second(), 1000);
     const frame = () => {
-      this.questions.forEach((each) => each.draw());
+      if (this.replay.question === null) this.questions.forEach((each) => each.draw());
       setTimeout(() => requestAnimationFrame(frame), 200);
     };
     requestAnimationFrame(frame);
@@ -65,10 +69,11 @@ class App {
 
   /** Finds out who looks and what there is, as often as it takes. */
   async enter() {
-    clearTimeout(this.entering);
+    const current = this.#turn();
     this.#connection("session", "connecting");
     try {
       const session = await call("GET", "/console/session");
+      if (!current()) return;
       this.#connection("session", "live");
       this.usesTokens = session.tokens;
       $("key").hidden = !session.tokens;
@@ -85,9 +90,17 @@ class App {
       await this.open(known ? wanted : this.streams[0].name);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
+      if (!current()) return;
       if (problem.status === 401) this.#askToken(hasToken() ? "The gateway does not know this token." : "This gateway asks for a token.");
       else this.#later(problem, () => this.enter());
     }
+  }
+
+  /** Who turns to something lets go of what is being turned to; whether nobody has since. */
+  #turn() {
+    clearTimeout(this.entering);
+    const turn = (this.turn = {});
+    return () => turn === this.turn;
   }
 
   #later(problem, again) {
@@ -98,6 +111,8 @@ class App {
 
   /** Turns to a stream. */
   async open(name) {
+    const current = this.#turn();
+    this.replay.close();
     this.objects.close();
     this.results.close();
     [...this.questions].forEach((each) => this.#drop(each));
@@ -105,27 +120,61 @@ class App {
     $("stream").value = name;
     document.title = `${name} – spatialstream`;
     this.composer.refresh();
+    this.standing.refresh();
     let look;
     try {
       look = await call("GET", streamPath(name, "console/inside"));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
+      if (!current()) return;
       if (problem.status === 403) this.#banner(problem.message);
       else if (problem.status === 401) this.#askToken(problem.message);
       else this.#later(problem, () => this.open(name));
       return;
     }
+    if (!current()) return;
     this.#connection("session", "live");
     this.#banner(null);
     this.space = new Space(look.space);
+    this.ahead = Date.now() - look.now;
     this.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
     await this.map.show(this.space);
+    if (!current()) return;
     this.composer.refresh();
     this.inside.take(look);
-    if (this.rights.has("ask")) this.objects.open();
     this.#restore();
     this.view = this.address.view;
+    const { replay } = this.address;
+    this.address.replay = null;
+    const replayed = this.questions.find((each) => each.standing && each.query.id === replay?.id);
+    if (replayed) this.replay.open(replayed, { at: replay.at, span: isSpan(replay.span) ? replay.span : undefined });
+    else this.#come();
     this.save();
+  }
+
+  /** What the gateway's clock says, about. */
+  now() {
+    return Date.now() - this.ahead;
+  }
+
+  /** Has what comes come. */
+  #come() {
+    if (this.rights.has("ask")) this.objects.open();
+    this.#follow();
+  }
+
+  /** What has been is shown, or what comes again: from the last row on that has come, so none is lost. */
+  replays(on) {
+    document.documentElement.dataset.replay = String(on);
+    this.map.replay(on);
+    if (on) {
+      this.objects.close();
+      this.results.close();
+      this.#connection("objects", "idle");
+      this.#connection("results", "idle");
+    } else this.#come();
+    this.#drawState();
+    this.changed();
   }
 
   get rights() {
@@ -151,6 +200,7 @@ class App {
 
   /** Asks or registers; throws what the gateway refuses. */
   async submit(query) {
+    this.replay.close();
     const standing = isStanding(query);
     const named = standing ? { id: `console-${crypto.randomUUID().slice(0, 13)}`, ...query } : query;
     const question = this.#add(named);
@@ -164,6 +214,15 @@ class App {
       throw problem;
     }
     this.changed();
+  }
+
+  /** Follows a question that stands. */
+  join(query) {
+    this.replay.close();
+    if (!this.questions.some((each) => each.query.id === query.id)) this.#add(query).follow();
+    this.#follow();
+    this.changed();
+    this.questions.find((each) => each.query.id === query.id).element.scrollIntoView({ block: "nearest" });
   }
 
   #add(query) {
@@ -184,6 +243,7 @@ class App {
 
   #drop(question) {
     this.questions = this.questions.filter((each) => each !== question);
+    if (this.replay.question === question) this.replay.close();
     question.dispose();
     this.#empty();
   }
@@ -208,6 +268,7 @@ class App {
 
   /** One connection for all that stand, from the last row that has come. */
   #follow() {
+    if (this.replay.question !== null) return;
     if (this.#followed().length) this.results.open();
     else {
       this.results.close();
@@ -300,8 +361,9 @@ class App {
     const worst = ["refused", "waiting", "connecting", "live"].find((each) => all.some((one) => one.state === each)) ?? "connecting";
     const { why, until, problem } = all.find((each) => each.state === worst) ?? {};
     const left = until ? Math.max(0, Math.ceil((until - Date.now()) / 1000)) : 0;
-    const told = { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
-    $("state").dataset.state = worst;
+    const replays = this.replay?.question && worst === "live";
+    const told = replays ? "replay" : { refused: "refused", waiting: "reconnecting", connecting: "connecting", live: "live" }[worst];
+    $("state").dataset.state = told === "replay" ? told : worst;
     say($("state").firstElementChild, told);
     $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
     document.documentElement.dataset.connection = worst;
@@ -335,13 +397,12 @@ class App {
     this.address.questions = [];
     this.address.stream = null;
     this.#empty();
-    this.#follow();
   }
 
   #save() {
     if (this.stream === null || this.space === null) return;
     const questions = this.questions.filter((each) => !["cancelled", "refused"].includes(each.state)).map((each) => each.query);
-    const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, questions });
+    const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, questions, replay: this.replay.said });
     if (written !== location.hash) history.replaceState(null, "", written);
   }
 
@@ -355,6 +416,7 @@ class App {
   }
 
   set view(name) {
+    this.replay.close();
     this.shown = name;
     $("live").hidden = name !== "live";
     $("inside").hidden = name !== "inside";
@@ -454,8 +516,7 @@ class App {
         }, HIDDEN);
       } else if (this.asleep) {
         this.asleep = false;
-        if (this.rights.has("ask")) this.objects.open();
-        this.#follow();
+        if (this.replay.question === null) this.#come();
       }
     });
   }

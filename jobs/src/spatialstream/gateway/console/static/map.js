@@ -25,11 +25,17 @@ const MIDDLE = [12, 24];
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export class LiveMap {
-  /** @param {HTMLElement} container @param {string} theme @param {object|null} view {center, zoom} */
-  constructor(container, theme, view) {
-    this.theme = theme;
+  /**
+   * @param {HTMLElement} container @param {string} theme @param {object|null} view {center, zoom}
+   * @param {() => number} covered how many px at its bottom are under something
+   */
+  constructor(container, theme, view, covered) {
+    [this.theme, this.covered] = [theme, covered];
     this.space = null;
-    this.points = new Points(still);
+    this.passing = new Points("points", still);
+    this.past = new Points("past", still);
+    this.past.hidden = true;
+    this.points = this.passing; // those that are shown
     this.regions = new Map();
     this.lag = 0; // ms that a picture takes
     this.map = new maplibre.Map({
@@ -70,7 +76,8 @@ export class LiveMap {
     map.addLayer({ id: "regions", type: "fill", source: "regions", paint: { "fill-color": ["get", "colour"], "fill-opacity": ["+", 0.07, ["*", 0.26, lit]] } });
     map.addLayer({ id: "region-lines", type: "line", source: "regions", paint: { "line-color": ["get", "colour"], "line-width": ["+", 1.4, ["*", 2.2, lit]], "line-opacity": 0.95 } });
     map.addLayer({ id: "links", type: "line", source: "links", paint: { "line-color": ["get", "colour"], "line-width": 1, "line-opacity": 0.55 } });
-    map.addLayer(this.points);
+    map.addLayer(this.passing);
+    map.addLayer(this.past);
     map.addLayer({ id: "draft", type: "fill", source: "draft", paint: { "fill-color": colours.ink, "fill-opacity": 0.07 } });
     map.addLayer({ id: "draft-lines", type: "line", source: "draft", paint: { "line-color": colours.ink, "line-width": 1.6, "line-dasharray": [3, 2] } });
   }
@@ -79,7 +86,7 @@ export class LiveMap {
   async show(space) {
     const changed = this.space?.text !== space.text;
     this.space = space;
-    this.points.copies = space.geographic;
+    this.passing.copies = this.past.copies = space.geographic;
     this.map.setRenderWorldCopies(space.geographic);
     await this.ready;
     if (!changed) return;
@@ -100,13 +107,20 @@ export class LiveMap {
         ["borders", "line-color", colours.border], ["coast", "line-color", colours.coast], ["leaf-lines", "line-color", colours.ink],
         ["draft", "fill-color", colours.ink], ["draft-lines", "line-color", colours.ink],
       ]) this.map.setPaintProperty(layer, property, colour);
-      this.points.recolour(colours.passing);
+      this.passing.recolour(colours.passing);
       this.map.triggerRepaint();
     });
   }
 
   get ramp() {
     return RAMPS[this.theme];
+  }
+
+  /** Shows what has been instead of what passes, or that again. */
+  replay(on) {
+    this.past.clear();
+    [this.passing.hidden, this.past.hidden, this.points] = [on, !on, on ? this.past : this.passing];
+    this.map.triggerRepaint();
   }
 
   // ---------------------------------------------------------------------------------------------------------- objects
@@ -232,7 +246,11 @@ export class LiveMap {
 
   fit(extent, ms = 700) {
     if (extent === null) this.map.easeTo({ center: MIDDLE, zoom: whole(this.map.getContainer()), duration: still() ? 0 : ms });
-    else this.map.fitBounds(extent, { padding: 60, maxZoom: 11, duration: still() ? 0 : ms });
+    else {
+      const free = this.map.getContainer().clientHeight - this.covered();
+      const edge = Math.min(60, free / 5);
+      this.map.fitBounds(extent, { padding: { top: edge, left: edge, right: edge, bottom: edge + this.covered() }, maxZoom: 11, duration: still() ? 0 : ms });
+    }
   }
 
   get view() {

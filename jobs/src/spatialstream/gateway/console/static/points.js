@@ -38,13 +38,12 @@ void main() {
 }`;
 
 export class Points {
-  id = "points";
   type = "custom";
   renderingMode = "2d";
 
-  /** @param {() => boolean} still whether nothing is to move, as some people need it */
-  constructor(still) {
-    this.still = still;
+  /** @param {string} id of the layer @param {() => boolean} still whether nothing is to move, as some people need it */
+  constructor(id, still) {
+    [this.id, this.still, this.hidden] = [id, still, false];
     this.data = new Float32Array(ROOM * FLOATS);
     this.colours = new Uint8Array(this.data.buffer);
     this.about = new Array(ROOM).fill(null); // what each is about, for whoever points at it
@@ -149,6 +148,7 @@ export class Points {
   }
 
   render(gl, { defaultProjectionData }) {
+    if (this.hidden) return;
     gl.useProgram(this.program);
     gl.bindVertexArray(this.vertices);
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);

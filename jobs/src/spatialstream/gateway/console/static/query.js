@@ -71,11 +71,12 @@ const MOST = 40;
 /** What the address says after its #; what is no such thing is passed over. A token does not stay in it. */
 export function readAddress(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [] };
+  const said = { stream: given.get("stream"), view: given.get("view") === "inside" ? "inside" : "live", map: null, questions: [], replay: null };
   const numbers = (given.get("map") ?? "").split(",").map(Number);
   if (numbers.length === 3 && numbers.every(Number.isFinite) && Math.abs(numbers[1]) <= 90) {
     said.map = { center: [numbers[0], numbers[1]], zoom: numbers[2] };
   }
+  if (given.has("replay")) said.replay = { id: given.get("replay"), at: Number(given.get("at")) || null, span: given.get("span") };
   try {
     const questions = JSON.parse(given.get("q") ?? "[]");
     said.questions = questions.slice(0, MOST).filter((each) => each && TYPES.has(each.type) && (!isStanding(each) || typeof each.id === "string"));
@@ -85,11 +86,16 @@ export function readAddress(hash) {
   return said;
 }
 
-export function writeAddress({ stream, view, map, questions }) {
+export function writeAddress({ stream, view, map, questions, replay }) {
   const said = new URLSearchParams();
   if (stream) said.set("stream", stream);
   if (view === "inside") said.set("view", view);
   if (map) said.set("map", [rounded(map.center[0], 3), rounded(map.center[1], 3), rounded(map.zoom, 2)].join());
   if (questions.length) said.set("q", JSON.stringify(questions));
+  if (replay) {
+    said.set("replay", replay.id);
+    said.set("span", replay.span);
+    if (replay.at !== null) said.set("at", replay.at);
+  }
   return `#${said.toString().replaceAll("%2C", ",").replaceAll("%3A", ":")}`;
 }

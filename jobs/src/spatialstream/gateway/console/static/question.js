@@ -8,14 +8,13 @@ import { Matches, Nearest, Words } from "./views.js";
 
 // told apart by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
 export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];
-const VIEWS = {
-  objects: (question) => new Matches(question, isStanding(question.query)),
-  nearest: (question) => new Nearest(question),
-  terms: (question) => new Words(question, isStanding(question.query)),
-};
+const VIEWS = { objects: Matches, nearest: Nearest, terms: Words };
 const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
 
 let made = 0;
+
+/** What shows the rows of a question: as they come, or those of a moment. */
+export const viewOf = (question, coming) => new VIEWS[question.kind](question, coming);
 
 export class Question {
   /** @param {object} query as the interface takes it; a standing one has its id @param {object} app the page */
@@ -24,7 +23,8 @@ export class Question {
     this.key = `question-${(made += 1)}`;
     this.standing = isStanding(query);
     this.kind = KIND[query.type];
-    this.view = VIEWS[this.kind](this);
+    this.view = viewOf(this, this.standing);
+    this.told = told(query, app.space);
     this.rows = 0;
     this.newest = null;
     this.state = "new";
@@ -33,7 +33,7 @@ export class Question {
   }
 
   #card() {
-    const { title, where } = told(this.query, this.app.space);
+    const { title, where } = this.told;
     const tool = (name, text, work) => el("button", { type: "button", class: "tool", title: text, onclick: work }, icon(name), el("span", { class: "hidden", text: `${text}: ${title}` }));
     this.status = el("p", { class: "status" });
     this.body = el("div", { class: "body" });
@@ -43,7 +43,7 @@ export class Question {
         el("span", { class: "swatch" }),
         el("div", { class: "title" }, el("h3", { text: title }), el("p", { text: where })),
         el("div", { class: "tools" },
-          this.standing ? null : tool("again", "Ask again", () => this.ask().catch(() => {})),
+          this.standing ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Ask again", () => this.ask().catch(() => {})),
           tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
           tool("edit", "Put into the form", () => this.app.edit(this.query)),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
@@ -154,6 +154,18 @@ export class Question {
 
   draw() {
     if (this.rows) this.view.draw();
+  }
+
+  /** Shows what has been in place of what comes; null: what comes again. */
+  show(past) {
+    this.element.classList.toggle("past", past !== null);
+    if (past !== null) {
+      this.before = [...this.body.childNodes];
+      this.body.replaceChildren(past.element);
+    } else {
+      this.body.replaceChildren(...this.before);
+      this.view.fresh = true; // what it has drawn on the map is drawn again
+    }
   }
 
   async #end() {

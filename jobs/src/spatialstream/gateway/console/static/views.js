@@ -215,6 +215,7 @@ export class Words extends View {
   }
 
   restore({ steps }) {
+    this.steps = [];
     steps.forEach((each) => this.row(each));
   }
 }

@@ -1,0 +1,263 @@
+// Replay: when the rows of a standing question came, and what they were at each of those moments.
+
+import { Problem, call, streamPath } from "./api.js";
+import { el, icon, say } from "./dom.js";
+import { count, moment, span } from "./format.js";
+import { viewOf } from "./question.js";
+
+const PARTS = 60; // moments of the time
+const SHOWN = 500; // rows of a moment, at most
+const PAGES = 20; // that are read for a moment, at most
+const KEPT = 2 * PARTS; // moments that need not be read again
+const SPANS = { "15m": 900_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000 };
+const SPEEDS = [1, 2, 5]; // moments a second
+const DRAGGED = 120; // ms for which somebody who drags has to rest before rows are read
+
+export const isSpan = (text) => Object.hasOwn(SPANS, text);
+
+export class Replay {
+  /** @param {HTMLElement} element where the timeline is @param {object} app the page */
+  constructor(element, app) {
+    [this.element, this.app, this.question, this.counts] = [element, app, null, []];
+    [this.span, this.speed, this.playing, this.at] = ["1h", 1, false, 0];
+    this.title = el("h2");
+    this.told = el("p", { class: "told", role: "status" });
+    this.note = el("p", { class: "note" });
+    this.bars = el("div", { class: "drawn", "aria-hidden": "true" });
+    this.slider = el("input", { type: "range", min: 0, max: PARTS - 1, step: 1, "aria-label": "Moment", oninput: () => this.#dragged() });
+    this.from = el("span");
+    this.to = el("span");
+    this.play = el("button", { type: "button", class: "tool play", onclick: () => (this.playing ? this.pause() : this.#play()) });
+    this.speeds = el("select", { "aria-label": "Speed", title: "Speed", onchange: () => (this.speed = Number(this.speeds.value)) });
+    this.spans = el("select", { "aria-label": "How far back", onchange: () => this.#load(this.spans.value) },
+      Object.entries({ "15m": "15 minutes", "1h": "hour", "6h": "6 hours", "24h": "24 hours" }).map(([value, text]) => el("option", { value, text: `last ${text}` })));
+    this.again = el("button", { type: "button", class: "tool", title: "Read again, up to now", onclick: () => this.#load(this.span) }, icon("again"), el("span", { class: "hidden", text: "Read again, up to now" }));
+    this.live = el("button", { type: "button", class: "quiet live", text: "Back to live", onclick: () => this.#leave() });
+    element.append(
+      el("header", {}, this.title, this.spans, this.again, this.live),
+      el("div", { class: "line" }, this.play, el("div", { class: "track" }, el("div", { class: "time" }, this.bars, this.slider), el("p", { class: "axis" }, this.from, this.to)), this.speeds),
+      this.told, this.note);
+    element.addEventListener("keydown", (event) => event.key === "Escape" && this.#leave());
+  }
+
+  /** Turns to a standing question; at a moment, if one is given. */
+  open(question, { at = null, span: wanted = this.span } = {}) {
+    if (this.question !== null) this.close();
+    [this.question, this.view] = [question, viewOf(question, question.kind === "terms")];
+    this.element.hidden = false;
+    this.element.style.setProperty("--colour", question.colour);
+    say(this.title, `Replay: ${question.told.title}`);
+    question.show(this.view);
+    this.app.replays(true);
+    this.#load(wanted, at).then(() => at === null && this.slider.focus({ preventScroll: true }));
+  }
+
+  /** Closes it, as somebody wants who is in it. */
+  #leave() {
+    const { element } = this.question;
+    this.close();
+    element.querySelector(".tool").focus({ preventScroll: true });
+  }
+
+  close() {
+    if (this.question === null) return;
+    this.pause();
+    this.reading?.abort();
+    this.view.clear();
+    const question = this.question;
+    this.question = null;
+    this.element.hidden = true;
+    question.show(null);
+    this.app.replays(false);
+  }
+
+  /** What the address says of it. */
+  get said() {
+    return this.question === null ? null : { id: this.question.query.id, span: this.span, at: this.counts[this.at]?.since ?? null };
+  }
+
+  // ------------------------------------------------------------------------------------------------------- the timeline
+
+  async #load(wanted, at = null) {
+    this.pause();
+    this.reading?.abort();
+    const reading = (this.reading = new AbortController());
+    const length = SPANS[wanted];
+    [this.span, this.counts, this.moments] = [wanted, [], new Map()];
+    this.spans.value = wanted;
+    this.part = length / PARTS;
+    this.speeds.replaceChildren(...SPEEDS.map((each) => el("option", { value: each, text: `${Math.round((each * this.part) / 1000)} ×`, selected: each === this.speed })));
+    this.#busy(true, "Looking for when its rows came …");
+    const now = this.app.now();
+    // what somebody shares is in the middle, if that is over
+    const until = at === null ? now : Math.min(now, at + length / 2);
+    try {
+      const asked = { query: this.question.query.id, since: Math.round(until - length), until: Math.round(until), parts: PARTS };
+      const said = await call("GET", streamPath(this.app.stream, `results/counts?${new URLSearchParams(asked)}`), undefined, reading.signal);
+      this.counts = said.counts.map((each, i) => ({ ...each, until: said.counts[i + 1]?.since ?? said.until }));
+      [this.kept, this.part] = [said.kept_since, length / this.counts.length];
+    } catch (problem) {
+      this.#failed(problem, () => this.#load(wanted, at));
+      return;
+    }
+    this.slider.max = this.counts.length - 1;
+    say(this.from, moment(this.counts[0].since));
+    say(this.to, moment(until));
+    this.#draw();
+    const found = this.counts.findLastIndex((each) => each.rows > 0);
+    this.#busy(false);
+    if (found < 0) {
+      this.#show([], false);
+      this.slider.setAttribute("aria-valuetext", "no rows");
+      say(this.told, `No row of this question came in the last ${span(length)}${this.kept > this.counts[0].since ? " that are kept" : ""}.`);
+    } else this.#go(at === null ? found : Math.max(0, this.counts.findLastIndex((each) => each.since <= at)));
+  }
+
+  /** Bars of when rows came; what is estimated is paler, and what is not kept any more is hatched. */
+  #draw() {
+    const most = Math.max(1, ...this.counts.map((each) => each.rows));
+    const path = (exact) => this.counts.map((each, i) => {
+      const tall = each.exact === exact && each.rows ? Math.max(1.5, (38 * each.rows) / most) : 0;
+      return tall ? `M${i + 0.08} 40v${-tall.toFixed(2)}h.84v${tall.toFixed(2)}z` : "";
+    }).join("");
+    const gone = this.counts.filter((each) => this.kept === null || each.until <= this.kept).length;
+    this.bars.replaceChildren(el("svg:svg", { viewBox: `0 0 ${this.counts.length} 40`, preserveAspectRatio: "none" },
+      el("svg:rect", { class: "gone", width: gone, height: 40 }), el("svg:path", { d: path(true) }), el("svg:path", { class: "about", d: path(false) })));
+    this.element.style.setProperty("--parts", this.counts.length);
+    const notes = [];
+    if (this.kept === null) notes.push("The topic of results has no rows.");
+    else if (gone) notes.push(`Rows are kept since ${moment(this.kept)}.`);
+    if (this.counts.some((each) => !each.exact)) notes.push("More came than can be counted: paler bars are estimates.");
+    say(this.note, notes.join(" "));
+  }
+
+  #busy(busy, text) {
+    this.element.setAttribute("aria-busy", String(busy));
+    this.slider.disabled = this.play.disabled = busy || !this.counts.some((each) => each.rows);
+    this.#drawPlay();
+    if (busy) {
+      this.bars.replaceChildren();
+      [this.from, this.to, this.note].forEach((each) => say(each, ""));
+      say(this.told, text);
+    }
+  }
+
+  #failed(problem, again) {
+    if (problem.name === "AbortError") return;
+    if (!(problem instanceof Problem)) throw problem;
+    this.pause();
+    this.#busy(false);
+    this.told.replaceChildren(`The rows cannot be read: ${problem.message}. `, el("button", { type: "button", class: "link", text: "Try again", onclick: again }));
+  }
+
+  // --------------------------------------------------------------------------------------------------------- a moment
+
+  #dragged() {
+    this.pause();
+    this.at = Number(this.slider.value);
+    this.#tell();
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.#go(this.at), DRAGGED);
+  }
+
+  /** Shows the rows of a moment. */
+  async #go(at) {
+    const { reading } = this;
+    this.at = at;
+    this.slider.value = at;
+    this.#tell();
+    this.app.changed();
+    try {
+      let shown = await this.#rows(at);
+      // an answer holds until the next one
+      const before = this.counts.findLastIndex((each, i) => i < at && each.rows > 0);
+      const holds = !shown.rows.length && this.question?.kind !== "objects" && before >= 0;
+      if (holds) shown = await this.#rows(before);
+      if (reading.signal.aborted || at !== this.at) return;
+      this.#show(shown.rows, shown.more, holds);
+      if (this.playing) this.#next();
+    } catch (problem) {
+      if (at === this.at) this.#failed(problem, () => this.#go(at));
+    }
+  }
+
+  /** The rows of a moment: of objects the first, of answers the last; `more`: whether there are more of them. */
+  #rows(at) {
+    if (!this.moments.has(at)) {
+      if (this.moments.size >= KEPT) this.moments.delete(this.moments.keys().next().value);
+      const read = this.#read(this.counts[at]);
+      this.moments.set(at, read);
+      read.catch(() => this.moments.delete(at));
+    }
+    return this.moments.get(at);
+  }
+
+  async #read({ since, until }) {
+    const { signal } = this.reading;
+    const first = this.question.kind === "objects";
+    const asked = new URLSearchParams({ query: this.question.query.id, since, until, limit: SHOWN });
+    let [rows, next] = [[], streamPath(this.app.stream, `results/past?${asked}`)];
+    for (let page = 0; next && page < PAGES && !(first && rows.length >= SHOWN); page += 1) {
+      const said = await call("GET", next, undefined, signal);
+      rows = first ? [...rows, ...said.rows].slice(0, SHOWN) : [...rows, ...said.rows].slice(-SHOWN);
+      next = said.next;
+    }
+    return { rows: rows.map((each) => each.row), more: next !== undefined };
+  }
+
+  #show(rows, more, holds = false) {
+    const { view, question } = this;
+    if (question.kind === "objects") view.row({ objects: rows.map((each) => each.object) }, true);
+    else if (question.kind === "nearest") view.row({ objects: rows.at(-1)?.objects ?? [] }, true);
+    else {
+      view.restore({ steps: [] });
+      rows.forEach((each) => view.row(each, true));
+      if (!rows.length) view.row({ t: this.counts[this.at].until, terms: [] });
+    }
+    view.draw();
+    if (rows.length && question.kind === "objects") this.app.map.light(question.key);
+    this.#tell({ shown: rows.length, more, holds });
+  }
+
+  #tell(known = null) {
+    const { since, until, rows, exact } = this.counts[this.at];
+    const when = `${moment(since)} – ${moment(until)}`;
+    const about = (n) => `${exact ? "" : "about "}${count(n)} ${n === 1 ? "row" : "rows"}`;
+    this.slider.setAttribute("aria-valuetext", `${when}, ${about(rows)}`);
+    const some = known !== null && this.question.kind === "objects" && known.more;
+    const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; what came before holds" : ""}`;
+    say(this.told, `${when}: ${what}`);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------- play
+
+  #play() {
+    this.playing = true;
+    this.#drawPlay();
+    if (this.at >= this.counts.length - 1) this.#go(Math.max(0, this.counts.findIndex((each) => each.rows > 0)));
+    else this.#next();
+  }
+
+  #next() {
+    clearTimeout(this.resting);
+    if (this.at >= this.counts.length - 1) {
+      this.pause();
+      return;
+    }
+    this.#rows(this.at + 1).catch(() => {}); // it is there by then; what is wrong with it is told then
+    this.resting = setTimeout(() => this.#go(this.at + 1), 1000 / this.speed);
+  }
+
+  pause() {
+    this.playing = false;
+    clearTimeout(this.resting);
+    this.#drawPlay();
+  }
+
+  #drawPlay() {
+    const text = this.playing ? "Pause" : "Play";
+    if (this.play.title === text) return;
+    this.play.title = text;
+    this.play.replaceChildren(icon(text.toLowerCase()), el("span", { class: "hidden", text }));
+  }
+}

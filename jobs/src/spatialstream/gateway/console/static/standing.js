@@ -1,0 +1,46 @@
+// What stands in the stream, whoever has registered it: a list from which one follows.
+
+import { Problem, call, streamPath } from "./api.js";
+import { el } from "./dom.js";
+import { moment } from "./format.js";
+import { told } from "./query.js";
+
+const LISTED = 50;
+
+export class Standing {
+  /** @param {HTMLElement} element a `details` @param {object} app the page */
+  constructor(element, app) {
+    [this.element, this.app] = [element, app];
+    this.list = el("div", { class: "listed" });
+    element.append(el("summary", { text: "What stands in this stream" }), this.list);
+    element.addEventListener("toggle", () => element.open && this.#read());
+  }
+
+  /** For another stream. */
+  refresh() {
+    this.element.open = false;
+    this.list.replaceChildren();
+  }
+
+  async #read() {
+    this.#say("Looking …");
+    try {
+      const said = await call("GET", streamPath(this.app.stream, `queries?limit=${LISTED}`));
+      if (!said.queries.length) this.#say("Nothing stands here yet.");
+      else this.list.replaceChildren(el("ul", {}, said.queries.map((each) => this.#item(each))), said.next ? el("p", { class: "note", text: `The first ${LISTED} are shown; a link may name others.` }) : "");
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      this.#say(`What stands cannot be listed: ${problem.message}.`);
+    }
+  }
+
+  #say(text) {
+    this.list.replaceChildren(el("p", { class: "empty", text }));
+  }
+
+  #item(query) {
+    const { title, where } = told(query, this.app.space);
+    return el("li", {}, el("button", { type: "button", class: "object", title: "Follow it here", onclick: () => this.app.join(query) },
+      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more", text: `since ${moment(query.t)}` })));
+  }
+}

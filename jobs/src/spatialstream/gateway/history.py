@@ -1,0 +1,89 @@
+"""Rows that have come already, of one query: those of a time, a page at a time, and how many came when."""
+
+from __future__ import annotations
+
+import re
+import time
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from spatialstream.client.cursor import Cursor
+from spatialstream.client.history import History
+from spatialstream.gateway.listing import number_of
+from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.requests import check_parameters
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.errors import RecordError
+from spatialstream.model.times import parse_time
+
+__all__ = ["MOST_PARTS", "MOST_ROWS", "counts", "rows"]
+
+MOST_ROWS = 10_000
+MOST_PARTS = 240
+_DEFAULT_ROWS = 1_000
+_DEFAULT_PARTS = 60
+_DEFAULT_SPAN = 3_600_000
+
+
+async def rows(request: Request, stream: ServedStream) -> Response:
+    """The rows of a query that came between two times."""
+    check_parameters(request, "query", "since", "until", "limit", "position")
+    query, since, until = _asked(request)
+    limit = number_of(request, "limit", _DEFAULT_ROWS, 1, MOST_ROWS)
+    word = request.query_params.get("position")
+    place = None if word is None else Cursor.parse(word)
+    page = await stream.look_back(lambda log: History(log, query).rows(since, until, limit, place))
+    said: dict[str, object] = {"query": query, "since": since, "until": until}
+    if page.next is not None:
+        asked = said | {"limit": limit, "position": str(page.next)}
+        said["next"] = f"{request.url.path}?{urlencode(asked)}"
+    given = b", ".join(b'{"at": %d, "row": %s}' % (at, row.line) for at, row in page.rows)
+    head = JSONResponse(said).body
+    return Response(bytes(head)[:-1] + b', "rows": [' + given + b"]}", media_type="application/json")
+
+
+async def counts(request: Request, stream: ServedStream) -> Response:
+    """How many rows of a query came in each part of a time."""
+    check_parameters(request, "query", "since", "until", "parts")
+    query, since, until = _asked(request)
+    parts = number_of(request, "parts", _DEFAULT_PARTS, 1, MOST_PARTS)
+    found = await stream.look_back(lambda log: History(log, query).counts(since, until, parts))
+    parts = len(found.counts)
+    counted = [
+        {"since": since + (until - since) * part // parts, "rows": number, "exact": exact}
+        for part, (number, exact) in enumerate(found.counts)
+    ]
+    said = {"query": query, "since": since, "until": until, "kept_since": found.kept, "counts": counted}
+    return JSONResponse(said, headers={"Cache-Control": "no-store"})
+
+
+def _asked(request: Request) -> tuple[str, int, int]:
+    """The query and the time that a request is about; without one, the last hour.
+
+    Raises:
+        Problem: it is about none, or about several.
+    """
+    queries = request.query_params.getlist("query")
+    if len(queries) != 1:
+        raise _wrong("query", f"{len(queries)} are named; name one")
+    until = _time(request, "until", time.time_ns() // 1_000_000)
+    since = _time(request, "since", until - _DEFAULT_SPAN)
+    if since >= until:
+        raise _wrong("since", "has to be before until")
+    return queries[0], since, until
+
+
+def _time(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        return parse_time(int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text, name)
+    except RecordError as error:
+        raise _wrong(name, error.problem) from None
+
+
+def _wrong(parameter: str, told: str) -> Problem:
+    return Problem("invalid", f"{parameter}: {told}", [{"parameter": parameter, "detail": told}])
