@@ -7,8 +7,8 @@ stream's limit, if so many cannot be evened out.
 
 Counts of the old leaves are carried over by what both trees make of the same sampled objects: each old leaf's objects
 and arrivals go to new leaves in the proportions of its sampled ones. Its continuous queries likewise, by which sampled
-queries concern both leaves. How much new leaves are asked is what J says,
-corrected by what was counted in the old ones.
+queries concern both leaves. How much new leaves are asked is what J says, corrected by what was counted in the old
+ones.
 
 Leaves are allotted as by FM: Karmarkar and Karp's subsets, given to slots so that the fewest queries move. Then leaves
 go back, one by one, to the slot that has most of their queries already, those first that save most, for as long as no

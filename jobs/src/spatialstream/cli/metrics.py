@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, Generic, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
@@ -36,6 +36,8 @@ from spatialstream.stream.router import EpochRecord
 from spatialstream.stream.worker import RoundRecord
 
 __all__ = ["RouterMetrics", "WorkerMetrics", "serve"]
+
+T = TypeVar("T")
 
 _SECONDS = (
     0.005,
@@ -119,20 +121,24 @@ class _Series:
         return times
 
 
-class _Seats(Collector):
-    """The seats that there are when somebody asks, and what each of them has."""
+class _Told(Collector, Generic[T]):
+    """What somebody else keeps, and is asked for when Prometheus asks; ``told`` until it is known who that is."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._slots: Callable[[], Mapping[int, int]] = dict
+    def __init__(self, registry: CollectorRegistry, told: Callable[[], T]) -> None:
+        self._told = told
         registry.register(self)
 
-    def are(self, slots: Callable[[], Mapping[int, int]]) -> None:
-        """What is to be asked for the number of slots, or partitions, of each seat."""
-        self._slots = slots
+    def are(self, told: Callable[[], T]) -> None:
+        """What is to be asked from now on."""
+        self._told = told
+
+
+class _Seats(_Told[Mapping[int, int]]):
+    """The seats that there are, and how many slots, or partitions, each of them has."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """As Prometheus' client calls it."""
-        slots = self._slots()
+        slots = self._told()
         yield GaugeMetricFamily("spatialstream_seats", "Processes that do the turns' tasks.", len(slots))
         text = "Slots, or partitions of the router, that a seat has."
         family = GaugeMetricFamily("spatialstream_seat_slots", text, labels=["seat"])
@@ -141,16 +147,8 @@ class _Seats(Collector):
         yield family
 
 
-class _Requests(Collector):
-    """What has been asked of the object store when somebody asks."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._counts: Callable[[], Requests] = no_requests
-        registry.register(self)
-
-    def are(self, counts: Callable[[], Requests]) -> None:
-        """What is to be asked for the counts."""
-        self._counts = counts
+class _Requests(_Told[Requests]):
+    """What has been asked of the object store."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """As Prometheus' client calls it."""
@@ -158,7 +156,7 @@ class _Requests(Collector):
         made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
         text = "Bytes of files that they have sent or brought."
         size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
-        for method, (count, carried) in zip(REQUESTS, self._counts().tolist(), strict=True):
+        for method, (count, carried) in zip(REQUESTS, self._told().tolist(), strict=True):
             made.add_metric([method], count)
             size.add_metric([method], carried)
         yield made
@@ -180,16 +178,8 @@ class _ExecutorSeries:
         self._tasks.inc(worked)
 
 
-class _Questions(Collector):
-    """The questions that seats have been asked between rounds, as far as they have told when somebody asks."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._counts: Callable[[], Counts] = none_asked
-        registry.register(self)
-
-    def are(self, counts: Callable[[], Counts]) -> None:
-        """What is to be asked for the counts."""
-        self._counts = counts
+class _Questions(_Told[Counts]):
+    """The questions that seats have been asked between rounds, as far as they have told."""
 
     def collect(self) -> Iterator[Metric]:
         """As Prometheus' client calls it."""
@@ -197,7 +187,7 @@ class _Questions(Collector):
         asked = CounterMetricFamily("spatialstream_questions", text, labels=["type", "outcome"])
         text = "Time that a seat takes for its answer to a question."
         times = HistogramMetricFamily("spatialstream_question_seconds", text, labels=["type"])
-        for kind, counts in zip(ASKED, self._counts().tolist(), strict=True):
+        for kind, counts in zip(ASKED, self._told().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
                 asked.add_metric([kind.value, outcome], count)
             upto = accumulate(counts[len(OUTCOMES) : -1])
@@ -249,7 +239,7 @@ class RouterMetrics:
         self._pending.set(-1)
         self.executors = _ExecutorSeries(series).observe
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry).are, _Requests(self.registry).are
+        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
         self._read: dict[str, int] = {}
 
     def lag(self, kind: str, messages: int) -> None:
@@ -449,8 +439,8 @@ class WorkerMetrics(LoadObserver):
         self.executors = _ExecutorSeries(series).observe
         self._of_leaves.begin(leaves)
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
-        self.seats, self.requests = _Seats(self.registry).are, _Requests(self.registry).are
-        self.questions = _Questions(self.registry).are
+        self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are
+        self.questions = _Questions(self.registry, none_asked).are
 
     def foreign(self, messages: int) -> None:
         """So many more messages in the internal topics are not the router's."""

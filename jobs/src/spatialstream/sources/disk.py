@@ -18,6 +18,8 @@ from spatialstream.model.errors import Missing, RunError, SettingError, StateErr
 __all__ = ["DAMAGED", "disk_errors", "is_full", "made", "mapped", "new_file", "undamaged", "whole_file", "write_whole"]
 
 
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+
 DAMAGED = "the checkpoint cannot be used; begin anew with another one"
 """The way out where a file of a checkpoint is damaged."""
 
@@ -114,15 +116,25 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def new_file(path: Path, data: bytes) -> bool:
-    """Write a file whole unless there is one; whether it was written. Raises as :func:`whole_file`."""
+    """Write a file whole unless there is one; whether it was written. Raises as :func:`whole_file`.
+
+    Some shared folders (SMB, buckets that are mounted) have no links, by which of several who do this at once only one
+    succeeds. There the last one does.
+    """
     aside = path.with_name(f".{path.name}.{secrets.randbits(63)}")
     write_whole(aside, data)
     try:
         os.link(aside, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if path.exists():
+            return False
+        aside.replace(path)
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
     return True
 
 

@@ -399,12 +399,12 @@ class _Later:
         with self._changed:
             return self._todo[name] if name in self._todo else self._doing.get(name)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def forget(self, names: Sequence[str]) -> None:
         """What becomes of these files is somebody else's; nothing is done to them any more when this returns."""
         with self._changed:
-            for name in names:
-                self._todo.pop(name, None)
             self._changed.wait_for(lambda: self._doing.keys().isdisjoint(names))
+            for name in names:  # after the wait: what has failed meanwhile is to be done again
+                self._todo.pop(name, None)
 
     def wait(self, timeout: float) -> bool:
         """Wait until all is done, so many seconds at most; whether it is."""
