@@ -61,7 +61,10 @@ class Processes:
             if anywhere:  # INGEST, whose tries may read different messages
                 self._late.append(lambda item=items[place]: list(do(self.world, item)))
             lines[place] = list(do(self.world, items[place]))
+            if self._chance.random() < 0.5:  # else the next item is of the same process
+                self.world.storage.await_puts()
             self._step("done")
+        self.world.storage.await_puts()
         for each in late:
             if self._chance.random() < 0.5:
                 each()

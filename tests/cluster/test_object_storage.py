@@ -9,11 +9,13 @@ import errno
 import itertools
 import logging
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +40,11 @@ from tests.contracts.test_storage import (
     test_big_contents_are_put_part_by_part,
     test_deleted_files_are_gone_and_can_be_deleted_and_put_again,
     test_discarded_files_are_gone_some_time,
+    test_each_thread_waits_for_what_it_has_begun,
     test_names_that_are_none_are_refused,
     test_of_many_who_create_a_file_one_succeeds,
     test_threads_write_and_delete_side_by_side,
+    test_what_is_begun_is_there_when_it_has_been_waited_for,
     test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all,
     test_what_was_got_stays_when_the_file_is_replaced_and_deleted,
     test_what_was_put_is_got,
@@ -59,9 +63,11 @@ __all__ = [
     "test_big_contents_are_put_part_by_part",
     "test_deleted_files_are_gone_and_can_be_deleted_and_put_again",
     "test_discarded_files_are_gone_some_time",
+    "test_each_thread_waits_for_what_it_has_begun",
     "test_names_that_are_none_are_refused",
     "test_of_many_who_create_a_file_one_succeeds",
     "test_threads_write_and_delete_side_by_side",
+    "test_what_is_begun_is_there_when_it_has_been_waited_for",
     "test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all",
     "test_what_was_got_stays_when_the_file_is_replaced_and_deleted",
     "test_what_was_put_is_got",
@@ -118,6 +124,34 @@ def test_what_fails_is_tried_again(way: str, objects: ObjectServer) -> None:
             storage.delete(["a/b"])
             assert storage.list("") == []
         assert proxy.failed[way] == 1
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_one_of_several_puts_that_fails_is_told_and_none_is_under_way_then(at: int, objects: ObjectServer) -> None:
+    storage = place(patience=0.5)
+    with faults(objects, lambda method, path: "503" if path.partition("?")[0].endswith(f"/a/{at}") else None) as proxy:
+        for number in range(4):
+            storage.begin_put(f"a/{number}", b"content")
+        with pytest.raises(NoStorage, match=f"a/{at}.*SlowDown"):
+            storage.await_puts()
+        asked = proxy.requests["PUT"]
+        storage.await_puts()
+        assert proxy.requests["PUT"] == asked
+    assert storage.list("") == [f"a/{number}" for number in range(4) if number != at]
+
+
+def test_several_puts_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, together, put = place(), threading.Barrier(8, timeout=60.0), object_store._put
+
+    def wait(*given: Any) -> None:
+        together.wait()  # for the others: one after the other they would never come
+        put(*given)
+
+    monkeypatch.setattr(object_store, "_put", wait)
+    for number in range(16):
+        storage.begin_put(f"{number}", b"content")
+    storage.await_puts()
+    assert len(storage.list("")) == 16
 
 
 def test_silence_is_not_waited_for(objects: ObjectServer) -> None:

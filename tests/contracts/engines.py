@@ -21,6 +21,7 @@ import pyarrow as pa
 from spatialstream.model.errors import RunError
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation, sit
+from spatialstream.sources.folder import Folder
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import World
@@ -40,7 +41,7 @@ def until(holds: Callable[[], object], within: float = WITHIN) -> None:
 def world() -> World:
     """The tasks of tests have nothing to do with it."""
     nothing: Any = None
-    return World(storage=nothing, channel=nothing, sink=nothing, settings=nothing)
+    return World(storage=Folder(Path("nothing")), channel=nothing, sink=nothing, settings=nothing)
 
 
 def block(size: int, rows: int = 1, seed: int = 0) -> pa.RecordBatch:

@@ -160,6 +160,32 @@ def test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all(sto
         storage.put_later("..", b"")
 
 
+def test_what_is_begun_is_there_when_it_has_been_waited_for(storage: Storage) -> None:
+    storage.await_puts()
+    for number in range(40):
+        storage.begin_put(f"a/{number}", bytes([number]) * 1000, b"", memoryview(np.arange(number)))
+    storage.await_puts()
+    assert len(storage.list("a/")) == 40
+    assert content(storage, "a/7") == b"\7" * 1000 + np.arange(7).tobytes()
+    storage.begin_put("a/7", b"again")
+    storage.await_puts()
+    assert content(storage, "a/7") == b"again"
+    with pytest.raises(ValueError, match="is no name"):
+        storage.begin_put("..", b"")
+    storage.await_puts()
+
+
+def test_each_thread_waits_for_what_it_has_begun(storage: Storage) -> None:
+    def work(thread: int) -> None:
+        for number in range(5):
+            storage.begin_put(f"{thread}/{number}", bytes([thread, number]))
+        storage.await_puts()
+        assert all(content(storage, f"{thread}/{number}") == bytes([thread, number]) for number in range(5))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+
+
 def test_a_file_is_created_once(storage: Storage) -> None:
     assert storage.create("a/b", b"one")
     assert not storage.create("a/b", b"another")

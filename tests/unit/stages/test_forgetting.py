@@ -33,7 +33,7 @@ def test_what_has_moved_is_in_memory_no_more_and_the_rest_is(item: int, gone: se
     owners = [owner(item) for owner in (slot_owner, registry_owner, merger_owner) for item in range(2)]
     states = {owner: OwnerState(storage, owner, TURN) for owner in owners}
     for owner, state in states.items():
-        state.end(owner, None)
+        state.end(owner)
 
     assert list(IdleTasks().forget(world, item)) == []
 

@@ -124,10 +124,11 @@ def test_an_owner_goes_on_from_its_memory_or_from_a_checkpoint_and_from_nothing_
 
     first = state(0, None)
     assert first.begin(restore) == []
-    first.end([0], lambda write: {"n": 7})
+    first.end([0])
+    first.commit({"n": 7})
     assert state(1, 0).begin(restore) == [0]
     assert state(1, 0).begin(restore) == [-7], "the structures have left the memory"
-    state(1, 0).end([1], None)
+    state(1, 0).end([1])
     assert state(1, 0).ended() == [1]
     assert state(1, 0, take=1).ended() is None
     forget(storage)

@@ -43,7 +43,7 @@ def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) 
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10, retention=600_000)
     storage = Recording()
     simulation = Simulation(
-        tmp_path, WGS84, objects, queries, setup, seed, chaos=0.02, checkpoints=0.6, storage=storage
+        tmp_path, WGS84, objects, queries, setup, seed, chaos=0.05, checkpoints=0.6, storage=storage
     )
     simulation.run(rebalances=0.5, disturbances=0.05)
 

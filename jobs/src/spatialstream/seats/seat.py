@@ -50,6 +50,7 @@ from spatialstream.seats.wire import (
     telling,
     write_rows,
 )
+from spatialstream.sources.contracts import all_put
 from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
@@ -213,7 +214,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     def _map(self, command: Command) -> list[list[str]]:
         task, found = command.task(self._invitation.tasks), []
-        with self._alone(command.generation):
+        with self._alone(command.generation), all_put(self._invitation.world.storage):
             for item in command.items:
                 lines = list[str]()
                 with self._counted(item):

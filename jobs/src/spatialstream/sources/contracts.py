@@ -11,6 +11,7 @@ A *partition* of a source has a name such as ``objects/0``: the kind of its reco
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,6 +65,20 @@ class Storage(Hashable, Protocol):
             NoStorage: the storage cannot be reached, or denies; then it may be there or not.
         """
 
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """Begin to put a file: it is there when this thread's next :meth:`await_puts` returns, or not yet.
+
+        So several files take the time of one. They are put in any order, and until then nobody may ask for one of them,
+        nor change its parts.
+        """
+
+    def await_puts(self) -> None:
+        """Wait until all is there that this thread has begun to put.
+
+        Raises:
+            OSError, NoStorage: as :meth:`put`; then each of the files may be there or not, and none is under way.
+        """
+
     def create(self, name: str, data: bytes) -> bool:
         """Put a file unless there is one of the name; of several who do so at once one succeeds.
 
@@ -107,6 +122,15 @@ def find(storage: Storage, name: str) -> pa.Buffer | None:
         return storage.get(name)
     except Missing:
         return None
+
+
+@contextmanager
+def all_put(storage: Storage) -> Iterator[None]:
+    """What is begun to be put within is there after it; where that fails, nothing of it is under way any more."""
+    try:
+        yield
+    finally:
+        storage.await_puts()
 
 
 class Source(Protocol):

@@ -58,6 +58,13 @@ class Folder:
             for part in parts:
                 file.write(part)
 
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, *parts)
+
+    def await_puts(self) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
+
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         path = self.path / checked(name)

@@ -35,6 +35,13 @@ class MemoryStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._files[checked(name)] = b"".join(parts)
 
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, *parts)
+
+    def await_puts(self) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
+
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         return self._files.setdefault(checked(name), bytes(data)) == data
@@ -91,6 +98,13 @@ class Overlay:
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self._above.put(name, *parts)
+
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, *parts)
+
+    def await_puts(self) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""

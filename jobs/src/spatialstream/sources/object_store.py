@@ -33,6 +33,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -66,6 +67,9 @@ the arrays of structures."""
 _PART_BYTES = 8 << 20
 """Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
 _PARTS_AT_ONCE = 4
+_PUTS_AT_ONCE = 16
+"""Of a process, of those that are begun together: who begins another one waits. So the copies are few that wait for the
+network."""
 _PAGE = 1000
 """Names that one request lists, or deletes."""
 _CONNECT_SECONDS = 5
@@ -139,6 +143,32 @@ class ObjectStorage:
         self.put_now(name, *views)
         if self.cache is not None and _KEPT.fullmatch(name):
             self.cache.put(name, views)
+
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: in a thread of its own, when one is free."""
+        put: Future[None] = Future()
+        checked(name)
+
+        def run() -> None:
+            try:
+                self.put(name, *parts)
+            except Exception as error:  # noqa: BLE001 - it is raised where the put is waited for
+                put.set_exception(error)
+            else:
+                put.set_result(None)
+            finally:
+                _free.release()
+
+        _free.acquire()
+        _begun.puts.setdefault(self, []).append(put)
+        threading.Thread(target=run, name=f"put {name}", daemon=True).start()
+
+    def await_puts(self) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        errors = [put.exception() for put in _begun.puts.pop(self, ())]
+        for error in errors:
+            if error is not None:
+                raise error
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -325,6 +355,20 @@ class _FileCredentials:
             "token": section.get("aws_session_token"),
             "expires_at": datetime.now(UTC) + timedelta(seconds=_CREDENTIALS_SECONDS),
         }
+
+
+class _Begun(threading.local):
+    """What a thread has begun to put.
+
+    Attributes:
+        puts: of each storage; they raise what has failed.
+    """
+
+    def __init__(self) -> None:
+        self.puts: dict[ObjectStorage, list[Future[None]]] = {}
+
+
+_begun, _free = _Begun(), threading.BoundedSemaphore(_PUTS_AT_ONCE)
 
 
 class _Later:

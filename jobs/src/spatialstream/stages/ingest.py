@@ -147,14 +147,19 @@ class Ingest:
         """INGEST of a part of what has come: intakes as JSON."""
         partition, start, end = part
         last = start - 1
-        for intake in self.intakes(partition, source.read(*part)):
+        for intake in self._begun(partition, source.read(*part)):
             last = intake.last
             yield to_json(intake)
         if last < end - 1:  # markers of transactions have offsets too
             yield to_json(Intake(partition, None, None, "", 0, 0, end - 1))
 
     def intakes(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
-        """Decode what a source gives of a partition, in the order of its offsets."""
+        """Decode what a source gives of a partition, in the order of its offsets; then all is there."""
+        yield from self._begun(partition, given)
+        self.storage.await_puts()
+
+    def _begun(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
+        """As :meth:`intakes`, but the files may still be on their way."""
         kind, _, number = partition.partition("/")
         for block, each in enumerate(_blocks(given)):
             place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
@@ -203,7 +208,7 @@ class Ingest:
         """What a block has given; its dead letters are written."""
         file = f"{name}.rejected" if letters.count else ""
         if file:
-            self.storage.put(INPUT + file, letters.text())
+            self.storage.begin_put(INPUT + file, letters.text())
         rows = 0 if run is None else run.rows
         return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
 

@@ -197,7 +197,7 @@ def _merge(
         counts[QueryType.SKQ.value] = counts.get(QueryType.SKQ.value, 0) + len(second.numbers)
     if turn.checkpoint:
         merged.catalogue.drop(turn.upto)
-    state.end(merged, merged.checkpoint if turn.checkpoint else None)
+    state.end(merged)
     views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
     loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
@@ -224,7 +224,7 @@ def ask(slot: int, rows: Sequence[Row], turn: Round, storage: Storage) -> Iterat
     Raises:
         Lost: the slot is not as the round has left it.
     """
-    return answer_second(slot, rows, slot_objects(slot, turn, storage))
+    return answer_second(slot, rows, slot_objects(slot, turn, storage, done=False))
 
 
 def _by_kind(rows: Iterable[Row]) -> dict[str, list[pa.RecordBatch]]:

@@ -96,7 +96,8 @@ def _scratch(
     try:
         yield renewed, replace(turn, since=turn.before)
     finally:
-        forget(copy)
+        for each in (base, copy):
+            forget(each)
         views.forget(copy.place)
 
 

@@ -78,7 +78,7 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
     registry = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
-    for slot, kind, content in route(share, epoch.routing(storage), registry, epoch.checkpoint):
+    for slot, kind, content in route(share, epoch.routing(storage), registry):
         for part in _parts(kind, content):
             number = sent[slot] = sent.get(slot, -1) + 1
             yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
@@ -109,7 +109,7 @@ def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
     registry = state.begin(restored)
     if share is not None:
         registry.admit(share.queries, share.number)
-    state.end(registry, registry.checkpoint if epoch.checkpoint else None)
+    state.end(registry)
 
 
 def restored(manifest: Manifest | None, read: ReadFile) -> QueryRegistry:
@@ -144,14 +144,13 @@ def _parts(kind: str, content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(kind, piece)
 
 
-def route(share: Share, routing: Routing, state: OwnerState, checkpoint: bool = True) -> Iterator[Row]:
+def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
     """Route one share.
 
     Args:
         share: objects and queries, each in stream order.
         routing: what the epoch is routed by.
         state: that of the partition's registry at this epoch.
-        checkpoint: whether it is written down after the epoch.
 
     Raises:
         Lost: the registry's state after the epoch before is in no memory any more.
@@ -159,7 +158,7 @@ def route(share: Share, routing: Routing, state: OwnerState, checkpoint: bool = 
     registry = state.begin(restored)
     if share.queries is not None:
         yield from _route_queries(share.queries, routing, registry)
-    state.end(registry, registry.checkpoint if checkpoint else None)
+    state.end(registry)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing)
     for slot in range(routing.slots):

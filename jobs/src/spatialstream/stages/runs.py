@@ -23,7 +23,7 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.division import buckets_of, numbers_of, parts_of
-from spatialstream.stages.state import get_records, put_records
+from spatialstream.stages.state import get_records, records_file
 from spatialstream.stages.turns import Epoch, Run
 
 __all__ = [
@@ -63,7 +63,7 @@ def unpack_place(place: int) -> tuple[int, int]:
 def write_run(
     storage: Storage, name: str, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]
 ) -> tuple[int, ...]:
-    """Write a run, sorted by time (stable); returns the thinned-out timestamps.
+    """Begin to put a run, sorted by time (stable); returns the thinned-out timestamps.
 
     A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
     """
@@ -73,7 +73,7 @@ def write_run(
     record = batch.to_arrow()
     if isinstance(batch, QueryBatch):
         record = record.append_column("line", pa.array(line))
-    put_records(storage, INPUT + name, record)
+    storage.begin_put(INPUT + name, records_file(record))
     picks = np.unique(np.linspace(0, len(batch) - 1, _TIMES_PER_RUN).astype(np.int64))
     return tuple(batch.t[picks].tolist())
 

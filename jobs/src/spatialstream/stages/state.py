@@ -10,7 +10,8 @@ again. Names in the storage, for each owner::
 
 Interface
     :class:`OwnerState` is one owner's part in one turn: :meth:`~OwnerState.begin` gives the structures as the turn
-    before has left them, :meth:`~OwnerState.end` takes those that the turn leaves.
+    before has left them, :meth:`~OwnerState.end` takes those that the turn leaves, and at the end of some turns, when
+    all that these give is out, :meth:`~OwnerState.checkpoint` writes them down.
 
 Invariant
     The structures after a turn are a function of its record, of those before and of the input that these name, whether
@@ -22,8 +23,12 @@ Invariant
 Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
 decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
 
+The files of a checkpoint, its manifests among them, are put at once, in any order. A process that dies meanwhile leaves
+some of them, of a turn that is not done: nobody asks for these, and whoever does the turn again puts them all.
+
 At a checkpoint the files go that neither it nor the one before names: until a checkpoint is known to be done, the one
-before is what turns are done again from.
+before is what turns are done again from. Which files there are is asked by a process at its first checkpoint of an
+owner; then it knows.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -201,6 +206,10 @@ _kept: dict[tuple[str, str], tuple[Turn, Any]] = {}
 """Structures that this process has in memory: (place, owner) -> (turn that they are the state after, structures)."""
 
 
+_files: dict[tuple[str, str], tuple[Turn, set[str], set[str]]] = {}
+"""Of the owners of which this process has written the last checkpoint: (turn, its files, all files of the owner)."""
+
+
 def forget(storage: Storage | None = None, owner: str | None = None) -> None:
     """Drop what this process has in memory, as if it had died.
 
@@ -209,8 +218,9 @@ def forget(storage: Storage | None = None, owner: str | None = None) -> None:
         owner: of this one only; None: of all.
     """
     place = None if storage is None else storage.place
-    for key in [each for each in _kept if place in (None, each[0]) and owner in (None, each[1])]:
-        del _kept[key]
+    for known in (_kept, _files):
+        for key in [each for each in known if place in (None, each[0]) and owner in (None, each[1])]:
+            del known[key]
 
 
 class OwnerState:
@@ -261,16 +271,20 @@ class OwnerState:
             other = OwnerState(storage, self._owner, self._before)
             other.commit(self.begin(restore).checkpoint(other.write))
 
-    def end(self, structures: object, checkpoint: Callable[[WriteFile], Manifest] | None) -> None:
-        """The turn leaves these structures.
-
-        Args:
-            structures: they stay in this process's memory.
-            checkpoint: writes down what is new of them; None if the turn does not end with a checkpoint.
-        """
-        if checkpoint is not None:
-            self.commit(checkpoint(self.write))
+    def end(self, structures: object) -> None:
+        """The turn leaves these structures, which stay in this process's memory."""
         _kept[self._storage.place, self._owner] = self._turn, structures
+
+    def checkpoint(self) -> None:
+        """Begin to put what is new of the structures that the turn has left; it is there when these puts are.
+
+        Raises:
+            Lost: this process does not have them.
+        """
+        structures: Checkpointed | None = self.ended()
+        if structures is None:
+            raise Lost(f"the state of {self._owner} after turn {self._turn[0]} is in no memory any more")
+        self.commit(structures.checkpoint(self.write))
 
     def ended(self) -> Any:
         """The structures that the turn has left, to be looked at only; None if this process does not have them."""
@@ -294,7 +308,7 @@ class OwnerState:
         """See :class:`spatialstream.local.state.WriteFile`."""
         name = f"{_named(self._turn)}-{self._written:03d}-{kind}.arrays"
         self._written += 1
-        self._storage.put(self._prefix + name, *pack_arrays(arrays, meta))
+        self._storage.begin_put(self._prefix + name, *pack_arrays(arrays, meta))
         return name
 
     def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -303,15 +317,32 @@ class OwnerState:
         return unpack_arrays(self._storage.get(name), f"{self._storage.place}/{name}")
 
     def commit(self, manifest: Manifest) -> None:
-        """Store this turn's manifest, then delete what neither it needs nor the checkpoint before."""
-        put_json(self._storage, self._manifest_name(self._turn), manifest)
-        if self._since is None:
-            return
-        kept = {*_names(manifest), *_names(self._manifest(self._since))}
-        kept |= {self._manifest_name(each).removeprefix(self._prefix) for each in (self._since, self._turn)}
-        there = (name.removeprefix(self._prefix) for name in self._storage.list(self._prefix))
-        old = [name for name in there if name not in kept and _number_of(name) <= self._since[0]]
-        self._storage.discard(self._prefix + name for name in old)
+        """Begin to put this turn's manifest, then delete what neither it needs nor the checkpoint before.
+
+        It need not come after the files that it names: nobody asks for it before the turn is known to be done, and that
+        comes after all of them.
+        """
+        name = self._manifest_name(self._turn)
+        self._storage.begin_put(name, json.dumps(manifest).encode())
+        named = {name.removeprefix(self._prefix), *_names(manifest)}
+        there = set(named)
+        if self._since is not None:
+            before, known = self._files()
+            there |= known
+            old = [name for name in there - named - before if _number_of(name) <= self._since[0]]
+            self._storage.discard(self._prefix + name for name in old)
+            there.difference_update(old)
+        _files[self._storage.place, self._owner] = self._turn, named, there
+
+    def _files(self) -> tuple[set[str], set[str]]:
+        """The files of the checkpoint before, and all that there are: as known, if this process has written it."""
+        assert self._since is not None
+        turn, named, there = _files.get((self._storage.place, self._owner), (None, set[str](), set[str]()))
+        if turn == self._since:
+            return named, there
+        manifest = self._manifest_name(self._since).removeprefix(self._prefix)
+        there = {name.removeprefix(self._prefix) for name in self._storage.list(self._prefix)}
+        return {manifest, *_names(self._manifest(self._since))}, there
 
     def _manifest_name(self, turn: Turn) -> str:
         return f"{self._prefix}{_MANIFEST}{_named(turn)}.json"

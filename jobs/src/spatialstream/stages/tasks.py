@@ -17,17 +17,17 @@ from spatialstream.model.terms import TermRule
 from spatialstream.sources.contracts import Channel, Sink, Source, Storage
 from spatialstream.stages.division import PartRow, divided
 from spatialstream.stages.ingest import Ingest, Part
-from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, view
+from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
 from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
-from spatialstream.stages.route import admit, dead_letters, registry_owner, route_epoch
+from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.state import forget
 from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import Second
 from spatialstream.stages.views import View, keep
 from spatialstream.stages.views import forget as forget_views
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_owner, work
+from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_owner, slot_state, work
 
 __all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Summary", "World"]
 
@@ -96,6 +96,11 @@ class EpochTasks:
     def admit(self, world: World, partition: int) -> Iterator[str]:
         """ROUTE of an epoch that is known to be out, for the registry's state."""
         admit(self.epoch, partition, world.storage)
+        return iter(())
+
+    def checkpoint(self, world: World, partition: int) -> Iterator[str]:
+        """Write down the registry as the epoch has left it."""
+        registry_state(self.epoch, partition, world.storage).checkpoint()
         return iter(())
 
     def narrow(self, world: World, partition: int) -> Iterator[str]:
@@ -195,6 +200,14 @@ class RoundTasks:
         known = Second.load(world.storage, self.turn.number, part)
         lines = merge_second([*known, *rows], world.settings.space, world.limits)
         yield str(world.sink.rows(self.turn.number, 1, lines, part))
+
+    def checkpoint(self, world: World, slot: int) -> Iterator[str]:
+        """Write down a slot as the round has left it; under ``~part`` a part of MERGE."""
+        state = slot_state(slot, self.turn, world.storage)
+        if slot < 0:
+            state = merger_state(~slot, self.turn, world.storage)
+        state.checkpoint()
+        return iter(())
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
         """Have a slot's view as of this round, which is done, to be asked; under ``~part`` that of a part of MERGE."""

@@ -191,7 +191,7 @@ def work(slot: int, blocks: Iterable[Block], turn: Round, settings: WorkSettings
     if changed:
         load.leaf = None  # leaves of two versions are mixed
     indexes.upto = turn.upto
-    state.end(indexes, indexes.checkpoint if turn.checkpoint else None)
+    state.end(indexes)
     views.keep(storage.place, slot, View.of(indexes.objects, turn, settings.retention))
     if turn.measured and not turn.known:
         record = _load_record(slot, indexes, turn, load, storage)
@@ -253,8 +253,14 @@ def _check_markers(slot: int, rows: Sequence[Row], turn: Round) -> None:
             raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
 
 
-def slot_objects(slot: int, turn: Round, storage: Storage) -> SegmentStore:
+def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True) -> SegmentStore:
     """A slot's objects after a round, to be looked at only.
+
+    Args:
+        slot: which one.
+        turn: the round.
+        storage: of the state.
+        done: whether the round is done: its checkpoint comes last.
 
     Raises:
         Lost: they are not in this process's memory, and the round has not ended with a checkpoint.
@@ -262,10 +268,10 @@ def slot_objects(slot: int, turn: Round, storage: Storage) -> SegmentStore:
     indexes: SlotIndexes | None = slot_state(slot, turn, storage).ended()
     if indexes is not None:
         return indexes.objects
-    if not turn.checkpoint:
+    if not (done and turn.checkpoint):
         raise Lost(f"slot {slot} as round {turn.number} has left it is in no memory any more")
-    done = turn.number, turn.take
-    after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
+    last = turn.number, turn.take
+    after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None
     return SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)

@@ -75,12 +75,25 @@ class RouterTurns:
             self.step("announce")
             channel = engine.world.channel
             channel.announce({**router.announcement(record), "ends": channel.ends()})
+            if record.epoch.checkpoint:
+                self.step("checkpoint")
+                self._checkpoint(record)
         self.step("finish")
         router.done(record)
         return record
 
     def _route(self, record: EpochRecord) -> None:
         self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+
+    def _checkpoint(self, record: EpochRecord) -> None:
+        """Have the registries written down, now that the epoch is out."""
+        tasks, partitions = EpochTasks(record.epoch), range(record.epoch.partitions)
+        try:
+            self.engine.map(tasks.checkpoint, partitions)
+        except Lost:
+            self.go_back(record)
+            self.engine.map(tasks.admit, partitions)
+            self.engine.map(tasks.checkpoint, partitions)
 
     def go_back(self, record: EpochRecord) -> None:
         """Have the registries made anew, as the epochs before one have left them."""
@@ -186,6 +199,9 @@ class WorkerTurns:
             self.go_back(record)
             self.step("work")
             summary = self._do(record)
+        if record.round.checkpoint:
+            self.step("checkpoint")
+            self._checkpoint(record)
         self.step("finish")
         counts = self.worker.done(record, summary.counts)
         if record.since is not None and record.since.round == record.round.before:
@@ -206,6 +222,16 @@ class WorkerTurns:
             tasks = replace(tasks, asking=tuple(part for part, said in enumerate(parts) if said.second))
             engine.gather(tasks.ask, summary.second, tasks.merge_answers, tasks.asking)
         return summary
+
+    def _checkpoint(self, record: RoundRecord) -> None:
+        """Have all state written down, now that the round's rows are out."""
+        checkpoint, owners = _tasks(record).checkpoint, range(-len(self._parts), self.slots)
+        try:
+            self.engine.map(checkpoint, owners)
+        except Lost:
+            self.go_back(record)
+            self._do(replace(record, round=replace(record.round, known=True)))
+            self.engine.map(checkpoint, owners)
 
     @property
     def _parts(self) -> range:

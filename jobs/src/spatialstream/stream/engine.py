@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from spatialstream.sources.contracts import all_put
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.messages import Row
@@ -32,6 +33,8 @@ class StageError(Exception):
 
 class Engine(Protocol):
     """Does tasks over items, which are numbers, texts, or tuples of them.
+
+    What tasks of :meth:`map` have begun to put is there when it returns; so those of one process take the time of one.
 
     A task that fails fails the whole: with :class:`StageError` where a stage has raised something by itself, with the
     error itself where it is of :data:`~spatialstream.stages.leaving.AMBIENT`. What others have done by then is done,
@@ -101,7 +104,7 @@ class Inline:
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`Engine`."""
-        with stage_errors():
+        with stage_errors(), all_put(self.world.storage):
             return [line for item in items for line in do(self.world, item)]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:

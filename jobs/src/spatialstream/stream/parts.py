@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 __all__ = ["ROUTER_PARTS", "WORKER_PARTS", "Parts"]
 
-ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "finish")
+ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "checkpoint", "finish")
 """Of an epoch: what is new; INGEST; the record; epochs since the last checkpoint, where memory is lost; ROUTE; the
-announcement; what is not needed any more."""
+announcement; the state, if the epoch ends with a checkpoint; what is not needed any more."""
 
-WORKER_PARTS = ("wait", "decide", "again", "work", "second", "finish", "confirm")
+WORKER_PARTS = ("wait", "decide", "again", "work", "second", "checkpoint", "finish", "confirm")
 """Of a round: the wait for an announcement; the record; rounds since the last checkpoint, where memory is lost; WORK
-and MERGE; a second phase; progress; what slots have prepared."""
+and MERGE; a second phase; the state, if the round ends with a checkpoint; progress; what slots have prepared."""
 
 
 @dataclass(slots=True)

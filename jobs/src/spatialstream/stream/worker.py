@@ -152,6 +152,7 @@ class Worker:
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
         self._counts: Mapping[str, int] = self._progress.counts()
+        self._dropped = -1
 
     @property
     def unfinished(self) -> RoundRecord | None:
@@ -347,8 +348,9 @@ class Worker:
         if number >= 2:
             parts = range(self._settings.mergers)
             self._storage.discard(second_name(number - 2, part) for part in parts)
-        if since is not None and record.round.checkpoint:  # not oftener: to look what is there takes a remote storage
+        if since is not None and since.version != self._dropped:  # not oftener: to look takes a remote storage
             drop_transfers(self._storage, since.version)
+            self._dropped = since.version
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total

@@ -1,0 +1,94 @@
+"""A storage that is far away, in memory: what is waited for is counted, in place of time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.sources.object_store import _KEPT, _PUTS_AT_ONCE
+
+
+class Remote(MemoryStorage):
+    """What one process has asked of an object store; its clock goes on by one with each request that is waited for.
+
+    What is begun together takes one for as many as may be under way, and is put in any order; the process may die
+    before each, and what was under way then is put later, or never.
+
+    Args:
+        step: is called before each of several puts.
+        chance: decides the order, and what is lost.
+
+    Attributes:
+        now: the clock.
+        waited: method and name of each request that was waited for; of puts at once those of each.
+        beside: how many were not.
+    """
+
+    def __init__(self, step: Callable[[str], None] = lambda name: None, chance: random.Random | None = None) -> None:
+        super().__init__()
+        self.now, self.beside = 0, 0
+        self.waited: list[tuple[str, str]] = []
+        self._step, self._chance = step, chance or random.Random(0)
+        self._begun: list[tuple[str, bytes]] = []
+        self._cached: set[str] = set()
+
+    def _request(self, method: str, name: str) -> None:
+        self.now += 1
+        self.waited.append((method, name))
+
+    def _keep(self, name: str) -> None:
+        if _KEPT.fullmatch(name):
+            self._cached.add(name)
+
+    def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        self._request("put", name)
+        self._keep(name)
+        super().put(name, *parts)
+
+    def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
+        self._begun.append((name, b"".join(parts)))
+
+    def await_puts(self) -> None:
+        self._chance.shuffle(self._begun)
+        self.now += -(-len(self._begun) // _PUTS_AT_ONCE)
+        try:
+            while self._begun:
+                self._step("put")
+                name, data = self._begun.pop()
+                self.waited.append(("put", name))
+                self._keep(name)
+                super().put(name, data)
+        except BaseException:
+            self._begun = [each for each in self._begun if self._chance.random() < 0.5]
+            raise
+
+    def create(self, name: str, data: bytes) -> bool:
+        self._request("put", name)
+        return super().create(name, data)
+
+    def get(self, name: str) -> pa.Buffer:
+        if name not in self._cached:
+            self._request("get", name)
+        self._keep(name)
+        return super().get(name)
+
+    def list(self, prefix: str) -> list[str]:
+        self._request("list", prefix)
+        return super().list(prefix)
+
+    def delete(self, names: Iterable[str]) -> None:
+        gone = list(names)
+        if gone:
+            self._request("delete", gone[0])
+        super().delete(gone)
+
+    def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        self.beside += 1
+        super().put(name, data)
+
+    def discard(self, names: Iterable[str]) -> None:
+        self.beside += 1
+        super().delete(list(names))

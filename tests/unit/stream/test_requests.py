@@ -1,0 +1,119 @@
+"""What turns wait for of a storage that is far away: requests one after the other, counted, not timed.
+
+Everything is done by one process, which is the most that can come one after the other: what several seats ask, they ask
+at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from spatialstream.index.version import build
+from spatialstream.model.kinds import QueryType
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import QueryBatch
+from spatialstream.model.space import WGS84
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.driver import RouterTurns, WorkerTurns, news
+from spatialstream.stream.engine import Inline
+from spatialstream.stream.reign import Reign
+from spatialstream.stream.router import EPOCHS, Router
+from spatialstream.stream.settings import StreamSettings
+from spatialstream.stream.worker import ROUNDS, Worker
+from tests.remote import Remote
+from tests.streams import object_record, query_record, random_stream
+
+SLOTS, LANES = 4, 4
+
+
+@dataclass
+class Turns:
+    """Both jobs of a stream of which some comes before each epoch.
+
+    Attributes:
+        due: whether turns end with checkpoints.
+        spent: how far the clock of the storage has gone on in each part of a turn.
+        requests: that each part has waited for, method and name.
+    """
+
+    due: bool = False
+    spent: Counter[str] = field(default_factory=Counter)
+    requests: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        drawn = random_stream(5, 1_000, 20, WGS84)
+        self.objects = sorted(drawn.objects, key=lambda each: each.t)
+        queries = [each for each in drawn.queries if getattr(each, "type", None) is not QueryType.SKQ]
+        self.storage = Remote()
+        lanes = [f"objects/{i}" for i in range(LANES)]
+        self.source = MemorySource([*lanes, "queries/0"])
+        settings = StreamSettings("s", slots=SLOTS, partitions=2, idle=0, epoch_records=1_000_000, retention=None)
+        channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+        world = settings.world(self.storage, channel, MemorySink([MemoryLog()], MemoryLog()), source=self.source)
+        store = MemoryStore()
+        store.create(build(WGS84, ObjectBatch.of(self.objects), QueryBatch.of([]), 16, SLOTS))
+        self.source.logs["queries/0"].append(*((None, json.dumps(query_record(each)).encode()) for each in queries))
+        engine = Inline(world)
+        self.part, self.before, self.seen = "", 0, 0
+        reign = Reign(channel, self.storage, "router", EPOCHS, 1, self.step)
+        given = settings, self.storage, store, list(self.source.logs), lambda: 10**13
+        self.router = RouterTurns(Router(*given, reign=reign, due=lambda: self.due), engine, self.step)
+        reign = Reign(channel, self.storage, "worker", ROUNDS, 1, self.step)
+        worker = Worker(settings, self.storage, store, reign=reign, due=lambda: self.due)
+        self.worker = WorkerTurns(worker, engine, SLOTS, self.step)
+
+    def step(self, name: str) -> None:
+        """A part of a turn begins; the decision goes on with the log."""
+        if spent := self.storage.now - self.before:
+            self.spent[self.part] += spent
+            self.requests[self.part] += self.storage.waited[self.seen :]
+        self.before, self.seen = self.storage.now, len(self.storage.waited)
+        self.part = {"record": "decide", "begin": "decide", "hear": "decide"}.get(name, name)
+
+    def turn(self, *, due: bool = False) -> Counter[str]:
+        """An epoch and its round; what each part of them has waited for."""
+        self.due, many = due, 60
+        for i, each in enumerate(self.objects[:many]):
+            self.source.logs[f"objects/{i % LANES}"].append((None, json.dumps(object_record(each, WGS84)).encode()))
+        del self.objects[:many]
+        self.step("")
+        self.spent.clear()
+        self.requests.clear()
+        bounds = self.source.bounds()
+        self.router.epoch(self.router.ingestion(news(bounds, self.router.router.read, 10**9)))
+        self.step("next")
+        record = self.worker.next(10)
+        assert record is not None
+        assert record.round.checkpoint == due
+        self.worker.do(record)
+        self.step("")
+        return Counter(self.spent)
+
+
+def test_a_turn_waits_for_its_runs_at_once_and_for_its_records() -> None:
+    turns = Turns()
+    for _ in range(3):
+        turns.turn()
+    for _ in range(3):
+        assert turns.turn() == {"ingest": 1, "decide": 2}
+        assert len(turns.requests["ingest"]) == LANES
+
+
+def test_a_checkpoint_comes_after_the_rows_and_its_files_are_put_at_once() -> None:
+    turns = Turns()
+    for _ in range(3):
+        turns.turn()
+    turns.turn(due=True)
+    turns.turn()
+    turns.turn(due=True)
+    for _ in range(3):
+        turns.turn()
+        spent = turns.turn(due=True)
+        files = len(turns.requests["checkpoint"])
+        assert files > 3 * SLOTS
+        registries, slots = 1, -(-(files - 2) // 16)
+        assert spent == {"ingest": 1, "decide": 2, "checkpoint": registries + slots}
+        assert {method for method, _ in turns.requests["checkpoint"]} == {"put"}
