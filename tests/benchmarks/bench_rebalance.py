@@ -63,7 +63,7 @@ from spatialstream.stages.state import OwnerState
 from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.work import Block, WorkSettings, slot_objects, work
+from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_state, work
 from tests.benchmarks import workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
@@ -218,6 +218,11 @@ class Slots:
             partials += [row for row in given if row[1] != messages.LINES]
         if any(kind == messages.ASKED for _, kind, _ in partials):
             seconds += self._second(partials, turn, routing)
+        registry.checkpoint()
+        for slot in inbox:
+            began = time.process_time()
+            slot_state(slot, turn, self.storage).checkpoint()
+            seconds[slot] += time.process_time() - began
         self.number += 1
         return seconds, partials
 
