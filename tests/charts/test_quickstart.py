@@ -85,4 +85,4 @@ def test_that_the_operator_is_down_is_an_alert_where_it_is_scraped(values, expec
 
     assert ("SpatialStreamOperatorDown" in alerts) == expected
     assert ("SpatialStreamGatewayDown" in alerts) == ("prometheus" in values)
-    assert len(alerts - {"SpatialStreamOperatorDown", "SpatialStreamGatewayDown"}) == 13
+    assert len(alerts - {"SpatialStreamOperatorDown", "SpatialStreamGatewayDown"}) == 14
