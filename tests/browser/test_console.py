@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Route, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, expect
 
 from spatialstream.client import Inlet
 from tests.cluster.stream import LiveStream
@@ -192,22 +192,6 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     expect(card).to_have_attribute("data-state", "cancelled")
     left = Client(gateway.port, TOKEN)("GET", f"/streams/gateway/queries/{query['id']}")
     assert left.status == 404
-
-
-def test_a_link_that_is_opened_while_the_page_still_loads(visit: Visit) -> None:
-    page, held = visit.page, dict[str, Route]()
-    page.route("**/countries-50m.json", lambda route: held.update(map=route))
-    visit.sign_in()  # the map is still to come
-    page.route("**/console/session", lambda route: held.update(session=route))
-    query = {"id": "shared", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}
-    with page.expect_request("**/console/session"):
-        page.evaluate("q => { location.hash = 'stream=gateway&q=' + encodeURIComponent(JSON.stringify([q])) }", query)
-    with page.expect_response("**/countries-50m.json"):
-        held["map"].continue_()
-    page.wait_for_function("() => spatialstream.map.map.isSourceLoaded('land')")
-    held["session"].continue_()
-    expect(visit.card("Standing")).to_be_visible()
-    expect(page).to_have_url(re.compile("shared"))
 
 
 def stand(visit: Visit) -> Locator:
