@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import threading
 import time
 import uuid
@@ -65,9 +64,6 @@ ELSEWHERE = -(2**31)
 
 _HELLO_SECONDS = 1.0
 _FIRST_SECONDS = 0.1
-_SWITCH_SECONDS = 0.0005
-"""For which a thread of a turn keeps the interpreter while another one, such as a question's, waits for it. A question
-waits so at each call that it makes or gets, and would do so for ten times as long by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +355,6 @@ def sit(invitation: Invitation, number: int, executor: str = "driver") -> None:
     Raises:
         RunError: the driver is gone, or takes this seat for lost.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
     seat = Seat(invitation, own_host(invitation.desk))
     try:
         _attend(invitation, seat, number, executor)
