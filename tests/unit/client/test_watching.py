@@ -207,6 +207,7 @@ def test_an_interrupted_loop_and_a_cancelled_task_lose_no_row(stream: Stream) ->
                 stream.rows("q", number)
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
+                found.append((await anext(rows))["object"]["id"])
             stream.queries.clear()
             return found + [row["object"]["id"] async for row in rows]
 
