@@ -23,11 +23,14 @@ class Topic:
 
 
 @dataclass
-class _Message:
+class Message:
+    """Stands for a message of librdkafka; ``at`` is when it came, in ms."""
+
     place: int
     name: bytes | None
     content: bytes | None
     number: int = 0
+    at: int = 0
 
     def error(self) -> None:
         return None
@@ -43,6 +46,9 @@ class _Message:
 
     def value(self) -> bytes | None:
         return self.content
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.at
 
 
 class Broker:
@@ -78,10 +84,10 @@ class Broker:
     def producer(self) -> Broker:
         return self
 
-    def produce(self, topic: str, value: bytes, on_delivery: Callable[[None, _Message], None]) -> None:
+    def produce(self, topic: str, value: bytes, on_delivery: Callable[[None, Message], None]) -> None:
         assert topic.endswith(".queries")
         self.sent.append(json.loads(value))
-        on_delivery(None, _Message(len(self.sent) - 1, None, value))
+        on_delivery(None, Message(len(self.sent) - 1, None, value))
 
     def flush(self, timeout: float) -> int:
         for offset, record in enumerate(self.sent):
@@ -111,14 +117,14 @@ class Broker:
         for read, at in zip(self._read, self._at, strict=True):
             assert read.first <= at <= len(read.messages)
 
-    def poll(self, timeout: float) -> _Message | None:
+    def poll(self, timeout: float) -> Message | None:
         """The next message, of one partition after the other."""
         for _ in self._read:
             self._turn = turn = (self._turn + 1) % len(self._read)
             at, messages = self._at[turn], self._read[turn].messages
             if at < len(messages):
                 self._at[turn] += 1
-                return _Message(at, *messages[at], turn)
+                return Message(at, *messages[at], turn)
         return None
 
     def close(self) -> None:

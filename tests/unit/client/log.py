@@ -7,26 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spatialstream.model.errors import Gone
-
-
-@dataclass
-class Message:
-    place: int
-    at: int
-    name: bytes | None
-    content: bytes | None
-
-    def offset(self) -> int:
-        return self.place
-
-    def key(self) -> bytes | None:
-        return self.name
-
-    def value(self) -> bytes | None:
-        return self.content
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.at
+from tests.unit.client.broker import Message
 
 
 @dataclass
@@ -58,7 +39,7 @@ class MemoryLog:
             raise Gone(f"offset {start}")
         assert end <= len(self.partitions[partition])
         given = enumerate(self.partitions[partition][start:end], start)
-        found = [Message(offset, *each) for offset, each in given if each is not None]
+        found = [Message(offset, *each[1:], at=each[0]) for offset, each in given if each is not None]
         self.read_bytes += sum(len(each.content or b"") for each in found)
         return found
 
