@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
@@ -13,7 +14,7 @@ from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.merge import merger_owner
 from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState, forget
-from spatialstream.stages.work import slot_objects
+from spatialstream.stages.work import SlotIndexes, slot_objects
 from spatialstream.stream.driver import WorkerTurns
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.timeouts import Every
@@ -43,6 +44,31 @@ def settled(simulation: Simulation) -> None:
     assert record is not None
     turns.do(record)
     assert worker.settle() is None, "nothing has happened since"
+
+
+def test_a_checkpoint_that_fails_is_no_record_s_fault_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = undisturbed(tmp_path, checkpoints=0.0)
+    worker = simulation.worker
+    assert worker is not None
+    sent = simulation.results[0].bounds
+
+    def fails(self: SlotIndexes, write: WriteFile) -> Manifest:
+        raise ValueError("cannot be written")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SlotIndexes, "checkpoint", fails)
+        with pytest.raises(ValueError, match="cannot be written"):
+            settled(simulation)
+    turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, simulation.step)
+    assert turns.leave_out() == ()
+    record = worker.unfinished
+    assert record is not None
+    turns.do(record)
+    assert worker.unfinished is None
+    assert simulation.results[0].bounds == sent
+    assert simulation.storage.list("state/") != []
 
 
 @pytest.mark.parametrize("owner", ["slot-0001", merger_owner(0)])

@@ -26,7 +26,7 @@ from spatialstream.stages.leaving import Left
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Summary
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
-from spatialstream.stream.engine import Engine
+from spatialstream.stream.engine import Engine, Task
 from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
 from spatialstream.stream.worker import RoundRecord, Worker
@@ -225,13 +225,7 @@ class WorkerTurns:
 
     def _checkpoint(self, record: RoundRecord) -> None:
         """Have all state written down, now that the round's rows are out."""
-        checkpoint, owners = _tasks(record).checkpoint, range(-len(self._parts), self.slots)
-        try:
-            self.engine.map(checkpoint, owners)
-        except Lost:
-            self.go_back(record)
-            self._do(replace(record, round=replace(record.round, known=True)))
-            self.engine.map(checkpoint, owners)
+        self._of_state(record, _tasks(record).checkpoint)
 
     @property
     def _parts(self) -> range:
@@ -249,13 +243,18 @@ class WorkerTurns:
         record = self.worker.last
         if record is None or self.worker.unfinished:
             return None
+        self._of_state(record, _tasks(record).recall)
+        return record.round
+
+    def _of_state(self, record: RoundRecord, do: Task[int]) -> None:
+        """Do something with what slots and parts are after a round; where one has lost that, it is made anew first."""
+        owners = range(-len(self._parts), self.slots)
         try:
-            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
+            self.engine.map(do, owners)
         except Lost:
             self.go_back(record)
             self._do(replace(record, round=replace(record.round, known=True)))
-            self.engine.map(_tasks(record).recall, range(-len(self._parts), self.slots))
-        return record.round
+            self.engine.map(do, owners)
 
     def forget(self) -> None:
         """What has been announced and is in no round's record has to be heard again."""
