@@ -16,7 +16,7 @@ from spatialstream.cli import live
 from spatialstream.cli.live import Begun
 from spatialstream.model.errors import Missing, SettingError, StateError
 from spatialstream.model.space import WGS84
-from spatialstream.seats.calls import called
+from spatialstream.sources.calls import called
 from spatialstream.sources.folder import Folder
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.secret_file import bring
@@ -115,7 +115,8 @@ def test_on_kubernetes_executors_find_the_secret_in_the_checkpoint(
     checkpoint = MemoryStorage() if remote else Folder(tmp_path)
     for _ in range(2):
         path = live._spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint))
-        assert path == (local / "spatialstream-quakes" if remote else tmp_path) / "worker.secret"
+        assert path.name == "worker.secret"
+        assert local in path.parents if remote else path.parent == tmp_path
         assert checkpoint.get("worker.secret").to_pybytes() == path.read_bytes()
         assert path.parent.stat().st_mode & 0o077 == 0 or not remote
 

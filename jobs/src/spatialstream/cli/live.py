@@ -290,7 +290,7 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
     Raises:
         SettingError: another one is running; or the checkpoint is of another stream, or has other settings.
     """
-    from spatialstream.seats.calls import called
+    from spatialstream.sources.calls import called
     from spatialstream.stream.beginning import claim, claimed
 
     broker, storage = connection(options), options.checkpoint
@@ -382,8 +382,7 @@ def _spark_secret(options: argparse.Namespace) -> Path:
     if isinstance(checkpoint, Folder):
         new_secret(checkpoint.path / name)
         return checkpoint.path / name
-    path = Path(tempfile.gettempdir()) / f"spatialstream-{options.stream}" / name
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="spatialstream-")) / name  # nobody else's, whatever is in the folder of all
     checkpoint.put(name, new_secret(path))
     return path
 

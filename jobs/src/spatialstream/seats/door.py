@@ -23,8 +23,8 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import Gone, Replaced, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.seats.calls import called
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
+from spatialstream.sources.calls import called
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from spatialstream.model.errors import RunError
-from spatialstream.seats.calls import called
 from spatialstream.seats.desk import Desk, Seated
 from spatialstream.seats.identity import is_loopback, new_identity
 from spatialstream.seats.load import Load
@@ -27,6 +26,7 @@ from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import Counts
 from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
+from spatialstream.sources.calls import called
 from spatialstream.sources.requests import Requests, requests
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
 from spatialstream.stream.engine import Merge, Task, Work

@@ -47,6 +47,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import from_url
 
 from spatialstream.model.errors import Missing, NoStorage, SettingError
+from spatialstream.sources.calls import called
 from spatialstream.sources.folder import checked
 from spatialstream.sources.local_cache import LocalCache
 from spatialstream.sources.requests import count_request
@@ -146,22 +147,16 @@ class ObjectStorage:
 
     def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: in a thread of its own, when one is free."""
-        put: Future[None] = Future()
         checked(name)
 
-        def run() -> None:
+        def put() -> None:
             try:
                 self.put(name, *parts)
-            except Exception as error:  # noqa: BLE001 - it is raised where the put is waited for
-                put.set_exception(error)
-            else:
-                put.set_result(None)
             finally:
                 _free.release()
 
         _free.acquire()
-        _begun.puts.setdefault(self, []).append(put)
-        threading.Thread(target=run, name=f"put {name}", daemon=True).start()
+        _begun.puts.setdefault(self, []).append(called(put))
 
     def await_puts(self) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
