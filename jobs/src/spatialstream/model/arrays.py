@@ -6,7 +6,6 @@ that is never reused, and mapped by every process that needs it; where files are
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,13 +43,20 @@ _MAGIC = b"SPSTARR2"
 _ALIGNMENT = 64
 
 
+class _Memory:
+    """Memory of an Arrow buffer, as numpy asks for it: each array over it keeps this, and so the buffer."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: object, address: int, count: int, dtype: np.dtype[Any]) -> None:
+        self.owner = owner
+        writable = (address, False)
+        self.__array_interface__ = {"data": writable, "shape": (count,), "typestr": dtype.str, "version": 3}
+
+
 def _from_address(owner: object, address: int, count: int, dtype: npt.DTypeLike) -> Array:
     dtype = np.dtype(dtype)
-    if count == 0:
-        return np.empty(0, dtype)
-    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    memory._owner = owner  # keeps the Arrow buffer alive as long as the view
-    view: Array = np.frombuffer(memory, dtype, count)
+    view: Array = np.empty(0, dtype) if count == 0 else np.asarray(_Memory(owner, address, count, dtype))
     return view
 
 
