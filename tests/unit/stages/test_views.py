@@ -15,6 +15,7 @@ from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import Space
+from spatialstream.seats.wire import ROWS
 from spatialstream.stages import messages, views
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.turns import Round
@@ -155,9 +156,11 @@ def test_an_only_slot_gives_no_terms_that_cannot_be_among_the_first() -> None:
 def test_answers_travel_as_batches_of_one_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spatialstream.stages.snapshots.BLOCK_BYTES", 400)
     views.keep("here", 0, view(0, store=store_of(*range(1, 100))))
+    assert len(list(views.respond("here", [0], (0, 0), ask(0)))) == 1, "a batch costs more than a small block"
+    monkeypatch.setattr(messages, "_TOGETHER", 3_000)
     sent = list(views.respond("here", [0], (0, 0), ask(0)))
     assert len(sent) > 5
-    assert len({str(each.schema) for each in sent}) == 1
+    assert {str(each.schema) for each in sent} == {str(ROWS)}
     rows = [row for each in sent for row in messages.blocks(each)]
     lists = [part for _, kind, part in rows if kind == messages.SNAPSHOT_LISTS]
     assert [name for part in lists for name in part.column("id").to_pylist()] == [f"o{t}" for t in range(1, 100)]

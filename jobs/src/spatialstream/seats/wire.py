@@ -151,8 +151,7 @@ def write_rows(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches as of :data:`ROWS`; if making them fails, the last one tells of it."""
     try:
-        for batch in batches:
-            yield batch.cast(ROWS)
+        yield from batches
     except Exception as error:  # noqa: BLE001 - it is told
         words = json.dumps(told(error)).encode()
         yield pa.RecordBatch.from_pydict({"slot": [-1], "kind": [_FAILED], "data": [words]}, ROWS)

@@ -6,7 +6,7 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "messages",
     "numbers",
     "pack",
+    "together",
     "unpack",
 ]
 
@@ -47,6 +48,9 @@ Row = tuple[int, str, pa.RecordBatch]
 
 LARGEST_VALUE = 64 << 20
 """Bytes beyond which a block is cut on its way between Spark's tasks, whose values have 2 GiB at most."""
+
+_TOGETHER = 1 << 20
+"""Bytes of a batch of small blocks, at most."""
 
 BLOCK_TYPE = "slot int, kind string, data binary"
 """The Spark schema of all three stages' rows."""
@@ -117,19 +121,39 @@ def messages(slot: int, kind: str, batch: pa.RecordBatch) -> Iterator[pa.RecordB
 
     Whoever takes blocks takes several of a kind from one slot as well as one.
     """
+    return (_message([(slot, kind, pack(piece))]) for piece in _pieces(batch))
+
+
+def together(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Blocks as with :func:`messages`, small ones in one batch: on its way a batch costs more than a small block."""
+    waiting: list[tuple[int, str, pa.Buffer]] = []
+    size = 0
+    for slot, kind, batch in rows:
+        for content in map(pack, _pieces(batch)):
+            if waiting and size + content.size > _TOGETHER:
+                yield _message(waiting)
+                waiting, size = [], 0
+            waiting.append((slot, kind, content))
+            size += content.size
+    if waiting:
+        yield _message(waiting)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.nbytes > LARGEST_VALUE and batch.num_rows > 1:
         half = batch.num_rows // 2
-        yield from messages(slot, kind, batch.slice(0, half))
-        yield from messages(slot, kind, batch.slice(half))
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
     else:
-        yield _message(slot, kind, batch)
+        yield batch
 
 
-def _message(slot: int, kind: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    content = pack(batch)
-    offsets = pa.py_buffer(np.array([0, content.size], np.int32))
-    data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
-    return pa.RecordBatch.from_arrays([pa.array([slot], pa.int32()), pa.array([kind]), data], ["slot", "kind", "data"])
+def _message(packed: Sequence[tuple[int, str, pa.Buffer]]) -> pa.RecordBatch:
+    slots, kinds, contents = zip(*packed, strict=True)
+    offsets = pa.py_buffer(np.cumsum([0, *(content.size for content in contents)], dtype=np.int32))
+    data = contents[0] if len(contents) == 1 else pa.py_buffer(b"".join(contents))
+    values = pa.Array.from_buffers(pa.binary(), len(contents), [None, offsets, data])
+    return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), pa.array(kinds), values], ["slot", "kind", "data"])
 
 
 def blocks(rows: pa.RecordBatch) -> list[tuple[int, str, pa.RecordBatch]]:

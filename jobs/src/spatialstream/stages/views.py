@@ -166,12 +166,11 @@ def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:
 
 
 def respond(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """What a process answers for several of its slots, as record batches of one schema, of some megabytes at most.
+    """What a process answers for several of its slots, as few record batches of one schema, of some megabytes at most.
 
     Arguments and errors are those of :func:`answer_at`; :func:`~spatialstream.stages.messages.blocks` reads a batch.
     """
-    for row in answer_at(place, slots, round_id, questions):
-        yield from messages.messages(*row)
+    return messages.together(answer_at(place, slots, round_id, questions))
 
 
 def answer_at(place: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch) -> Iterator[Row]:
