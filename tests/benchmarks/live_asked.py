@@ -90,23 +90,34 @@ def one_client(live: Live, records: list[dict[str, Any]]) -> dict[str, float]:
 def several_clients(live: Live, together: int) -> tuple[float, int]:
     """Questions answered a second, and calls without an answer."""
     command = [sys.executable, "-m", "tests.benchmarks.live_asked", live.name, live.zookeeper.hosts]
-    clients = [
-        subprocess.Popen([*command, str(seed), str(SECONDS), str(together)], stdout=subprocess.PIPE, text=True)
-        for seed in range(CLIENTS)
-    ]
-    told = [json.loads(client.communicate(timeout=240.0)[0].splitlines()[-1]) for client in clients]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    clients = [subprocess.Popen([*command, str(seed), str(SECONDS), str(together)], **piped) for seed in range(CLIENTS)]
+    for client in clients:  # that one is still starting is not to be measured
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+    told = [json.loads(answer) for answer in _begun(clients)]
     say(f"{together} at a time: {sum(each['answered'] for each in told)} answers")
     return sum(each["answered"] / each["seconds"] for each in told), sum(each["refused"] for each in told)
 
 
+def _begun(clients: list[subprocess.Popen[str]]) -> list[str]:
+    """What clients that are ready say in the end, when all have begun at once."""
+    for client in clients:
+        assert client.stdin is not None
+        client.stdin.write("go\n")
+        client.stdin.flush()
+    return [client.communicate(timeout=240.0)[0] for client in clients]
+
+
 def client(name: str, zookeeper: str, seed: int, seconds: float, together: int) -> dict[str, float]:
-    """One client: asks all kinds, as fast as it is answered, from when all are likely to be there."""
+    """One client: asks all kinds, as fast as it is answered, from when it is told to on."""
     kinds = list(questions(workload.objects(200_000, seed=1)).values())
     records = [kind[i] for i in range(len(kinds[0])) for kind in kinds]
     answered = refused = 0
     with connect(name, zookeeper) as stream:
         stream.ask(records[:3], timeout=120.0)
-        time.sleep(15.0 - time.time() % 15.0)
+        print("ready", flush=True)
+        sys.stdin.readline()
         began, at = time.monotonic(), 997 * seed
         while time.monotonic() - began < seconds:
             part = [records[(at + i) % len(records)] for i in range(together)]
