@@ -24,6 +24,9 @@ CONSOLE := jobs/src/spatialstream/gateway/console/vendor/console.lock
 # Commands that may start Spark get the Java that was found when .venv was set up.
 SPARK = JAVA_HOME="$$(cat $(VENV)/java_home)"
 
+# Two files of tests at a time, in the order of their names: what is long is not kept for the end, when one core has no more to do.
+BOTH := -n 2 --dist loadfile --no-loadscope-reorder
+
 # An environment whose Python or Java has gone, or that was made in another folder, is set up again.
 $(shell scripts/venv.sh check)
 
@@ -55,12 +58,12 @@ cluster-down: $(READY) ## stop what cluster-up has started; started again it goe
 
 .PHONY: test
 test: $(READY) ## run the tests, two at a time (ARGS='-k name' for some of them)
-	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
+	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) --durations=25 --ignore=tests/benchmarks --ignore=tests/cluster --ignore=tests/browser --ignore=tests/api \
 	  --ignore=tests/charts --ignore=tests/e2e $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both jobs (ARGS as above)
-	@$(SPARK) $(BIN)/python -m pytest -q tests/cluster $(ARGS)
+test-cluster: $(CLUSTER) ## run the tests with a real broker, ZooKeeper and both jobs, two at a time (ARGS as above)
+	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) --durations=25 tests/cluster $(ARGS)
 
 .PHONY: test-browser
 test-browser: $(CLUSTER) $(CONSOLE) ## run the tests of the console in a browser, on a live stream; keeps pictures in browser-output/
@@ -68,7 +71,7 @@ test-browser: $(CLUSTER) $(CONSOLE) ## run the tests of the console in a browser
 
 .PHONY: test-api
 test-api: $(READY) ## run the operator's tests with a real API server (etcd and kube-apiserver on the PATH)
-	@$(SPARK) $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/api $(ARGS)
+	@$(SPARK) $(BIN)/python -m pytest -q $(BOTH) tests/api $(ARGS)
 
 .PHONY: images
 images: ## build the images of operator, streams and development services (IMAGE_COMMAND says how; scripts/images.sh)
