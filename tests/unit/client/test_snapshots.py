@@ -142,6 +142,35 @@ def test_more_questions_than_are_answered_together(stream: Stream, monkeypatch: 
     assert [row["query"] for row in stream.asker().ask(SKQ | {"id": str(i)} for i in range(8))] == list("01234567")
 
 
+def test_what_is_wrong_with_one_of_several_who_ask_is_nothing_to_the_others(stream: Stream) -> None:
+    stream.round(1_000, objects(40, 900))
+    right, unread, early = [("a", {**SRQ, "id": "q"}), ("b", {**MANY, "id": "r"})], ("c", "SRQ"), {**SKQ, "t": 1_001}
+    requests = [(right, 5.0), ([unread], 5.0), ([], 5.0), ([*right, ("d", early)], 5.0), (right[1:], 0.0)]
+    found = stream.asker().together(requests)
+    rows = [stream.right(record) for _, record in right]
+    assert [[json.loads(line) for line in each] for each in (found[0], found[2], found[4])] == [rows, [], rows[1:]]  # type: ignore[union-attr]
+    assert str(found[1]) == "c: is not a JSON object"
+    assert str(found[3]).startswith("d: t: 1001 is after the stream's clock")
+    assert len({id for _, id, _ in stream.calls}) == 1
+    assert len(stream.calls) == 2, "two phases of all that can be answered"
+    assert stream.asker().together([]) == []
+
+
+def test_of_several_who_ask_each_waits_for_as_long_as_it_says(stream: Stream) -> None:
+    stream.round(NEVER)
+
+    def later(seconds: float) -> None:
+        stream.pauses.append(seconds)
+        stream.round(1_000)
+
+    asker = SnapshotAsker(stream.newest, stream.call, PLANE, pause=later)
+    short, long = asker.together([([("a", SRQ)], 0.0), ([("b", SRQ)], 60.0)])
+    assert isinstance(short, Unavailable)
+    assert str(short).endswith("waited 0 s")
+    assert json.loads(long[0])["objects"] == []  # type: ignore[index]
+    assert stream.pauses == [0.002]
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [

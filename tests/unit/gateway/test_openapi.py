@@ -47,6 +47,9 @@ class Answering(Asker):
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
         return iter([json.dumps(ROW | {"as_of": self.as_of()}) for _ in records])
 
+    def together(self, requests: Any) -> Any:
+        return [list(self.lines(records)) for records, _ in requests]
+
 
 @pytest.fixture
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gateway:

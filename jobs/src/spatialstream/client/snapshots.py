@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, overload
 
 from spatialstream.client.answer import Answer
@@ -136,13 +137,40 @@ class SnapshotAsker:
             timeout: see :meth:`ask`. Its errors are raised before the first line, but for Unavailable where there are
                 more than a thousand questions.
         """
-        asked = [self._checked(place, record) for place, record in records]
+        asked = self._all_checked(records)
         try:
             earliest = None if at_least is None else parse_time(at_least)
         except RecordError as error:
             raise SettingError("at_least", error.problem) from None
         for first in range(0, len(asked), MOST):
-            yield from self._answers(asked[first : first + MOST], earliest, timeout)
+            (found,) = self._answers([(asked[first : first + MOST], timeout)], earliest)
+            if isinstance(found, SettingError | Unavailable):
+                raise found
+            yield from found
+
+    def together(
+        self, requests: Iterable[tuple[Iterable[tuple[str, object]], float]]
+    ) -> list[list[str] | SettingError | Unavailable]:
+        """The answers to what several ask, as of one round: to each as :meth:`lines` would give them, or its error.
+
+        What is wrong with one of them is nothing to the others, and the answer of none waits for longer than it says.
+
+        Args:
+            requests: the questions of each, and its timeout; no more than :data:`MOST` questions in all.
+
+        Raises:
+            Replaced: the stream is another one now.
+        """
+        checked = list[tuple[list[_Asked] | SettingError, float]]()
+        for records, timeout in requests:
+            try:
+                checked.append((self._all_checked(records), timeout))
+            except SettingError as error:
+                checked.append((error, timeout))
+        return self._answers(checked, None)
+
+    def _all_checked(self, records: Iterable[tuple[str, object]]) -> list[_Asked]:
+        return [self._checked(place, record) for place, record in records]
 
     def _checked(self, place: str, given: object) -> _Asked:
         record, query = checked_query(place, given, self.space, self.rule)
@@ -152,38 +180,65 @@ class SnapshotAsker:
             )
         return place, query, "t" in record
 
-    def _answers(self, asked: list[_Asked], earliest: int | None, timeout: float) -> list[str]:
-        """The answers of some questions as of one round, the newest; if it has gone meanwhile, of the next newest."""
-        until, pause = time.monotonic() + timeout, _PAUSES[0]
-        while True:
+    def _answers(
+        self, requests: Sequence[tuple[list[_Asked] | SettingError, float]], earliest: int | None
+    ) -> list[list[str] | SettingError | Unavailable]:
+        """The answers to several requests as of one round, the newest; if it has gone meanwhile, of the next newest."""
+        began, pause = time.monotonic(), _PAUSES[0]
+        found: dict[int, list[str] | SettingError | Unavailable] = {}
+        left: dict[int, list[_Asked]] = {}
+        for number, (asked, _) in enumerate(requests):
+            if isinstance(asked, SettingError):
+                found[number] = asked
+            else:
+                left[number] = asked
+        while left:
+            until = began + min(requests[number][1] for number in left)
             try:
                 directory = self._newest(_left(until))
                 if directory is None or not directory.begun:
                     raise Unavailable("the stream has only begun: its clock tells no time yet, so nothing can be asked")
                 if earliest is not None and directory.clock < earliest:
                     raise Unavailable(f"the stream's clock has not come to {earliest}: it is at {directory.clock}")
-                return self._answered(asked, directory, until)
+                for number in list(left):
+                    if (early := _early(left[number], directory.clock)) is not None:
+                        found[number] = early
+                        del left[number]
+                lines = iter(self._answered([each for asked in left.values() for each in asked], directory, until))
+                found |= {number: list(islice(lines, len(asked))) for number, asked in left.items()}
+                break
             except Replaced:
                 raise  # no later try can succeed
             except Unavailable as error:
-                if time.monotonic() + pause > until:
-                    raise Unavailable(f"{error}; waited {timeout:g} s") from None
-            self._pause(pause)
-            pause = min(2 * pause, _PAUSES[1])
+                for number in list(left):
+                    timeout = requests[number][1]
+                    if time.monotonic() + pause > began + timeout:
+                        found[number] = Unavailable(f"{error}; waited {timeout:g} s")
+                        del left[number]
+            if left:
+                self._pause(pause)
+                pause = min(2 * pause, _PAUSES[1])
+        return [found[number] for number in range(len(requests))]
 
     def _answered(self, asked: list[_Asked], directory: Directory, until: float) -> list[str]:
-        clock, queries = directory.clock, list[Query]()
-        for place, query, timed in asked:
-            if timed and query.t > clock:
-                right = f"leave t out, or wait with at_least={query.t}"
-                raise SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
-            queries.append(query if timed else replace(query, t=clock))
+        if not asked:
+            return []
+        queries = [query if timed else replace(query, t=directory.clock) for _, query, timed in asked]
         lines = [""] * len(queries)
         as_of, batch = f', "as_of": {json.dumps(_as_of(directory))}}}', QueryBatch.of(queries)
         for answers in answers_of(batch, directory, self.space, self._call, lambda: _left(until)):
             for number, line in zip(answers.number.tolist(), answers.lines.to_pylist(), strict=True):
                 lines[number] = line[:-1] + as_of
         return lines
+
+
+def _early(asked: Iterable[_Asked], clock: int) -> SettingError | None:
+    """What is wrong with questions of which one is about a time that the clock has not come to."""
+    for place, query, timed in asked:
+        if timed and query.t > clock:
+            right = f"leave t out, or wait with at_least={query.t}"
+            return SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
+    return None
 
 
 def _as_of(directory: Directory) -> dict[str, int]:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import TypeVar
 
 from spatialstream.client import Connection, Glimpse
@@ -19,7 +18,7 @@ from spatialstream.client.snapshots import MOST
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.feed import Feed
 from spatialstream.gateway.problems import Problem
-from spatialstream.model.errors import Replaced, SpatialStreamError, Unavailable
+from spatialstream.model.errors import Replaced, SettingError, SpatialStreamError, Unavailable
 
 __all__ = ["ServedStream"]
 
@@ -47,20 +46,13 @@ def _lines(opened: Stream, places: Places, at_least: int | str | None, timeout: 
     return opened.space.geographic, list(opened.lines(places, at_least, timeout))
 
 
-def _together(opened: Stream, asked: Sequence[tuple[Places, float, Asked]]) -> list[tuple[bool, list[str]] | Exception]:
-    """The answers of several requests, or why there are none; each by itself if one of them cannot be answered."""
-    try:
-        patience = min(timeout for _, timeout, _ in asked)
-        geographic, lines = _lines(opened, [each for places, _, _ in asked for each in places], None, patience)
-    except Replaced:
-        raise
-    except SpatialStreamError as error:
-        if len(asked) == 1:
-            return [error]
-    else:
-        ends = list(accumulate(len(places) for places, _, _ in asked))
-        return [(geographic, lines[end - len(places) : end]) for (places, _, _), end in zip(asked, ends, strict=True)]
-    return [each for one in asked for each in _together(opened, [one])]
+def _together(
+    opened: Stream, asked: Sequence[tuple[Places, float, Asked]]
+) -> list[tuple[bool, list[str]] | SettingError | Unavailable]:
+    """The answers of several requests, or why there are none."""
+    geographic = opened.space.geographic
+    found = opened.together([(places, timeout) for places, timeout, _ in asked])
+    return [(geographic, each) if isinstance(each, list) else each for each in found]
 
 
 class ServedStream:
@@ -178,17 +170,25 @@ class ServedStream:
             while self._asked and questions + len(self._asked[0][0]) <= MOST:
                 some.append(self._asked.popleft())
                 questions += len(some[-1][0])
-            try:
-                found = await self.call(lambda opened, some=some: _together(opened, some))  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 -- it is each one's own
-                found = [error] * len(some)
-            for (_, _, future), outcome in zip(some, found, strict=True):
+            for (_, _, future), outcome in zip(some, await self._outcomes(some), strict=True):
                 if future.done():  # whoever asked has gone
                     continue
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)
                 else:
                     future.set_result(outcome)
+
+    async def _outcomes(
+        self, some: Sequence[tuple[Places, float, Asked]]
+    ) -> Sequence[tuple[bool, list[str]] | Exception]:
+        try:
+            return await self.call(lambda opened: _together(opened, some))
+        except (SpatialStreamError, Problem) as error:
+            return [error] * len(some)
+        except Exception as error:  # noqa: BLE001 -- a defect: it is told to whoever has asked what brings it about
+            if len(some) == 1:
+                return [error]
+        return [outcome for one in some for outcome in await self._outcomes([one])]
 
     async def look_back(self, work: Callable[[Log], T]) -> T:
         """Do something with the results that there have been, in a thread.
