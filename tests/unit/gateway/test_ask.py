@@ -202,6 +202,8 @@ def test_requests_that_are_none(live: Live) -> None:
     assert live.ask("GET", "/nothing").errors == []
     answer = live.ask("GET", ASK)
     assert (answer.status, answer.headers["allow"], answer.errors) == (405, "POST", [])
+    answer = live.ask("PUT", "/streams/s/queries")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
     assert live.ask("POST", ASK, SRQ, content_type="text/csv").status == 415
     assert live.ask("POST", ASK, SRQ, accept="image/png").status == 406
     assert live.ask("POST", ASK, b" " * 3_000).status == 413

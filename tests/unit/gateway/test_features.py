@@ -84,6 +84,10 @@ def pages(client: Client, path: str) -> Iterator[Answer]:
         ("limit=7", lambda each: True),
         ("limit=1000", lambda each: True),
         ("limit=50&bbox=-10,-20,100,30.5", lambda each: -10 <= each["lon"] <= 100 and -20 <= each["lat"] <= 30.5),
+        (
+            "limit=50&bbox=-1e1,-20,-11034,1.e%2B2,%2B30.5,8848.86",
+            lambda each: -10 <= each["lon"] <= 100 and -20 <= each["lat"] <= 30.5,
+        ),
         ("bbox=170,-90,0,-170,90,9", lambda each: each["lon"] >= 170 or each["lon"] <= -170),
         (f"datetime={NOW - 60_000}/..", lambda each: each["t"] >= NOW - 60_000),
         (f"datetime=../{NOW - 60_000}", lambda each: each["t"] <= NOW - 60_000),
@@ -141,7 +145,17 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        *("bbox=1,2,3", "bbox=1,2,3,x", "bbox=1,2,3,nan", "bbox=0,10,1,5", "bbox=-181,0,0,0", "bbox=", "limit=0"),
+        *(
+            "bbox=1,2,3",
+            "bbox=1,2,3,x",
+            "bbox=1,2,3,nan",
+            "bbox=1,2,3,1e999",
+            "bbox=0,0,0,91",
+            "bbox=0,10,1,5",
+            "bbox=-181,0,0,0",
+            "bbox=",
+            "limit=0",
+        ),
         *("limit=-1", "datetime=x", "datetime=1/2/3", "datetime=5/4", "page=[]", "page={}", "page=[1,2,3,4]", "page=["),
         *('page=["1","a",0,0]', "bbox-crs=EPSG:4326", "colour=red"),
     ],

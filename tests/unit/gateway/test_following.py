@@ -130,6 +130,7 @@ def test_what_is_no_place_is_refused(live: Live) -> None:
         answer = live.client("GET", f"{PATH}?query=x&position={place}")
         assert (answer.status, answer.errors[0]["parameter"]) == (400, "position")
     assert live.client("GET", f"{PATH}?query=x", last_event_id="forged").status == 400
+    assert live.client("GET", f"{PATH}?query=x&position=forged", last_event_id="oldest").status == 400
     assert live.client("GET", f"{PATH}?query=x&position=-99").status == 410
     assert live.client("GET", f"{PATH}?query=x&position=-0-0").status == 410
     assert live.client("GET", PATH).errors[0]["parameter"] == "query"

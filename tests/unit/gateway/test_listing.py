@@ -51,5 +51,11 @@ def test_what_stands_is_given_page_by_page(tmp_path: Path) -> None:
         assert names == ["q0", "a/b", "q2"]
         assert client("GET", "/streams/s/queries/a%2Fb").json["query"]["id"] == "a/b"
         assert client("GET", "/streams/s/queries/a").status == 404
+        most = "9" * 30
+        assert len(client("GET", f"/streams/s/queries?limit={most}").json["queries"]) == 3
+        assert client("GET", f"/streams/s/queries?after={most}").json["queries"] == []
+        assert client("GET", "/streams/s/queries?limit=1&limit=2").errors == [
+            {"parameter": "limit", "detail": "give it once"}
+        ]
         for wrong in ("limit=0", "limit=x", "limit=", "after=-2", "after=1e3", "other=1"):
             assert client("GET", f"/streams/s/queries?{wrong}").errors[0]["parameter"] == wrong.partition("=")[0]

@@ -24,7 +24,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spatialstream.client.cursor import Cursor
@@ -341,7 +341,7 @@ class Gateway:
 
     async def results(self, request: Request, stream: ServedStream) -> Response:
         """The rows of queries as they come: events, or a poll."""
-        check_parameters(request, "query", "position", "wait")
+        check_parameters(request, "position", "wait", many=["query"])
         form = wanted_form(request, (JSON_LINES, EVENTS))
         queries = request.query_params.getlist("query")
         if not 1 <= len(queries) <= _MOST_QUERIES:
@@ -412,7 +412,12 @@ def _address(request: Request) -> str:
 
 def _place(request: Request) -> Cursor | str | None:
     """Where a request for results begins: after the last that it has had, as a browser says, or where it asks for."""
-    word = request.headers.get("last-event-id") or request.query_params.get("position", "newest")
+    begins = _parsed_place(request.query_params.get("position", "newest"))  # wrong is wrong, whether or not it counts
+    last = request.headers.get("last-event-id")
+    return _parsed_place(last) if last else begins
+
+
+def _parsed_place(word: str) -> Cursor | str | None:
     return {"newest": None, OLDEST: OLDEST}[word] if word in ("newest", OLDEST) else Cursor.parse(word)
 
 
@@ -435,12 +440,15 @@ def _moment(text: str | None) -> int | str | None:
 async def _http_problem(request: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     assert isinstance(error, HTTPException)
-    kind, detail = "invalid", str(error.detail)
+    kind, detail, headers = "invalid", str(error.detail), error.headers
     if error.status_code == 404:
         kind, detail = "not-found", f"there is no path {request.url.path}"
     elif error.status_code == 405:
         kind, detail = "method", f"{request.method} is not for {request.url.path}"
-    return Problem(kind, detail, headers=error.headers).response()
+        # the error knows the first route of the path alone, and each method has its own
+        routes = [each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE]
+        headers = {"Allow": ", ".join(sorted({method for each in routes for method in each.methods}))}
+    return Problem(kind, detail, headers=headers).response()
 
 
 class _Watched:

@@ -31,17 +31,19 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import RecordError, SettingError, SpatialStreamError
 from spatialstream.model.times import parse_time
 
-__all__ = ["CONFORMANCE", "MOST_ITEMS", "collection", "collections", "conformance", "item", "items", "landing"]
+__all__ = ["CONFORMANCE", "CRS84", "MOST_ITEMS", "collection", "collections", "conformance", "item", "items", "landing"]
 
 CONFORMANCE = tuple(f"http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/{each}" for each in ("core", "geojson"))
 MOST_ITEMS = 10_000
 _DEFAULT_ITEMS = 10
-_CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
+CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 _FIRST_WINDOW, _GROWTH, _WIDEST = 16, 8, 2**46
 """ms of time that is looked through for a page at first, how it grows, and when it is all there is."""
 _OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 _JSON, _HTML = "application/json", "text/html"
+
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
 _Key = tuple[int, str, float, float]
 """What puts objects into their order, and tells them apart: t, id, longitude, latitude."""
@@ -96,8 +98,8 @@ async def items(request: Request, stream: ServedStream) -> Response:
     check_parameters(request, "f", "bbox", "bbox-crs", "datetime", "q", "limit", "page")
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
-    if parameters.get("bbox-crs", _CRS84) != _CRS84:
-        raise _wrong("bbox-crs", f"has to be {_CRS84}")
+    if parameters.get("bbox-crs", CRS84) != CRS84:
+        raise _wrong("bbox-crs", f"has to be {CRS84}")
     boxes, words = _boxes(parameters.get("bbox")), _words(parameters.get("q"))
     first, last = _interval(parameters.get("datetime"))
     before = _page(parameters.get("page"))
@@ -202,12 +204,14 @@ def _boxes(text: str | None) -> list[tuple[float, ...]]:
     if text is None:
         return [_WORLD]
     parts = text.split(",")
-    if len(parts) not in (4, 6) or not all(re.fullmatch(r"\s*-?[0-9]{1,4}(\.[0-9]{0,18})?\s*", each) for each in parts):
+    if len(parts) not in (4, 6) or not all(_NUMBER.fullmatch(each) for each in parts):
         raise _wrong("bbox", "has to be 4 numbers, or 6 with heights: west, south, east, north")
     numbers = [float(each) for each in parts]
     west, south, east, north = numbers if len(numbers) == 4 else (*numbers[:2], *numbers[3:5])
-    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
-        raise _wrong("bbox", "has to be within -180,-90,180,90, south not above north")
+    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= 90 and -90 <= north <= 90):
+        raise _wrong("bbox", "has to be within -180,-90,180,90")
+    if south > north:
+        raise _wrong("bbox", f"south {south:g} is greater than north {north:g}")
     if west <= east:
         return [(west, south, east, north)]
     return [(west, south, 180.0, north), (-180.0, south, east, north)]
@@ -292,9 +296,9 @@ def _described(request: Request, name: str) -> dict[str, Any]:
         "id": name,
         "title": name,
         "itemType": "feature",
-        "crs": [_CRS84],
+        "crs": [CRS84],
         "extent": {
-            "spatial": {"bbox": [list(_WORLD)], "crs": _CRS84},
+            "spatial": {"bbox": [list(_WORLD)], "crs": CRS84},
             "temporal": {"interval": [[None, None]]},
         },
         "links": [
@@ -309,6 +313,6 @@ def _link(request: Request, path: str, rel: str, form: str, title: str) -> dict[
 
 
 def _geojson(record: Mapping[str, Any]) -> Response:
-    headers = {"Content-Crs": f"<{_CRS84}>"}
+    headers = {"Content-Crs": f"<{CRS84}>"}
     content = json.dumps(record, ensure_ascii=False).encode(errors="replace")
     return Response(content, headers=headers, media_type=GEOJSON)

@@ -87,7 +87,7 @@ def number_of(request: Request, name: str, default: int, least: int, most: int) 
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not re.fullmatch("-?[0-9]{1,19}", text) or int(text) < least:
+    if not re.fullmatch("-?[0-9]{1,4000}", text) or int(text) < least:
         told = f"has to be a whole number of at least {least}"
         raise Problem("invalid", f"{name}: {told}", [{"parameter": name, "detail": told}])
     return min(int(text), most)

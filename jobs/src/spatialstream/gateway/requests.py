@@ -55,16 +55,24 @@ def check_media_type(request: Request, *known: str) -> None:
         raise Problem("media-type", f"Content-Type: {given} is not read here; send {' or '.join(known)}")
 
 
-def check_parameters(request: Request, *known: str) -> None:
-    """Refuse parameters that there are not: one that is misspelt would be passed over.
+def check_parameters(request: Request, *known: str, many: Sequence[str] = ()) -> None:
+    """Refuse parameters that there are not, for one that is misspelt would be passed over; and two where one can count.
+
+    Args:
+        request: the request.
+        known: parameters that there are once at most.
+        many: those that there may be more of.
 
     Raises:
         Problem: there is one.
     """
-    for name in request.query_params:
-        if name not in known:
-            there_are = f"there are {', '.join(known)}" if known else "there are none"
+    given = request.query_params
+    for name in given:
+        if name not in known and name not in many:
+            there_are = f"there are {', '.join((*many, *known))}" if known or many else "there are none"
             raise Problem("invalid", f"{name}: {there_are}", [{"parameter": name, "detail": there_are}])
+        if name in known and len(given.getlist(name)) > 1:
+            raise Problem("invalid", f"{name}: give it once", [{"parameter": name, "detail": "give it once"}])
 
 
 def parsed(body: bytes) -> Any:
