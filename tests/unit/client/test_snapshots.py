@@ -43,10 +43,10 @@ def objects(n: int, t: int) -> list[SpatialObject]:
 class Stream:
     """Slots in this process, rounds of which are done at will; it counts what is asked of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: Space = PLANE) -> None:
         sample = ObjectBatch.of(objects(200, 0))
-        self.version = build(PLANE, sample, QueryBatch.of([]), 9, SLOTS)
-        self.stores = [SegmentStore(PLANE) for _ in range(SLOTS)]
+        self.version = build(space, sample, QueryBatch.of([]), 9, SLOTS)
+        self.stores = [SegmentStore(space) for _ in range(SLOTS)]
         self.turn: Round | None = None
         self.seen: list[SpatialObject] = []
         self.calls: list[tuple[list[int], RoundId, pa.RecordBatch]] = []

@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from spatialstream.client.cursor import PATTERN
 from spatialstream.gateway.access import RIGHTS
-from spatialstream.gateway.features import MOST_ITEMS
+from spatialstream.gateway.features import CRS84, MOST_ITEMS
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
+from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.kinds import KINDS as QUERY_KINDS
-from spatialstream.model.schema import OBJECT_JSON, QUERY_JSON, RESULT_JSON
+from spatialstream.model.kinds import Kind
+from spatialstream.model.schema import OBJECT_JSON, QUERY_FIELDS, QUERY_JSON, RESULT_JSON
 
 __all__ = ["document"]
 
@@ -38,12 +41,32 @@ def _schema(record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def _query(*, standing: bool) -> dict[str, Any]:
     """A query of those that stand, or of those that are asked; without a time it is of the stream's clock."""
-    types = [kind.type.value for kind in QUERY_KINDS if kind.standing == standing]
-    properties = QUERY_JSON["properties"] | {"type": {"enum": types}}
-    return _schema(QUERY_JSON, title="standing query" if standing else "snapshot query") | {
-        "properties": properties,
-        "required": ["type"],
+    return {
+        "title": "standing query" if standing else "snapshot query",
+        "oneOf": [_of_kind(kind) for kind in QUERY_KINDS if kind.standing == standing],
     }
+
+
+def _of_kind(kind: Kind) -> dict[str, Any]:
+    """A query of a kind. What is null is as if it were not there, so that is all that fields of other kinds may be."""
+    properties: dict[str, Any] = {"type": {"const": kind.type.value}}
+    for name in QUERY_FIELDS:
+        if name in kind.required:
+            properties[name] = QUERY_JSON["properties"][name]
+        elif name in ("id", "t", *kind.optional):
+            properties[name] = {"anyOf": [QUERY_JSON["properties"][name], {"type": "null"}]}
+        elif name != "type":
+            properties[name] = {"type": "null"}
+    return _object(["type", *kind.required], **properties)
+
+
+def _sent() -> dict[str, Any]:
+    """An object as it may be sent: with the coordinates of the stream's space; others are nothing to it."""
+    properties = dict(OBJECT_JSON["properties"])
+    axes = [{name: properties.pop(name) for name in names} for names in (("lon", "lat"), ("x", "y"))]
+    _, texts = OBJECT_JSON["allOf"]
+    places = [{"properties": numbers, "required": [*numbers]} for numbers in axes]
+    return _schema(OBJECT_JSON) | {"properties": properties, "allOf": [{"anyOf": places}, texts]}
 
 
 _TEXT = {"type": "string"}
@@ -78,7 +101,7 @@ _SCHEMAS = {
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
     "SnapshotQuery": _query(standing=False),
     "StandingQuery": _query(standing=True),
-    "Object": _schema(OBJECT_JSON),
+    "Object": _sent(),
     "Row": _schema(RESULT_JSON)
     | {
         "properties": RESULT_JSON["properties"] | {"error": _TEXT, "complete_after": {"type": "integer"}},
@@ -162,13 +185,38 @@ _SCHEMAS = {
 }
 
 
-def _parameter(where: str, name: str, told: str, *, required: bool = False, **schema: Any) -> dict[str, Any]:
-    given = {"name": name, "in": where, "description": told, "required": required}
-    return given | {"schema": {"type": "string"} | schema}
+def _parameter(where: str, name: str, told: str, schema: Any = None, *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": where, "description": told, "required": required, "schema": schema or _TEXT}
 
 
-_TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most")
-_POSITION = "where to begin: newest, oldest, or a word that was given here"
+def _at_least(least: int) -> dict[str, Any]:
+    """Of a number of which more than there is room for is taken for the most, as OGC API, Features requires."""
+    return {"type": "integer", "minimum": least}
+
+
+_TIME, _DURATION = QUERY_JSON["properties"]["t"], QUERY_JSON["properties"]["duration"]
+_TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most", _DURATION)
+_PLACE = {"type": "string", "pattern": PATTERN}
+_BEGINNING = {"anyOf": [{"enum": ["newest", "oldest"]}, _PLACE]}
+_NUMBER = {"type": "number"}
+_LON, _LAT = (_NUMBER | {"minimum": -most, "maximum": most} for most in (180, 90))
+_DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_MOMENT = _DAY + r"(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?"
+_END = rf"({_MOMENT}|\.\.)?"
+
+
+def _corners(*numbers: Any) -> dict[str, Any]:
+    return {"prefixItems": numbers, "minItems": len(numbers), "maxItems": len(numbers)}
+
+
+_BBOX = {
+    "type": "array",
+    "items": {"type": "number"},
+    "oneOf": [
+        _corners(_LON, _LAT, _LON, _LAT),
+        _corners(_LON, _LAT, _NUMBER, _LON, _LAT, _NUMBER),
+    ],
+}
 _MANY = {"anyOf": [_ref("Answer"), {"type": "array", "items": _ref("Answer")}]}
 _ASKED = {"type": "array", "items": _ref("SnapshotQuery"), "minItems": 1, "maxItems": 1000}
 
@@ -185,11 +233,11 @@ def _body(told: str, form: str, schema: Any) -> dict[str, Any]:
 
 _PAST = [
     _parameter("query", "query", "id of a query", required=True),
-    _parameter("query", "since", "when the first came, in ms or ISO 8601; an hour before until by default"),
-    _parameter("query", "until", "when the next one came; now by default"),
+    _parameter("query", "since", "when the first came, in ms or ISO 8601; an hour before until by default", _TIME),
+    _parameter("query", "until", "when the next one came; now by default", _TIME),
 ]
-_LIMIT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 1000}
 _WRITTEN = {JSON: _ref("Written")}
+_FORM = _parameter("query", "f", "passed over: there is one form of this")
 
 _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /live": {
@@ -210,36 +258,49 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     },
     "GET /": {
         "summary": "What is here (OGC API)",
-        "responses": {"200": _content("links", {JSON: _ref("Landing")})},
+        "parameters": [_parameter("query", "f", "whatever it is, what is here and not the console")],
+        "responses": {
+            "200": _content("links", {JSON: _ref("Landing")}),
+            "307": {"description": "to the console, for who accepts text/html rather than JSON and gives no f"},
+        },
     },
     "GET /conformance": {
         "summary": "The classes of OGC API, Features that it conforms to",
+        "parameters": [_FORM],
         "responses": {
             "200": _content("URIs of classes", {JSON: _object(conformsTo={"type": "array", "items": _TEXT})})
         },
     },
     "GET /collections": {
         "summary": "The streams as collections of features",
+        "parameters": [_FORM],
         "responses": {"200": _content("the collections", {JSON: _ref("Collections")})},
     },
     "GET /collections/{stream}": {
         "summary": "A stream as a collection of features",
+        "parameters": [_FORM],
         "responses": {"200": _content("the collection", {JSON: _ref("Collection")})},
     },
     "GET /collections/{stream}/items": {
         "summary": "Objects of a stream as features, newest first",
         "parameters": [
-            _parameter("query", "bbox", "west,south,east,north; across the antimeridian if west is above east"),
-            _parameter("query", "bbox-crs", "of the bbox: CRS84"),
-            _parameter("query", "datetime", "a time, or two with a slash between, of which one may be .."),
+            _parameter("query", "bbox", "west,south,east,north; across the antimeridian if west is above east", _BBOX)
+            | {"style": "form", "explode": False},
+            _parameter("query", "bbox-crs", "of the bbox", {"const": CRS84}),
+            _parameter(
+                *("query", "datetime", "a time, or two with a slash between, of which one may be .."),
+                {"type": "string", "pattern": f"^({_MOMENT}|{_END}/{_END})$"},
+            ),
             _parameter("query", "q", "words: all of one of the parts between commas"),
-            _parameter("query", "limit", "of a page", type="integer", minimum=1, maximum=MOST_ITEMS, default=10),
+            _parameter("query", "limit", f"of a page, {MOST_ITEMS} at most", _at_least(1) | {"default": 10}),
             _parameter("query", "page", "as the link `next` has it"),
+            _FORM,
         ],
         "responses": {"200": _content("a page of them", {GEOJSON: _ref("Items")})},
     },
     "GET /collections/{stream}/items/{item}": {
         "summary": "An object as a feature",
+        "parameters": [_FORM],
         "responses": {"200": _content("the feature", {GEOJSON: _ref("Item")})},
     },
     "GET /streams": {
@@ -253,8 +314,8 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /streams/{stream}/queries": {
         "summary": "The queries that stand, in the order of their registration",
         "parameters": [
-            _parameter("query", "limit", "of a page, 100 by default", **_LIMIT),
-            _parameter("query", "after", "as `next` has it", type="integer"),
+            _parameter("query", "limit", f"of a page, 100 by default, {MOST_LISTED} at most", _at_least(1)),
+            _parameter("query", "after", "as `next` has it", _at_least(-1)),
         ],
         "responses": {"200": _content("a page of them", {JSON: _ref("Queries")})},
     },
@@ -265,7 +326,10 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "POST /streams/{stream}/ask": {
         "summary": "Ask snapshot queries, as of one round",
         "parameters": [
-            _parameter("query", "at_least", "ms, ISO 8601 or now: wait until the stream's clock has come so far"),
+            _parameter(
+                *("query", "at_least", "ms, ISO 8601 or now: wait until the stream's clock has come so far"),
+                {"anyOf": [*_TIME["oneOf"], {"const": "now"}]},
+            ),
             _TIMEOUT,
         ],
         "requestBody": _body("a query, or several", JSON, {"anyOf": [_ref("SnapshotQuery"), _ASKED]}),
@@ -274,11 +338,21 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
     "GET /streams/{stream}/results": {
         "summary": "Follow the rows of queries, each once",
         "parameters": [
-            _parameter("query", "query", "ids of queries", required=True)
-            | {"schema": {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1000}, "explode": True},
-            _parameter("query", "position", _POSITION),
-            _parameter("query", "wait", "of a poll: how long to wait for the first row; 30s by default, 60s at most"),
-            _parameter("header", "Last-Event-ID", "instead of position: the id of the last event"),
+            _parameter(
+                *("query", "query", "ids of queries"),
+                {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1000},
+                required=True,
+            )
+            | {"explode": True},
+            _parameter("query", "position", "where to begin: newest, oldest, or a word given here", _BEGINNING),
+            _parameter(
+                *("query", "wait", "of a poll: how long to wait for the first row; 30s by default, 60s at most"),
+                _DURATION,
+            ),
+            _parameter(
+                *("header", "Last-Event-ID", "instead of position: the id of the last event; none if it is empty"),
+                {"anyOf": [*_BEGINNING["anyOf"], {"const": ""}]},
+            ),
         ],
         "responses": {
             "200": _content(
@@ -292,8 +366,8 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "summary": "The rows of a query that came between two times",
         "parameters": [
             *_PAST,
-            _parameter("query", "limit", "of a page, 1000 by default", **_LIMIT | {"maximum": MOST_ROWS}),
-            _parameter("query", "position", "as `next` has it"),
+            _parameter("query", "limit", f"of a page, 1000 by default, {MOST_ROWS} at most", _at_least(1)),
+            _parameter("query", "position", "as `next` has it", _PLACE),
         ],
         "responses": {"200": _content("a page of them", {JSON: _ref("Past")})},
     },
@@ -301,7 +375,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "summary": "How many rows of a query came in each part of a time",
         "parameters": [
             *_PAST,
-            _parameter("query", "parts", "of equal length, 60 by default", **_LIMIT | {"maximum": MOST_PARTS}),
+            _parameter("query", "parts", f"of equal length, 60 by default, {MOST_PARTS} at most", _at_least(1)),
         ],
         "responses": {"200": _content("of each part how many", {JSON: _ref("Counts")})},
     },
@@ -310,7 +384,8 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         "parameters": [
             _TIMEOUT,
             _parameter(
-                "header", "Idempotency-Key", "registered with it again, it is the same registration", maxLength=256
+                *("header", "Idempotency-Key", "registered with it again, it is the same registration"),
+                {"type": "string", "minLength": 1, "maxLength": 256},
             ),
         ],
         "requestBody": _body("the query", JSON, _ref("StandingQuery")),
@@ -351,13 +426,15 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
         operation = known | {
             "operationId": f"{method.lower()}{plain.replace('/', '_').replace('{', '').replace('}', '')}"
         }
-        operation |= {"parameters": within + known.get("parameters", [])}
+        refused = {"description": "a problem, with Retry-After where it may succeed later", "content": _REFUSED}
+        operation |= {
+            "parameters": within + known.get("parameters", []),
+            "responses": known["responses"] | {"4XX": refused, "5XX": refused},
+        }
         if right is not None:
-            refused = {"description": "a problem, with Retry-After where it may succeed later", "content": _REFUSED}
             operation |= {
                 "description": f"Needs the right `{right}`." if right in RIGHTS else "Needs any right.",
                 "security": [{"token": []}, {}] if right != "write" else [{"token": []}],
-                "responses": known["responses"] | {"4XX": refused, "5XX": refused},
             }
         paths.setdefault(plain, {})[method.lower()] = operation
     statuses = ", ".join(f"{status} ({kind})" for kind, (status, _) in KINDS.items())

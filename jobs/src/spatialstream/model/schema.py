@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spatialstream.model.expressions import MOST_GROUPS
 from spatialstream.model.kinds import KINDS, NAMES
+from spatialstream.model.times import TIME_LIMIT, UNITS
 
 __all__ = [
     "OBJECTS",
@@ -46,12 +47,16 @@ QUERIES = _columns(
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
 
 _TIME = {
-    "oneOf": [{"type": "integer", "description": "ms since 1970-01-01 UTC"}, {"type": "string", "format": "date-time"}]
+    "oneOf": [
+        {"type": "integer", "minimum": -TIME_LIMIT, "maximum": TIME_LIMIT, "description": "ms since 1970-01-01 UTC"},
+        {"type": "string", "format": "date-time"},
+    ]
 }
+_DURATIONS = "|".join(rf"[0-9]{{1,{len(str(TIME_LIMIT // ms)) - 1}}}\s*{unit}" for unit, ms in UNITS.items())
 _DURATION = {
     "oneOf": [
-        {"type": "integer", "minimum": 0, "description": "ms"},
-        {"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d|w)\s*$"},
+        {"type": "integer", "minimum": 0, "maximum": TIME_LIMIT, "description": "ms"},
+        {"type": "string", "pattern": rf"^\s*({_DURATIONS})\s*$"},
     ]
 }
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
@@ -104,7 +109,7 @@ QUERY_JSON: dict[str, Any] = {
         "keywords": _STRINGS,
         "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GROUPS},
         "none": _STRINGS,
-        "k": {"type": "integer", "minimum": 1},
+        "k": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
         "duration": _DURATION,
         "window": _DURATION,
         "step": _DURATION,

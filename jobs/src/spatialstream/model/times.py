@@ -8,7 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 from spatialstream.model.errors import RecordError, SettingError
 
-__all__ = ["FOREVER", "TIME_LIMIT", "duration_of", "format_duration", "parse_duration", "parse_time", "whole_number"]
+__all__ = [
+    "FOREVER",
+    "TIME_LIMIT",
+    "UNITS",
+    "duration_of",
+    "format_duration",
+    "parse_duration",
+    "parse_time",
+    "whole_number",
+]
 
 TIME_LIMIT = 8_640_000_000_000_000
 """Largest absolute timestamp and duration, in ms (about 273,000 years): sums of a few never overflow an int64."""
@@ -16,7 +25,9 @@ TIME_LIMIT = 8_640_000_000_000_000
 FOREVER = 2 * TIME_LIMIT + 1
 """A duration in ms that reaches from any timestamp beyond all others; none that anybody gives does."""
 
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+"""Of durations, each in ms."""
+
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|w)\s*")
 _MOST_DIGITS = 4_000  # what int() takes of a string is limited
 
@@ -58,7 +69,7 @@ def parse_duration(value: object, field: str = "duration") -> int:
         result = value
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         digits = match[1]
-        result = TIME_LIMIT + 1 if len(digits) > _MOST_DIGITS else int(digits) * _UNITS[match[2]]
+        result = TIME_LIMIT + 1 if len(digits) > _MOST_DIGITS else int(digits) * UNITS[match[2]]
     else:
         raise RecordError(
             field, f'{value!r} is not a duration; give milliseconds or a string such as "30m", "2h", "7d"'
@@ -102,6 +113,6 @@ def whole_number(value: object, setting: str) -> int:
 def format_duration(milliseconds: int) -> str:
     """The shortest exact string for a duration: ``format_duration(5_400_000) == "90m"``."""
     for unit in ("w", "d", "h", "m", "s"):
-        if milliseconds and milliseconds % _UNITS[unit] == 0:
-            return f"{milliseconds // _UNITS[unit]}{unit}"
+        if milliseconds and milliseconds % UNITS[unit] == 0:
+            return f"{milliseconds // UNITS[unit]}{unit}"
     return f"{milliseconds}ms"

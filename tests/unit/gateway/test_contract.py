@@ -1,0 +1,307 @@
+"""The gateway keeps to its OpenAPI document, by requests that schemathesis makes of it.
+
+What the document says may be sent is taken, what it says may not be is refused, every answer is one that it has, and
+none is a failure. The server, and all that decodes, asks and answers, is the real one; topics and slots are in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from spatialstream.client.cursor import PATTERN
+from spatialstream.client.inlet import Sent
+from spatialstream.client.stream import Standing
+from spatialstream.gateway import app
+from spatialstream.gateway.access import Access
+from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.following import EVENTS, JSON_LINES
+from spatialstream.gateway.openapi import document
+from spatialstream.gateway.rates import RateLimits
+from spatialstream.gateway.streams import ServedStream
+from spatialstream.model.queries import parse_query
+from spatialstream.model.space import WGS84
+from tests.lengths import examples
+from tests.unit.client import test_snapshots as snapshots
+from tests.unit.client.log import MemoryLog
+from tests.unit.gateway import test_writing as writing
+from tests.unit.gateway.http import Client, served, serving
+from tests.unit.gateway.results import messages, opener, row
+from tests.unit.gateway.test_ask import Opened
+
+ALL, ELSEWHERE = "everything-0123456789", "everything-elsewhere-0123456789"
+ANOTHER = f"Bearer {ELSEWHERE}"
+CLOCK = 1_000
+KNOWN = {"query": "a/b", "item": "900.900-0"}
+"""What there is of what paths name."""
+CHECKS = [
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+BEYOND = [
+    "is after the stream's clock",
+    "has no term",
+    "stands in place of keywords",
+    "south .* is greater than north",
+    "ends before it begins",
+    "datetime: .* is not a time",
+    "has to be before until",
+    "is not one that was given here",
+    r"[0-9](\.0|e\+[0-9]+) is not (an integer|a time|a duration)",
+    "(lon|lat): ",
+    "steps, and a CTQ has at most",
+    "step: is 0",
+    "an id is a key itself",
+    "terms, which have no place",
+]
+"""What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
+ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")
+"""Whatever probes and tools add to them is passed over."""
+DOCUMENT = document([(each.method, each.path, each.right) for each in Gateway([]).endpoints])
+OPERATIONS = {
+    f"{method.upper()} {path}": each for path, had in DOCUMENT["paths"].items() for method, each in had.items()
+}
+
+
+def has_forms(operation: dict[str, Any]) -> bool:
+    """Whether there is anything in its requests that can be wrong."""
+    given = [each["schema"] for each in operation["parameters"] if each["in"] != "path"]
+    return "requestBody" in operation or any(each != {"type": "string"} for each in given)
+
+
+def is_beyond(response: Any) -> bool:
+    """Whether a request was refused for what no schema can say: that, or that there are no rows at a place any more."""
+    if response.status_code == 410:
+        return True
+    return response.status_code in (400, 406) and any(re.search(each, response.json()["detail"]) for each in BEYOND)
+
+
+@dataclass
+class Taking(writing.Stream):
+    """Takes in what it is sent, and has done a round then."""
+
+    slots: snapshots.Stream = field(default_factory=lambda: snapshots.Stream(WGS84))
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def queries(self, *records: dict[str, Any]) -> Sent:
+        self.records |= {each["id"]: each for each in records if each["type"] != "CANCEL"}
+        sent = super().queries(*records)
+        self.slots.round(CLOCK)
+        return sent
+
+
+class Behind(Opened):
+    """The stream as it is opened."""
+
+    def __init__(self, stream: Taking) -> None:
+        super().__init__(stream.slots.newest, stream.slots.call, WGS84)
+        self._stream = stream
+
+    def standing(self, after: int = -1, limit: int = 100) -> Standing:
+        names = list(self._stream.standing)
+        numbers = range(after + 1, min(len(names), after + 1 + limit))
+        found = [parse_query(self._stream.records[names[number]], WGS84).to_record() for number in numbers]
+        return Standing(found, numbers[-1] if numbers else None, self.as_of() or {})
+
+    def standing_query(self, name: str) -> Standing:
+        found = [each for each in self.standing(limit=10**6).queries if each["id"] == name]
+        return Standing(found, 0 if found else None, self.as_of() or {})
+
+
+@dataclass
+class Api:
+    """A gateway, and what makes requests of its document."""
+
+    client: Client
+    schemas: dict[GenerationMode, Any]
+    session: requests.Session
+
+    def cases(self, name: str, mode: GenerationMode) -> st.SearchStrategy[Any]:
+        """Requests for an operation, of the stream that there is."""
+        method, path = name.split()
+        operation = self.schemas[mode][path][method]
+        within = {"stream": "s"} if "{stream}" in path else {}
+        known = {each: value for each, value in KNOWN.items() if f"{{{each}}}" in path}
+        return st.one_of(
+            operation.as_strategy(generation_mode=mode, path_parameters=given or None)
+            for given in ([within | known, within] if known else [within])
+        )
+
+    def check(self, case: Any, response: Any, *expected: Any) -> None:
+        case.validate_response(response, checks=[*CHECKS, *expected])
+        early = response.status_code == 503 and "at_least" in (case.query or {})
+        assert response.status_code < 500 or early, response.text
+
+
+@schemathesis.serializer(JSON_LINES)
+def _lines(context: Any, value: Any) -> bytes:
+    """The schema of the document is that of a line."""
+    return json.dumps(value).encode()
+
+
+def narrowed(schema: Any) -> Any:
+    """A schema of what can be sent to this stream, which is on the globe; of boxes, those that meet the equator."""
+    if isinstance(schema, list):
+        return list(map(narrowed, schema))
+    if not isinstance(schema, dict):
+        return schema
+    lon, lat, south, north = (
+        {"type": "number", "minimum": least, "maximum": most}
+        for least, most in ((-180, 180), (-90, 90), (-90, 0), (0, 90))
+    )
+    places = {"at": [lon, lat], "box": [lon, south, lon, north], "circle": [lon, lat, {"type": "number", "minimum": 0}]}
+    result = {name: narrowed(each) for name, each in schema.items()}
+    for name, numbers in places.items():
+        if isinstance(each := result.get(name), dict) and each.get("type") == "array":
+            result[name] = each | {"prefixItems": numbers}
+    return result
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    tokens = tmp_path_factory.mktemp("gateway") / "tokens"
+    callers = [
+        {"name": "all", "token": ALL, "rights": ["ask", "watch", "write"], "streams": ["s"]},
+        {"name": "another", "token": ELSEWHERE, "rights": ["ask", "watch", "write"], "streams": ["other"]},
+    ]
+    tokens.write_text("\n".join(map(json.dumps, callers)))
+    stream = Taking()
+    stream.room.set()
+    stream.slots.round(CLOCK, snapshots.objects(40, 900))
+    log = MemoryLog()
+    log.add(5, messages([row("q", 1), row("q", 2)], 1, 0))
+    behind = served("s", lambda: Behind(stream), opener(stream.results), stream)
+    gateway = Gateway([behind], Access(tokens), limits=Limits(client=RateLimits(rate=0)))
+    with pytest.MonkeyPatch.context() as patch, serving(gateway) as nobody, requests.Session() as session:
+        patch.setattr(ServedStream, "log", lambda _: log)
+        for name in ("_DEFAULT_WAIT", "_DEFAULT_POLL", "_LONGEST_WAIT"):  # ms: nothing more will come
+            patch.setattr(app, name, 20)
+        client = Client(nobody.port, ALL)
+        told = client("GET", "/openapi.json").json
+        schemas = {GenerationMode.POSITIVE: narrowed(told), GenerationMode.NEGATIVE: told}
+        made = {mode: schemathesis.openapi.from_dict(each) for mode, each in schemas.items()}
+        for each in made.values():
+            each.config.update(base_url=f"http://127.0.0.1:{client.port}")
+        session.headers["Authorization"] = f"Bearer {ALL}"
+        yield Api(client, made, session)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_it_says_may_be_sent_is_taken(api: Api, name: str) -> None:
+    statuses = Counter[int]()
+    forms = [each for each in OPERATIONS[name]["responses"]["200"]["content"] if each != EVENTS]
+
+    def query() -> None:
+        answer = api.client("POST", "/streams/s/queries", writing.CRQ | {"id": KNOWN["query"]})
+        assert answer.status in (201, 202, 409)
+
+    @settings(max_examples=examples(20, 200))
+    @given(api.cases(name, GenerationMode.POSITIVE), st.sampled_from(forms))
+    def is_taken(case: Any, form: str) -> None:
+        if case.method == "DELETE":
+            query()
+        response = case.call(session=api.session, headers={"Accept": form})
+        api.check(case, response, *([] if is_beyond(response) else [checks.positive_data_acceptance]))
+        statuses[response.status_code] += 1
+
+    query()
+    is_taken()
+    assert any(200 <= status < 300 for status in statuses), statuses
+
+
+@pytest.mark.parametrize("name", [name for name, operation in OPERATIONS.items() if has_forms(operation)])
+def test_what_it_says_may_not_be_sent_is_refused(api: Api, name: str) -> None:
+    @settings(max_examples=examples(20, 200))
+    @given(api.cases(name, GenerationMode.NEGATIVE))
+    def is_refused(case: Any) -> None:
+        response = case.call(session=api.session)
+        api.check(case, response, checks.negative_data_rejection)
+
+    is_refused()
+
+
+def test_events_are_as_it_says_as_far_as_they_have_come(api: Api) -> None:
+    """They have no end, so of each answer the first piece is read."""
+    name = "GET /streams/{stream}/results"
+    statuses = Counter[int]()
+
+    @settings(max_examples=examples(10, 100))
+    @given(api.cases(name, GenerationMode.POSITIVE))
+    def begins(case: Any) -> None:
+        sent = case.as_transport_kwargs(headers={"Accept": EVENTS})
+        with api.session.request(**sent, stream=True, timeout=60.0) as response:
+            statuses[response.status_code] += 1
+            if response.status_code != 200:
+                assert is_beyond(response), response.text
+                return
+            assert response.headers["content-type"].partition(";")[0] == EVENTS
+            assert EVENTS in OPERATIONS[name]["responses"]["200"]["content"]
+            first = response.raw.readline(), response.raw.readline(), response.raw.readline()
+            assert first[0] == b"retry: 500\n"
+            assert re.fullmatch(rb"id: %s\n" % PATTERN.strip("^$").encode(), first[1])
+            assert first[2] == b"\n"
+
+    begins()
+    assert statuses[200]
+
+
+def test_a_browser_is_led_to_the_console_as_it_says(api: Api) -> None:
+    for path, status in (("/", 307), ("/?f=json", 200)):
+        answer = api.client("GET", path, accept="text/html,application/xhtml+xml,*/*;q=0.8")
+        assert answer.status == status
+        assert str(status) in OPERATIONS["GET /"]["responses"]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_who_may_not_is_refused_as_it_says(api: Api, name: str) -> None:
+    @settings(max_examples=examples(3, 20))
+    @given(api.cases(name, GenerationMode.POSITIVE))
+    def is_refused(case: Any) -> None:
+        for authorization, status in ((None, 401), ("Bearer forged", 401), (f"Basic {ALL}", 401), (ANOTHER, 403)):
+            case.headers = {name: each for name, each in case.headers.items() if name.lower() != "authorization"}
+            given = {} if authorization is None else {"Authorization": authorization}
+            response = case.call(headers=given)
+            if "security" not in OPERATIONS[name] or (status == 403 and "{stream}" not in name):
+                assert response.status_code == 200
+            else:
+                assert response.status_code == status, response.text
+            api.check(case, response)
+
+    is_refused()
+
+
+@pytest.mark.parametrize("path", DOCUMENT["paths"])
+def test_a_method_that_it_does_not_have_is_refused(api: Api, path: str) -> None:
+    there = {method.upper() for method in DOCUMENT["paths"][path]}
+    names = {"stream": "s", **KNOWN}
+    target = path.format_map({name: quote(each, safe="") for name, each in names.items()})
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "X"} - there:
+        answer = api.client(method, target)
+        assert (answer.status, answer.errors) == (405, [])
+        assert {each.strip() for each in answer.headers["allow"].split(",")} - {"HEAD"} == there
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in ANY_PARAMETER])
+def test_a_parameter_that_it_does_not_have_or_has_once_is_refused(api: Api, name: str) -> None:
+    method, path = name.split()
+    target = path.format_map({name: quote(each, safe="") for name, each in {"stream": "s", **KNOWN}.items()})
+    told = [each["name"] for each in OPERATIONS[name]["parameters"] if each["in"] == "query"]
+    once = [each for each in told if (name, each) != ("GET /streams/{stream}/results", "query")]
+    for query, parameter in (("limits=1", "limits"), *((f"{each}=1&{each}=1", each) for each in once)):
+        answer = api.client(method, f"{target}?{query}", {} if method == "POST" else None)
+        assert (answer.status, [each["parameter"] for each in answer.errors]) == (400, [parameter])
