@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from spatialstream.gateway.app import Gateway
@@ -74,9 +75,11 @@ class Client:
 
 
 @contextmanager
-def serving(gateway: Gateway, *proxies: str) -> Iterator[Client]:
-    """The gateway, for as long as it is used; who is believed what they say of clients."""
-    server = server_of(gateway, proxies=proxies)
+def serving(
+    gateway: Gateway, *proxies: str, certificate: Path | None = None, key: Path | None = None
+) -> Iterator[Client]:
+    """The gateway, for as long as it is used; who is believed what they say of clients, and with what it speaks TLS."""
+    server = server_of(gateway, certificate, key, proxies)
     with listen("127.0.0.1", 0) as sock:
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()
