@@ -121,6 +121,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _named(options: argparse.Namespace, name: str) -> ServedStream:
     """A stream of the command line."""
+    live.access(options)  # what is wrong is told now, not to who asks first
     return _served(live.connection(options), name, lambda: live.store(_of(options, name)))
 
 

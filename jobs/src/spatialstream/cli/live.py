@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spatialstream.spark.session import SparkSession
     from spatialstream.stages.tasks import World
     from spatialstream.store.lease import Lease
+    from spatialstream.store.tls import TlsFiles
     from spatialstream.store.zookeeper import ZooKeeperStore
     from spatialstream.stream.job import RouterJob, WorkerJob
     from spatialstream.stream.settings import StreamSettings
@@ -40,6 +41,7 @@ __all__ = [
     "VARIABLES",
     "ZOOKEEPER",
     "Begun",
+    "access",
     "add_balance",
     "add_broker",
     "add_job",
@@ -63,6 +65,9 @@ VARIABLES = {
     "topics": "SPATIALSTREAM_TOPICS",
     "zookeeper": "SPATIALSTREAM_ZOOKEEPER",
     "zookeeper_credentials": "SPATIALSTREAM_ZOOKEEPER_CREDENTIALS",
+    "zookeeper_ca": "SPATIALSTREAM_ZOOKEEPER_CA",
+    "zookeeper_certificate": "SPATIALSTREAM_ZOOKEEPER_CERTIFICATE",
+    "zookeeper_key": "SPATIALSTREAM_ZOOKEEPER_KEY",
 }
 """Environment variables that say where a stream is, where the command line does not."""
 
@@ -106,12 +111,17 @@ def _topic(text: str) -> tuple[str, str]:
 
 
 def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) -> None:
-    """``--zookeeper``, ``--zookeeper-credentials``."""
+    """``--zookeeper``, ``--zookeeper-credentials``; ``--zookeeper-ca``, ``-certificate`` and ``-key`` for TLS."""
     add = parser.add_argument
     known = _environment("zookeeper", default)
     add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
     known, told = _environment("zookeeper_credentials"), "a file with user:password, for digest access"
     add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=told)
+    told = "encrypt (TLS), and believe servers that these authorities vouch for (PEM)"
+    add("--zookeeper-ca", type=Path, default=_environment("zookeeper_ca"), metavar="FILE", help=told)
+    known, told = _environment("zookeeper_certificate"), "show servers this certificate (PEM)"
+    add("--zookeeper-certificate", type=Path, default=known, metavar="FILE", help=told)
+    add("--zookeeper-key", type=Path, default=_environment("zookeeper_key"), metavar="FILE", help="and its key (PEM)")
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -186,21 +196,53 @@ def connection(options: argparse.Namespace) -> Connection:
     return Connection(options.bootstrap, security, said | dict(options.topic))
 
 
+def access(options: argparse.Namespace) -> dict[str, Any]:
+    """What the routing store asks for, and what encrypts: as :class:`ZooKeeperStore` takes them.
+
+    Raises:
+        SettingError: a file cannot be read, or does not hold what it should.
+    """
+    return {"credentials": _credentials(options), "tls": _tls(options)}
+
+
 def store(options: argparse.Namespace) -> ZooKeeperStore:
-    """The routing store."""
+    """The routing store.
+
+    Raises:
+        SettingError: an option cannot be used.
+    """
     from spatialstream.store.zookeeper import ZooKeeperStore
 
-    credentials = None
-    if options.zookeeper_credentials is not None:
-        try:
-            text = options.zookeeper_credentials.read_text("utf-8").strip()
-        except OSError as error:
-            raise SettingError("zookeeper-credentials", f"cannot be read: {error.strerror}") from None
-        user, colon, password = text.partition(":")
-        if not colon or not user:
-            raise SettingError("zookeeper-credentials", "the file has to hold user:password")
-        credentials = (user, password)
-    return ZooKeeperStore(options.zookeeper, options.stream, credentials=credentials)
+    return ZooKeeperStore(options.zookeeper, options.stream, **access(options))
+
+
+def _credentials(options: argparse.Namespace) -> tuple[str, str] | None:
+    """User and password; None where they are not given."""
+    if options.zookeeper_credentials is None:
+        return None
+    try:
+        text = options.zookeeper_credentials.read_text("utf-8").strip()
+    except OSError as error:
+        raise SettingError("zookeeper-credentials", f"cannot be read: {error.strerror}") from None
+    user, colon, password = text.partition(":")
+    if not colon or not user:
+        raise SettingError("zookeeper-credentials", "the file has to hold user:password")
+    return user, password
+
+
+def _tls(options: argparse.Namespace) -> TlsFiles | None:
+    """The files for TLS, which can be used now; None where none are given."""
+    from spatialstream.store.tls import TlsFiles
+
+    authority, certificate, key = options.zookeeper_ca, options.zookeeper_certificate, options.zookeeper_key
+    if authority is None:
+        if certificate is None and key is None:
+            return None
+        problem = "is missing: who shows a certificate has to know servers by theirs; give their authority's"
+        raise SettingError("zookeeper-ca", problem)
+    files = TlsFiles(authority, certificate, key)
+    files.context()
+    return files
 
 
 @dataclass(frozen=True, slots=True)

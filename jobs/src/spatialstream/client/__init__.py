@@ -1,6 +1,6 @@
 """What a user of a running stream does: send records, ask, follow results, have each row once and whole.
 
-- :class:`Connection` says where the broker is;
+- :class:`Connection` says where the broker is, :class:`TlsFiles` what an encrypted connection to ZooKeeper needs;
 - :class:`Asker` sends queries and reads their answers; :func:`check_queries` tells first what would be rejected;
 - :class:`SnapshotAsker` asks snapshot queries between the stream's rounds;
 - :class:`Results` follows all results, from a position on; a :class:`Cursor` is one as a word;
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from spatialstream.sources.kafka import Connection
     from spatialstream.stages.archive import write_archive
     from spatialstream.stages.ingest import CLOCK, mark
+    from spatialstream.store.tls import TlsFiles
 
 __all__ = [
     "CLOCK",
@@ -55,6 +56,7 @@ __all__ = [
     "Sender",
     "SnapshotAsker",
     "Stream",
+    "TlsFiles",
     "Watch",
     "Watching",
     "check_queries",
@@ -81,6 +83,7 @@ _MODULES = {
     "stages.archive": ("write_archive",),
     "sources.delivery": ("Assembler", "Deduplicator"),
     "stages.ingest": ("CLOCK", "mark"),
+    "store.tls": ("TlsFiles",),
 }
 
 

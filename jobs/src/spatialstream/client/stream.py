@@ -15,6 +15,7 @@ from spatialstream.model.space import Space
 from spatialstream.seats.door import Doorway
 from spatialstream.sources.kafka import Connection
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def connect(
     broker: str | Connection = "127.0.0.1:9092",
     *,
     credentials: tuple[str, str] | None = None,
+    tls: TlsFiles | None = None,
 ) -> Stream:
     """Reach a running stream, to ask and to watch it.
 
@@ -39,13 +41,14 @@ def connect(
         zookeeper: ``host:port,...``.
         broker: likewise, or how to reach it; it is needed to watch, and not before.
         credentials: user and password of ZooKeeper.
+        tls: files by which ZooKeeper is known, and this side to it; None: what is said to it is not encrypted.
 
     Raises:
-        SettingError: a name or an address cannot be used.
+        SettingError: a name, an address or a file cannot be used.
         Unavailable: ZooKeeper cannot be reached, or no worker of such a stream has run yet.
     """
     with ExitStack() as opened:
-        store = opened.enter_context(ZooKeeperStore(zookeeper, stream, credentials=credentials))
+        store = opened.enter_context(ZooKeeperStore(zookeeper, stream, credentials=credentials, tls=tls))
         known = Connection(broker) if isinstance(broker, str) else broker
         return Stream(store, opened.pop_all(), known, stream)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from pathlib import Path
 from typing import ClassVar
 
 from spatialstream.servers.jars import java, pyspark_class_path
 from spatialstream.servers.ports import HOST
 from spatialstream.servers.process import Server
+from spatialstream.sources.disk import private_file
+from spatialstream.store.tls import TlsFiles
 
 __all__ = ["ZooKeeperServer"]
 
@@ -20,8 +23,6 @@ _MEMORY = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 # The tick is the grain of session timeouts: a short one lets tests see a session expire soon.
 _CONFIGURATION = """\
 dataDir={data}
-clientPort={port}
-clientPortAddress={host}
 maxClientCnxns=0
 tickTime=200
 minSessionTimeout=400
@@ -31,6 +32,22 @@ admin.enableServer=false
 autopurge.purgeInterval=1
 autopurge.snapRetainCount=3
 preAllocSize=4096
+"""
+
+_PLAIN = """\
+clientPort={port}
+clientPortAddress={host}
+"""
+
+_ENCRYPTED = """\
+secureClientPort={port}
+secureClientPortAddress={host}
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.clientAuth=need
+ssl.keyStore.type=PEM
+ssl.keyStore.location=server.pem
+ssl.trustStore.type=PEM
+ssl.trustStore.location=clients.pem
 """
 
 
@@ -45,9 +62,21 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n%ex
 
 
 class ZooKeeperServer(Server):
-    """A standalone ZooKeeper with its default limit of 1 MB a request; see :class:`Server` for the arguments."""
+    """A standalone ZooKeeper with its default limit of 1 MB a request; see :class:`Server` for the other arguments.
+
+    Args:
+        folder: where it keeps everything.
+        port: the port for clients; None for a free one.
+        tls: the server's own certificate and key, and the authority of the certificates that clients have to show,
+            which has vouched for the server's, too; None: connections are not encrypted. They may be replaced before it
+            is started again.
+    """
 
     name: ClassVar[str] = "ZooKeeper"
+
+    def __init__(self, folder: Path, port: int | None = None, tls: TlsFiles | None = None) -> None:
+        super().__init__(folder, port)
+        self._tls = tls
 
     @property
     def hosts(self) -> str:
@@ -55,8 +84,13 @@ class ZooKeeperServer(Server):
         return f"{HOST}:{self.port}"
 
     def _configure(self) -> None:
-        text = _CONFIGURATION.format(data=(self.folder / "data").resolve(), port=self.port, host=HOST)
+        text = _CONFIGURATION.format(data=(self.folder / "data").resolve())
+        text += (_PLAIN if self._tls is None else _ENCRYPTED).format(port=self.port, host=HOST)
         (self.folder / "zoo.cfg").write_text(text)
+        if self._tls is not None:
+            pair = [Path(path).read_bytes() for path in (self._tls.key, self._tls.certificate) if path is not None]
+            private_file(self.folder / "server.pem", b"\n".join(pair))
+            (self.folder / "clients.pem").write_bytes(Path(self._tls.authority).read_bytes())
         (self.folder / "log4j2.properties").write_text(_LOGGING)
 
     def _command(self) -> list[str]:
@@ -65,9 +99,15 @@ class ZooKeeperServer(Server):
         return [java(), *_MEMORY, *logging, "-cp", pyspark_class_path(), *main]
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), _ANSWER_WITHIN) as connection:
+        with contextlib.suppress(OSError), self._connected() as connection:
             connection.sendall(b"srvr")
-            connection.settimeout(_ANSWER_WITHIN)
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
             return b"Mode: " in answer
         return False
+
+    def _connected(self) -> socket.socket:
+        plain = socket.create_connection((HOST, self.port), _ANSWER_WITHIN)
+        if self._tls is None:
+            return plain
+        with plain:
+            return self._tls.context().wrap_socket(plain, server_hostname=HOST)

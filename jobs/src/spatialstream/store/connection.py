@@ -28,6 +28,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_digest_acl
 
 from spatialstream.model.errors import SettingError, StateError, Unavailable
+from spatialstream.store.tls import Tls, TlsHandler
 
 __all__ = ["Connection", "Credentials", "Wait"]
 
@@ -59,9 +60,10 @@ class Connection:
         session: seconds without contact after which the session ends.
         timeout: seconds that :meth:`attempt` takes at most.
         changed: called with whether the server can be reached, in a thread that must not be held up.
+        tls: what encrypted connections need, which is asked for each of them; None: they are not encrypted.
 
     Raises:
-        SettingError: ``hosts`` or ``credentials`` cannot be used.
+        SettingError: ``hosts``, ``credentials`` or ``tls`` cannot be used.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Connection:
         session: float,
         timeout: float,
         changed: Callable[[bool], None],
+        tls: Tls | None = None,
     ) -> None:
         self._hosts = hosts
         self._timeout = timeout
@@ -78,10 +81,13 @@ class Connection:
         self._connected = threading.Event()
         self._closed = False
         self._missed = False
+        self._why = ""
+        access = _access(credentials)
+        if tls is not None:
+            tls.context()  # what is wrong with it now is told at once
+            access["handler"] = TlsHandler(tls, self._failed)
         try:
-            self.client = KazooClient(
-                hosts, session, connection_retry=_RECONNECT, logger=_kazoo_log(), **_access(credentials)
-            )
+            self.client = KazooClient(hosts, session, connection_retry=_RECONNECT, logger=_kazoo_log(), **access)
         except (ConfigurationError, ValueError) as error:
             raise SettingError("zookeeper", f"not a list of servers, host:port,host:port: {hosts!r}") from error
         self.client.add_listener(self._listen)
@@ -119,7 +125,8 @@ class Connection:
                 raise StateError(f"ZooKeeper does not hold what it should: {type(error).__name__}") from error
         if self._closed:
             raise Unavailable("the connection to ZooKeeper has been closed")
-        raise Unavailable(f"ZooKeeper ({self._hosts}) did not answer within {self._timeout:g} s")
+        why = f" ({self._why})" if self._why else ""
+        raise Unavailable(f"ZooKeeper ({self._hosts}) did not answer within {self._timeout:g} s{why}")
 
     def close(self) -> None:
         """End the session."""
@@ -129,9 +136,16 @@ class Connection:
         self.client.stop()
         self.client.close()
 
+    def _failed(self, why: str) -> None:
+        """Keep why there is no connection, and log it if that is another reason than before."""
+        if why != self._why and not self._closed:
+            self._why = why
+            _log.warning("ZooKeeper (%s): %s", self._hosts, why)
+
     def _listen(self, state: str) -> None:
         connected = state == KazooState.CONNECTED
         if connected:
+            self._why = ""
             self._connected.set()
             if self._missed:
                 _log.warning("ZooKeeper (%s) is back", self._hosts)

@@ -41,6 +41,7 @@ from spatialstream.store.connection import Connection, Credentials, Wait
 from spatialstream.store.lease import Lease, ZooKeeperLease
 from spatialstream.store.records import acknowledgement, active_bytes, epochs_bytes, pending_bytes, read_state
 from spatialstream.store.state import RoutingState, Stage
+from spatialstream.store.tls import Tls
 
 __all__ = ["ZooKeeperStore"]
 
@@ -67,6 +68,7 @@ class ZooKeeperStore(RoutingStore):
         stream: the stream's name: letters, digits, ``-``, ``_`` and ``.``.
         credentials: user and password (ZooKeeper's scheme *digest*). Nodes that are created then give access to that
             user alone, ``/spatialstream`` included, so the streams below it have to share the user.
+        tls: what encrypted connections need (:mod:`~spatialstream.store.tls`); None: they are not encrypted.
         session: seconds without contact after which ZooKeeper forgets the session.
         timeout: seconds after which a call gives up.
 
@@ -80,6 +82,7 @@ class ZooKeeperStore(RoutingStore):
         stream: str,
         *,
         credentials: Credentials | None = None,
+        tls: Tls | None = None,
         session: float = 10.0,
         timeout: float = 10.0,
     ) -> None:
@@ -94,7 +97,7 @@ class ZooKeeperStore(RoutingStore):
         self._interruptions = 0
         self._stale = threading.Event()
         self._closing = threading.Event()
-        self._connection = Connection(hosts, credentials, session, timeout, self._reachable)
+        self._connection = Connection(hosts, credentials, session, timeout, self._reachable, tls)
         self._follower = threading.Thread(target=self._follow, name=f"routing-{stream}", daemon=True)
         self._follower.start()
 

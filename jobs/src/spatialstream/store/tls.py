@@ -1,0 +1,197 @@
+"""Connections to ZooKeeper that are encrypted (TLS), by certificates that may be renewed at any time.
+
+What a connection needs is read when it is made: files that have been replaced are in force from the next connection on,
+and a connection that there is stays. kazoo could read the files too, but would trust whomever the system trusts beside
+the given authority, and would keep to itself why a server cannot be reached. It also looks for answers on the socket
+alone, where those that came with another one have been decrypted already: they would wait for the next sign of life.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from spatialstream.model.errors import SettingError
+
+__all__ = ["Tls", "TlsFiles", "TlsHandler", "TlsTexts"]
+
+AUTHORITY, CERTIFICATE, KEY = "zookeeper-ca", "zookeeper-certificate", "zookeeper-key"
+"""How the settings are called, on the command line too."""
+
+
+class Tls(Protocol):
+    """What TLS needs."""
+
+    def context(self) -> ssl.SSLContext:
+        """What is in force now; trusts the authority alone, and knows servers by their names.
+
+        Raises:
+            SettingError: a file cannot be read, or does not hold what it should.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files in the form PEM, which may be replaced at any time.
+
+    Attributes:
+        authority: certificates, of which one has to vouch for the server's.
+        certificate: to show to the server, with those between it and an authority that the server knows; None: none.
+        key: the key of the certificate, which asks for no password.
+    """
+
+    authority: Path | str
+    certificate: Path | str | None = None
+    key: Path | str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """See :class:`Tls`."""
+        _check_pair(self.certificate, self.key)
+        context = _trusting(_read(self.authority, AUTHORITY))
+        if self.certificate is not None and self.key is not None:
+            _check_pem(_read(self.certificate, CERTIFICATE), _read(self.key, KEY))
+            _show(context, self.certificate, self.key)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTexts:
+    """The same, where there are no files, as of a Secret of Kubernetes; never shown."""
+
+    authority: bytes = field(repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
+
+    def context(self) -> ssl.SSLContext:
+        """See :class:`Tls`."""
+        _check_pair(self.certificate, self.key)
+        context = _trusting(self.authority)
+        if self.certificate is not None and self.key is not None:
+            _check_pem(self.certificate, self.key)
+            with tempfile.NamedTemporaryFile() as file:  # ssl takes them of files alone; this one is the user's alone
+                file.write(self.certificate.rstrip() + b"\n" + self.key)
+                file.flush()
+                _show(context, file.name, file.name)
+        return context
+
+
+def _check_pair(certificate: object, key: object) -> None:
+    if (certificate is None) != (key is None):
+        missing, given = (KEY, CERTIFICATE) if key is None else (CERTIFICATE, KEY)
+        raise SettingError(missing, f"is missing: a certificate and its key go together, and there is {given}")
+
+
+def _read(path: Path | str, setting: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SettingError(setting, f"{path} cannot be read: {error.strerror}") from None
+
+
+def _trusting(authority: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # asks for a certificate, and for the server's name in it
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(cadata=authority.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError):
+        problem = "holds no certificate; give the authority's as PEM (-----BEGIN CERTIFICATE-----)"
+        raise SettingError(AUTHORITY, problem) from None
+    return context
+
+
+def _check_pem(certificate: bytes, key: bytes) -> None:
+    if b"-----BEGIN CERTIFICATE-----" not in certificate:
+        raise SettingError(CERTIFICATE, "holds no certificate; give it as PEM (-----BEGIN CERTIFICATE-----)")
+    if b"PRIVATE KEY-----" not in key:
+        raise SettingError(KEY, "holds no key; give it as PEM (-----BEGIN PRIVATE KEY-----)")
+
+
+def _show(context: ssl.SSLContext, certificate: Path | str, key: Path | str) -> None:
+    def refuse() -> str:
+        raise SettingError(KEY, "asks for a password; give a key without one, in a file that others cannot read")
+
+    try:
+        context.load_cert_chain(certificate, key, refuse)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise SettingError(KEY, "is the key of another certificate; give the two of one pair") from None
+        raise SettingError(CERTIFICATE, "the certificate or its key is damaged; give both as PEM") from None
+    except OSError as error:  # replaced at this moment
+        raise SettingError(CERTIFICATE, f"cannot be read: {error.strerror}") from None
+
+
+class _Socket(ssl.SSLSocket):
+    """Tells why it ends: that a server will not have a certificate may come with its first answer."""
+
+    tell: Callable[[str], object]
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """See the base class."""
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self.tell(_reason(error))
+            raise
+
+
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo says nothing of its types
+    """What kazoo makes connections with.
+
+    Args:
+        tls: what they need, asked for each of them.
+        failed: is told why one has failed.
+    """
+
+    def __init__(self, tls: Tls, failed: Callable[[str], object]) -> None:
+        super().__init__()
+        self._tls, self._failed = tls, failed
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
+    ) -> ssl.SSLSocket:
+        """A connection whose handshake is done.
+
+        Raises:
+            OSError: there is none, as kazoo expects it.
+        """
+        try:
+            context = self._tls.context()
+            context.sslsocket_class = _Socket
+            plain = socket.create_connection(address, timeout)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with plain:  # the encrypted one takes it over
+                connection = context.wrap_socket(plain, server_hostname=hostname or address[0])
+        except SettingError as error:
+            self._failed(str(error))
+            raise OSError(str(error)) from error
+        except OSError as error:
+            self._failed(_reason(error))
+            raise
+        connection.tell = self._failed  # type: ignore[attr-defined]  # it is of the class that was asked for
+        return connection
+
+    def select(
+        self, readable: Sequence[Any], writable: Sequence[Any], failing: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As :func:`select.select`; what has been decrypted already can be read."""
+        decrypted = [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]
+        found = super().select(readable, writable, failing, 0.0 if decrypted else timeout)
+        more = [each for each in decrypted if each not in found[0]]
+        return [*more, *found[0]], found[1], found[2]
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no encrypted connection: {(error.reason or str(error)).replace('_', ' ').lower()}"
+    return f"no connection: {error.strerror or error}"
