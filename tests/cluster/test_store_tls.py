@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import itertools
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -16,8 +18,14 @@ from spatialstream.servers.ports import HOST
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.store.tls import TlsFiles
 from spatialstream.store.zookeeper import ZooKeeperStore
+from spatialstream_operator.spec import TlsSecret
+from spatialstream_operator.stores import Stores
 from tests.certificates import Authority
+from tests.unit.operator.shell.simulated import SimulatedCluster
 from tests.unit.store.contract import StoreContract, eventually, version
+
+if TYPE_CHECKING:
+    from spatialstream_operator.cluster import Cluster
 
 numbers = itertools.count()
 
@@ -73,6 +81,38 @@ def test_commands_are_let_in(
     own = ["--zookeeper-certificate", str(client.certificate), "--zookeeper-key", str(client.key)]
     assert main(["tree", *where, *own]) == 0
     assert "version 0" in capsys.readouterr().err
+
+
+def test_an_operator_reads_certificates_of_a_secret(
+    server: ZooKeeperServer, authority: Authority, tmp_path: Path, connect: Callable[..., ZooKeeperStore]
+) -> None:
+    """And takes them anew when they have been renewed."""
+    cluster, tls = SimulatedCluster(), TlsSecret("zk-tls", certified=True)
+    made = connect("-operated")
+    made.create(version(0))
+    name = made._root.rpartition("/")[2]
+
+    def renew(by: Authority) -> None:
+        files = by.issue(tmp_path)
+        files.authority.write_bytes(authority.certificate)
+        data = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
+        cluster.put({"kind": "Secret", "metadata": {"name": "zk-tls", "namespace": "geo"}, "data": data})
+
+    async def main() -> None:
+        stores = Stores(cast("Cluster", cluster))
+        try:
+            for _ in range(2):
+                renew(authority)
+                store = await stores.of(name, server.hosts, "geo", None, tls)
+                assert (await asyncio.to_thread(store.state)) == made.state()
+            renew(Authority("other"))
+            store = await stores.of(name, server.hosts, "geo", None, tls)
+            with pytest.raises(Unavailable, match="certificate"):
+                await asyncio.to_thread(store.state)
+        finally:
+            await stores.close_all()
+
+    asyncio.run(main())
 
 
 def refused(connect: Callable[..., ZooKeeperStore], why: str, **options: Any) -> None:

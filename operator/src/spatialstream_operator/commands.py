@@ -26,10 +26,12 @@ __all__ = [
     "STOP_WORDS",
     "WORK",
     "ZOOKEEPER_SECRETS",
+    "ZOOKEEPER_TLS",
     "checkpoint_place",
     "driver_command",
     "executor_cores",
     "spark_properties",
+    "zookeeper_files",
 ]
 
 METRICS_PORT = 9090
@@ -45,6 +47,7 @@ WORK = "/var/spatialstream"
 CONFIG = "/etc/spatialstream/config"
 KAFKA_SECRETS = "/etc/spatialstream/kafka"
 ZOOKEEPER_SECRETS = "/etc/spatialstream/zookeeper"
+ZOOKEEPER_TLS = "/etc/spatialstream/zookeeper-tls"
 OBJECT_STORE_SECRETS = "/etc/spatialstream/object-store"
 OBJECT_STORE_AUTHORITY = "/etc/spatialstream/object-store-ca"
 EXECUTOR_TEMPLATES = {"router": "router-executor.yaml", "worker": "executor.yaml"}
@@ -112,17 +115,29 @@ def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: 
 
 
 def _common(spec: StreamSpec, names: StreamNames) -> list[str]:
-    security, credentials = spec.kafka.security, spec.zookeeper.credentials
+    security = spec.kafka.security
     command = ["--stream", names.stream, "--bootstrap", spec.kafka.bootstrap]
     if security is not None:
         command += ["--kafka-security", f"{KAFKA_SECRETS}/{security.key}"]
     for kind, topic in spec.kafka.topics.items():
         command += ["--topic", f"{kind}={topic}"]
     command += ["--zookeeper", spec.zookeeper.servers]
-    if credentials is not None:
-        command += ["--zookeeper-credentials", f"{ZOOKEEPER_SECRETS}/{credentials.key}"]
+    for name, file in zookeeper_files(spec).items():
+        command += [f"--zookeeper-{name}", file]
     command += ["--checkpoint", checkpoint_place(spec), *_identity(spec)]
     return [*command, "--metrics-address", "0.0.0.0", "--metrics-port", str(METRICS_PORT)]
+
+
+def zookeeper_files(spec: StreamSpec) -> dict[str, str]:
+    """Files by which ZooKeeper is reached, where they are mounted, by the ends of the options that name them."""
+    credentials, tls, files = spec.zookeeper.credentials, spec.zookeeper.tls, dict[str, str]()
+    if credentials is not None:
+        files["credentials"] = f"{ZOOKEEPER_SECRETS}/{credentials.key}"
+    if tls is not None:
+        files["ca"] = f"{ZOOKEEPER_TLS}/ca.crt"
+        if tls.certified:
+            files |= {"certificate": f"{ZOOKEEPER_TLS}/tls.crt", "key": f"{ZOOKEEPER_TLS}/tls.key"}
+    return files
 
 
 def _identity(spec: StreamSpec) -> list[str]:

@@ -111,21 +111,45 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSecret:
+    """A Secret in the stream's namespace with certificates, under the names that cert-manager gives them.
+
+    Attributes:
+        name: of the Secret.
+        certified: whether it has a certificate to show (``tls.crt``, ``tls.key``) beside the authority's (``ca.crt``).
+    """
+
+    name: str
+    certified: bool
+
+    @classmethod
+    def parse(cls, fields: Fields, name: str) -> TlsSecret | None:
+        """The field ``name``; None if it is absent."""
+        if not fields.has(name):
+            return None
+        part = fields.part(name)
+        return cls(part.text("name"), part.flag("clientCertificate", default=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeper:
     """The routing store.
 
     Attributes:
         servers: ``host:port,...``, with a path at the end if everything is below one.
         credentials: file with ``user:password``; None: open to everybody.
+        tls: what encrypted connections need; None: they are not encrypted.
     """
 
     servers: str
     credentials: SecretKey | None
+    tls: TlsSecret | None
 
     @classmethod
     def parse(cls, fields: Fields) -> ZooKeeper:
         """``spec.zookeeper``."""
-        return cls(fields.text("servers"), SecretKey.parse(fields, "credentialsSecret", "credentials"))
+        credentials = SecretKey.parse(fields, "credentialsSecret", "credentials")
+        return cls(fields.text("servers"), credentials, TlsSecret.parse(fields, "tlsSecret"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from spatialstream.model.errors import SettingError
 from spatialstream.store.base import RoutingStore
+from spatialstream.store.tls import TlsTexts
 from spatialstream.store.zookeeper import ZooKeeperStore
 from spatialstream_operator.cluster import ApiError, Cluster
+from spatialstream_operator.spec import SecretKey, TlsSecret
 
 __all__ = ["Stores"]
 
@@ -32,25 +34,29 @@ class Stores:
     cluster: Cluster
     _open: dict[str, _Open] = field(default_factory=dict)
 
-    async def of(self, stream: str, servers: str, namespace: str, secret: tuple[str, str] | None) -> RoutingStore:
-        """The store of a stream.
+    async def of(
+        self, stream: str, servers: str, namespace: str, secret: SecretKey | None, tls: TlsSecret | None = None
+    ) -> RoutingStore:
+        """The store of a stream; a new one where the secrets have changed.
 
         Args:
             stream: its name in ZooKeeper.
             servers: ``host:port,...``.
-            namespace: where the secret is.
-            secret: name and key of the secret that holds ``user:password``; None: no credentials.
+            namespace: where the secrets are.
+            secret: holds ``user:password``; None: no credentials.
+            tls: holds certificates; None: connections are not encrypted.
 
         Raises:
-            SettingError: the secret is not as it should be.
+            SettingError: a secret is not as it should be.
         """
-        credentials = None if secret is None else await self._credentials(namespace, *secret)
-        key = hashlib.sha256(repr((servers, credentials)).encode()).hexdigest()
+        credentials = None if secret is None else await self._credentials(namespace, secret)
+        texts = None if tls is None else await self._texts(namespace, tls)
+        key = hashlib.sha256(repr((servers, credentials, texts and astuple(texts))).encode()).hexdigest()
         known = self._open.get(stream)
         if known is not None and known.key == key:
             return known.store
         await self.close(stream)
-        store = ZooKeeperStore(servers, stream, credentials=credentials)
+        store = ZooKeeperStore(servers, stream, credentials=credentials, tls=texts)
         self._open[stream] = _Open(key, store)
         return store
 
@@ -75,8 +81,21 @@ class Stores:
             if namespace is None or stream.startswith(f"{namespace}."):  # no namespace has a dot in its name
                 await self.close(stream)
 
-    async def _credentials(self, namespace: str, name: str, key: str) -> tuple[str, str]:
-        where = "spec.zookeeper.credentialsSecret"
+    async def _credentials(self, namespace: str, secret: SecretKey) -> tuple[str, str]:
+        where, name, key = "spec.zookeeper.credentialsSecret", secret.name, secret.key
+        data = await self._secret(where, namespace, name)
+        if key not in data:
+            raise SettingError(where, f"the Secret {name} has no key {key}")
+        user, colon, password = data[key].decode(errors="replace").strip().partition(":")
+        if not (user and colon and password):
+            raise SettingError(where, f"the key {key} of the Secret {name} has to hold user:password")
+        return user, password
+
+    async def _texts(self, namespace: str, tls: TlsSecret) -> TlsTexts:
+        where = "spec.zookeeper.tlsSecret"
+        return TlsTexts.of_secret(await self._secret(where, namespace, tls.name), tls.certified, where, tls.name)
+
+    async def _secret(self, where: str, namespace: str, name: str) -> dict[str, bytes]:
         try:
             secret = await self.cluster.get("Secret", name, namespace)
         except ApiError as error:
@@ -85,10 +104,4 @@ class Stores:
             raise
         if secret is None:
             raise SettingError(where, f"there is no Secret {name} in the namespace {namespace}")
-        if key not in (secret.get("data") or {}):
-            raise SettingError(where, f"the Secret {name} has no key {key}")
-        text = base64.b64decode(secret["data"][key]).decode(errors="replace")
-        user, colon, password = text.strip().partition(":")
-        if not (user and colon and password):
-            raise SettingError(where, f"the key {key} of the Secret {name} has to hold user:password")
-        return user, password
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}

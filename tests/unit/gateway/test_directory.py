@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spatialstream.cli.gateway import _at_place
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.cluster import Cluster
 from spatialstream.gateway.directory import Directory, Place, Refused
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.servers.process import await_condition
+from tests.certificates import Authority
 from tests.unit.gateway.http import served, serving
 
 
@@ -155,6 +158,28 @@ def test_secrets_are_read_where_a_stream_names_them(cluster: PlayedCluster) -> N
     cluster.away = False
     del cluster.secrets["geo/zk"]
     assert of.look() == ["-geo.quakes"]
+
+
+def test_certificates_are_read_where_a_stream_names_them(cluster: PlayedCluster, tmp_path: Path) -> None:
+    of = Served(cluster, "geo")
+    files = {file.name: file.read_text() for file in Authority().issue(tmp_path)}
+    cluster.put("geo", "quakes", zookeeper={"servers": "z:2181", "tlsSecret": {"name": "tls"}})
+    assert of.look() == []
+    assert "its Secret tls cannot be read" in of.directory.unserved["geo.quakes"]
+    cluster.secrets["geo/tls"] = files
+    assert of.look() == ["+geo.quakes"]
+    place = of.places["geo.quakes"]
+    assert place.certificates == (files, "tls", True)
+    assert "BEGIN" not in repr(place)
+    assert isinstance(_at_place(place), ServedStream)
+    with pytest.raises(SettingError, match=r"zookeeper.tlsSecret: the key tls.key of the Secret tls holds no key"):
+        _at_place(replace(place, certificates=(files | {"tls.key": ""}, "tls", True)))
+    cluster.secrets["geo/tls"] = {"ca.crt": files["ca.crt"]}  # renewed
+    cluster.put(
+        "geo", "quakes", zookeeper={"servers": "z:2181", "tlsSecret": {"name": "tls", "clientCertificate": False}}
+    )
+    assert of.look() == ["-geo.quakes", "+geo.quakes"]
+    assert isinstance(_at_place(of.places["geo.quakes"]), ServedStream)
 
 
 def test_a_gateway_serves_what_there_is(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:

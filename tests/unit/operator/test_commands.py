@@ -15,7 +15,11 @@ FULL = {
         "objectPartitions": 8,
         "replicationFactor": 3,
     },
-    "zookeeper": {"servers": "z:2181/geo", "credentialsSecret": {"name": "zk"}},
+    "zookeeper": {
+        "servers": "z:2181/geo",
+        "credentialsSecret": {"name": "zk"},
+        "tlsSecret": {"name": "zk-tls"},
+    },
     "space": "planar:-5,-5,10.5,20",
     "terms": {"stopWords": ["the"], "minLength": 2},
     "index": {"leaves": 32},
@@ -52,6 +56,9 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert dict(told.topic) == {"objects": "posts", "rejected": "letters"}
         assert told.zookeeper == "z:2181/geo"
         assert str(told.zookeeper_credentials) == "/etc/spatialstream/zookeeper/credentials"
+        assert str(told.zookeeper_ca) == "/etc/spatialstream/zookeeper-tls/ca.crt"
+        assert str(told.zookeeper_certificate) == "/etc/spatialstream/zookeeper-tls/tls.crt"
+        assert str(told.zookeeper_key) == "/etc/spatialstream/zookeeper-tls/tls.key"
         assert told.checkpoint.place == "/checkpoint"
         assert (told.slots, told.router_partitions, told.mergers) == (8, 3, 2)
         assert (told.interval, told.retention) == (600_000, 172_800_000)
@@ -119,7 +126,16 @@ def test_what_is_not_asked_for_is_not_said():
     told = options(driver_command(parse(), NAMES, "worker", 1))
 
     assert (told.kafka_security, told.zookeeper_credentials, told.topic) == (None, None, [])
+    assert (told.zookeeper_ca, told.zookeeper_certificate, told.zookeeper_key) == (None, None, None)
     assert (told.retention, told.archive, told.stop_words) == (None, None, None)
+
+
+def test_a_certificate_is_shown_unless_there_is_none():
+    tls = {"name": "zk-tls", "clientCertificate": False}
+    told = options(driver_command(parse({"zookeeper": {"servers": "z:2181", "tlsSecret": tls}}), NAMES, "router", 0))
+
+    assert str(told.zookeeper_ca) == "/etc/spatialstream/zookeeper-tls/ca.crt"
+    assert (told.zookeeper_certificate, told.zookeeper_key) == (None, None)
 
 
 @given(st.integers(1024, 1 << 20), st.integers(512, 4096) | st.none())
@@ -171,7 +187,7 @@ def test_no_secret_is_on_a_command_line():
     """Only paths of files are: the values are mounted."""
     secrets = {
         "kafka": {"securitySecret": {"name": "secretname"}},
-        "zookeeper": {"credentialsSecret": {"name": "secretname"}},
+        "zookeeper": {"credentialsSecret": {"name": "secretname"}, "tlsSecret": {"name": "secretname"}},
     }
     spec = parse(secrets)
 

@@ -14,7 +14,7 @@ from tests.unit.operator.resource import NAMES, UID, leaves, merge, parse, patch
 
 SECURE = {
     "kafka": {"securitySecret": {"name": "kafka-user"}},
-    "zookeeper": {"credentialsSecret": {"name": "zk-user"}},
+    "zookeeper": {"credentialsSecret": {"name": "zk-user"}, "tlsSecret": {"name": "zk-tls"}},
 }
 ARCHIVING = {"retention": "1d", "archive": {"claimName": "archive"}}
 REMOTE = {
@@ -298,7 +298,8 @@ def test_secrets_are_mounted_where_they_are_needed_and_are_read_only():
     }
     folder = "/etc/spatialstream"
 
-    assert mounted["router"] == mounted["worker"] == {f"{folder}/config", f"{folder}/kafka", f"{folder}/zookeeper"}
+    drivers = {f"{folder}/{name}" for name in ("config", "kafka", "zookeeper", "zookeeper-tls")}
+    assert mounted["router"] == mounted["worker"] == drivers
     assert mounted["executor"] == {f"{folder}/kafka"}
 
 
@@ -358,6 +359,9 @@ def test_the_environment_says_where_the_stream_is():
     assert environment["SPATIALSTREAM_BOOTSTRAP"] == "kafka:9092"
     assert environment["SPATIALSTREAM_KAFKA_SECURITY"] == "/etc/spatialstream/kafka/kafka.properties"
     assert environment["SPATIALSTREAM_ZOOKEEPER_CREDENTIALS"] == "/etc/spatialstream/zookeeper/credentials"
+    assert environment["SPATIALSTREAM_ZOOKEEPER_CA"] == "/etc/spatialstream/zookeeper-tls/ca.crt"
+    assert environment["SPATIALSTREAM_ZOOKEEPER_CERTIFICATE"] == "/etc/spatialstream/zookeeper-tls/tls.crt"
+    assert environment["SPATIALSTREAM_ZOOKEEPER_KEY"] == "/etc/spatialstream/zookeeper-tls/tls.key"
     assert environment["SPATIALSTREAM_TOPICS"] == (
         "objects=geo.quakes.objects,queries=geo.quakes.queries,results=answers,rejected=geo.quakes.rejected"
     )
@@ -397,6 +401,8 @@ CHANGES = {
     "zookeeper.servers": "other:2181",
     "zookeeper.credentialsSecret.name": "other",
     "zookeeper.credentialsSecret.key": "other",
+    "zookeeper.tlsSecret.name": "other",
+    "zookeeper.tlsSecret.clientCertificate": False,
     "prometheus.url": "http://other:9090",
     "index.leaves": 7,
     "index.imbalance": 3.0,

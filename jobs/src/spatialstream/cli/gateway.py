@@ -133,13 +133,18 @@ def _at_place(place: Place) -> ServedStream:
     """A stream of the cluster."""
     from spatialstream.client import Connection
     from spatialstream.sources.kafka import read_properties
+    from spatialstream.store.tls import TlsTexts
     from spatialstream.store.zookeeper import ZooKeeperStore
 
     security = {} if place.security is None else read_properties(Path(place.security[1]), place.text_of)
     broker = Connection(place.bootstrap, security, place.topics)
-    return _served(
-        broker, place.name, lambda: ZooKeeperStore(place.zookeeper, place.name, credentials=place.credentials)
-    )
+    tls = None
+    if place.certificates is not None:
+        files, secret, certified = place.certificates
+        texts = {name: text.encode() for name, text in files.items()}
+        tls = TlsTexts.of_secret(texts, certified, "zookeeper.tlsSecret", secret)
+    access: dict[str, Any] = {"credentials": place.credentials, "tls": tls}
+    return _served(broker, place.name, lambda: ZooKeeperStore(place.zookeeper, place.name, **access))
 
 
 def _served(broker: Connection, name: str, store: Callable[[], ZooKeeperStore]) -> ServedStream:

@@ -59,6 +59,8 @@ class Place:
         zookeeper: ``host:port,...``.
         security: files of the secret for the broker by name, and which of them has the properties; not shown.
         credentials: user and password of ZooKeeper; not shown.
+        certificates: what TLS to ZooKeeper needs: the secret's files by name, its name, and whether it has one to show;
+            None: what is said to ZooKeeper is not encrypted; not shown.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Place:
     zookeeper: str
     security: tuple[Mapping[str, str], str] | None = field(default=None, repr=False)
     credentials: tuple[str, str] | None = field(default=None, repr=False)
+    certificates: tuple[Mapping[str, str], str, bool] | None = field(default=None, repr=False)
 
     def text_of(self, path: PurePath) -> str:
         """A file of the broker's secret, wherever it is mounted for the stream's own pods.
@@ -192,6 +195,10 @@ class Directory:
                 problem = f"the key {key} of the Secret {credentials['name']} has to hold user:password"
                 raise SettingError("zookeeper.credentialsSecret", problem)
             login = user, password
+        certificates = None
+        if (tls := zookeeper.get("tlsSecret")) is not None:
+            held = await self._secret(namespace, tls["name"])
+            certificates = held, tls["name"], tls.get("clientCertificate", True)
         return Place(
             name,
             body["metadata"]["uid"],
@@ -200,6 +207,7 @@ class Directory:
             servers_from_outside(zookeeper["servers"], namespace),
             files,
             login,
+            certificates,
         )
 
     async def _secret(self, namespace: str, name: str) -> dict[str, str]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -68,6 +68,30 @@ class TlsTexts:
     authority: bytes = field(repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_secret(cls, data: Mapping[str, bytes], certified: bool, where: str, name: str) -> Self:
+        """What a Secret holds under the names that cert-manager gives them: ``ca.crt``, ``tls.crt``, ``tls.key``.
+
+        Args:
+            data: of the Secret.
+            certified: whether a certificate is to be shown to servers.
+            where: the setting that names the Secret.
+            name: of the Secret.
+
+        Raises:
+            SettingError: a key is missing, or does not hold what it should.
+        """
+        names = {AUTHORITY: "ca.crt"} | ({CERTIFICATE: "tls.crt", KEY: "tls.key"} if certified else {})
+        for key in names.values():
+            if key not in data:
+                raise SettingError(where, f"the Secret {name} has no key {key}")
+        texts = cls(*(data[key] for key in names.values()))
+        try:
+            texts.context()
+        except SettingError as error:
+            raise SettingError(where, f"the key {names[error.setting]} of the Secret {name} {error.problem}") from None
+        return texts
 
     def context(self) -> ssl.SSLContext:
         """See :class:`Tls`."""

@@ -21,10 +21,10 @@ from spatialstream_operator.commands import (
     OBJECT_STORE_AUTHORITY,
     OBJECT_STORE_SECRETS,
     WORK,
-    ZOOKEEPER_SECRETS,
     checkpoint_place,
     driver_command,
     executor_cores,
+    zookeeper_files,
 )
 from spatialstream_operator.manifests import volumes
 from spatialstream_operator.manifests.merge import add_template
@@ -227,8 +227,8 @@ def _environment(spec: StreamSpec, names: StreamNames) -> list[Manifest]:
     }
     if spec.kafka.security is not None:
         variables["SPATIALSTREAM_KAFKA_SECURITY"] = f"{KAFKA_SECRETS}/{spec.kafka.security.key}"
-    if spec.zookeeper.credentials is not None:
-        variables["SPATIALSTREAM_ZOOKEEPER_CREDENTIALS"] = f"{ZOOKEEPER_SECRETS}/{spec.zookeeper.credentials.key}"
+    for name, file in zookeeper_files(spec).items():
+        variables[f"SPATIALSTREAM_ZOOKEEPER_{name.upper()}"] = file
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
     variables |= _object_store(spec)
     return [address, *(_variable(name, value) for name, value in variables.items())]

@@ -17,10 +17,11 @@ from spatialstream_operator.commands import (
     OBJECT_STORE_SECRETS,
     WORK,
     ZOOKEEPER_SECRETS,
+    ZOOKEEPER_TLS,
 )
 from spatialstream_operator.manifests.metadata import Manifest
 from spatialstream_operator.names import StreamNames
-from spatialstream_operator.spec import Bucket, Claim, SecretKey, StreamSpec
+from spatialstream_operator.spec import Bucket, Claim, SecretKey, StreamSpec, TlsSecret
 
 __all__ = [
     "DRIVER_WORK",
@@ -81,10 +82,13 @@ def secrets(spec: StreamSpec, *, zookeeper: bool) -> Storage:
     if spec.remote:
         storage += _secret("object-store", spec.object_store.credentials, OBJECT_STORE_SECRETS)
         storage += _secret("object-store-ca", spec.object_store.authority, OBJECT_STORE_AUTHORITY)
-    return storage + _secret("zookeeper", spec.zookeeper.credentials, ZOOKEEPER_SECRETS) if zookeeper else storage
+    if zookeeper:
+        storage += _secret("zookeeper", spec.zookeeper.credentials, ZOOKEEPER_SECRETS)
+        storage += _secret("zookeeper-tls", spec.zookeeper.tls, ZOOKEEPER_TLS)
+    return storage
 
 
-def _secret(name: str, secret: SecretKey | None, path: str) -> Storage:
+def _secret(name: str, secret: SecretKey | TlsSecret | None, path: str) -> Storage:
     if secret is None:
         return Storage((), ())
     source = {"secret": {"secretName": secret.name, "defaultMode": _READABLE_BY_GROUP}}

@@ -121,9 +121,8 @@ async def _store(environment: Environment, names: StreamNames, spec: StreamSpec)
     if known is not None:
         return known
     servers = servers_from_outside(spec.zookeeper.servers, names.namespace)
-    secret = spec.zookeeper.credentials
-    where = None if secret is None else (secret.name, secret.key)
-    return await environment.stores.of(names.stream, servers, names.namespace, where)
+    secrets = spec.zookeeper.credentials, spec.zookeeper.tls
+    return await environment.stores.of(names.stream, servers, names.namespace, *secrets)
 
 
 def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
@@ -162,15 +161,18 @@ async def _nothing_made(environment: Environment, names: StreamNames, spec: Stre
     """Whether the router has never run, and no earlier stream of this name is known to have left its state behind.
 
     The store is asked without credentials, which may be what is missing: versions that they would be needed for are
-    there. One that does not answer keeps nobody waiting: its address may be what was wrong from the beginning, and what
-    an earlier stream has left was meant to stay.
+    there. One that does not answer, or whose certificates are missing, keeps nobody waiting: that may be what was wrong
+    from the beginning, and what an earlier stream has left was meant to stay.
     """
     router = body.get("status", {}).get("router", {})
     if router.get("ran") != "no" or router.get("podUid"):
         return False
     servers = servers_from_outside(spec.zookeeper.servers, names.namespace)
     try:
-        store = await environment.stores.of(names.stream, servers, names.namespace, None)
+        store = await environment.stores.of(names.stream, servers, names.namespace, None, spec.zookeeper.tls)
+    except SettingError:
+        return True
+    try:
         return not await asyncio.to_thread(store.versions)
     except Unavailable:
         return True

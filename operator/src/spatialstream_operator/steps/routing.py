@@ -17,11 +17,11 @@ __all__ = ["read_routing"]
 async def read_routing(look: Look) -> None:
     """Connect to ZooKeeper, and read the stream's state. That it cannot be read is no reason to stop anything."""
     zookeeper = look.spec.zookeeper
-    secret = None if zookeeper.credentials is None else (zookeeper.credentials.name, zookeeper.credentials.key)
     try:
         stores, names = look.environment.stores, look.names
         servers = servers_from_outside(zookeeper.servers, names.namespace)
-        look.store = store = await stores.of(names.stream, servers, names.namespace, secret)
+        secrets = zookeeper.credentials, zookeeper.tls
+        look.store = store = await stores.of(names.stream, servers, names.namespace, *secrets)
         look.routing = await asyncio.to_thread(store.state)
         await _keep_balance(look, store)
     except SettingError as error:

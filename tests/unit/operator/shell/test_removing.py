@@ -305,7 +305,7 @@ def waiting(world, monkeypatch):
     """The router's pod waits for something that is missing; what the store holds and what is remembered is given."""
 
     def wait(found=(), **router):
-        async def of(self, stream, servers, namespace, secret):
+        async def of(self, stream, servers, namespace, secret, tls):
             assert secret is None, "the secret may be what is missing"
             return Kept(found)
 
@@ -325,6 +325,17 @@ def test_where_the_router_never_ran_nothing_is_removed(world, waiting, found):
     assert removed(world)
     assert not made(world)
     assert reasons(world) == ["NothingToRemove"]
+
+
+def test_where_certificates_were_missing_from_the_beginning_nothing_is_removed(world):
+    remembered = {"templateHash": "a", "ran": "no", "podUid": "u"}
+    spec = {"zookeeper": {"tlsSecret": {"name": "nowhere"}}}
+    world.stream(spec=spec, status={"phase": "Deleting", "router": remembered})
+    pod(world, "quakes-router", "Pending")
+
+    assert not removed(world), "its pod goes first"
+    assert removed(world)
+    assert not made(world)
 
 
 @pytest.mark.parametrize("found", [(0,), SettingError("zookeeper", "not for you")])

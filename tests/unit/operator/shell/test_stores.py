@@ -5,10 +5,12 @@ import pytest
 
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ClusterError
+from spatialstream_operator.spec import SecretKey, TlsSecret
 from spatialstream_operator.stores import Stores
+from tests.certificates import Authority
 from tests.unit.operator.shell.simulated import SimulatedCluster, refusal
 
-SECRET = ("zk", "credentials")
+SECRET = SecretKey("zk", "credentials")
 NOWHERE = "127.0.0.1:1"
 
 
@@ -26,12 +28,12 @@ def keep(cluster, **data):
 
 
 def opened(cluster, *calls):
-    """The stores that calls with (servers, secret) give, which are closed again."""
+    """The stores that calls with (servers, secret, tls) give, which are closed again."""
 
     async def main():
         stores = Stores(cluster)
         try:
-            return [await stores.of("geo.quakes", servers, "geo", secret) for servers, secret in calls]
+            return [await stores.of("geo.quakes", servers, "geo", *secrets) for servers, *secrets in calls]
         finally:
             await stores.close_all()
 
@@ -74,6 +76,61 @@ def test_a_secret_that_is_not_as_it_should_be_is_told(cluster, data, why):
         opened(cluster, (NOWHERE, SECRET))
 
     assert "password" not in str(caught.value).replace("user:password", "")
+
+
+def keep_certificates(cluster, files, *left_out):
+    data = {file.name: encoded(file.read_bytes()) for file in files if file.name not in left_out}
+    cluster.put({"kind": "Secret", "metadata": {"name": "zk-tls", "namespace": "geo"}, "data": data})
+
+
+def test_renewed_certificates_make_another_connection(cluster, tmp_path):
+    tls = TlsSecret("zk-tls", True)
+
+    async def main():
+        stores = Stores(cluster)
+        try:
+            keep_certificates(cluster, Authority().issue(tmp_path))
+            one, same = [await stores.of("geo.quakes", NOWHERE, "geo", None, tls) for _ in range(2)]
+            keep_certificates(cluster, Authority().issue(tmp_path))
+            return one, same, await stores.of("geo.quakes", NOWHERE, "geo", None, tls)
+        finally:
+            await stores.close_all()
+
+    one, same, other = asyncio.run(main())
+    assert one is same
+    assert one is not other
+
+
+def test_a_certificate_is_not_looked_for_where_none_is_shown(cluster, tmp_path):
+    keep_certificates(cluster, Authority().issue(tmp_path), "tls.crt", "tls.key")
+
+    assert opened(cluster, (NOWHERE, None, TlsSecret("zk-tls", False)))
+
+
+@pytest.mark.parametrize(
+    ("left_out", "damaged", "why"),
+    [
+        (("ca.crt",), {}, "the Secret zk-tls has no key ca.crt"),
+        (("tls.key",), {}, "the Secret zk-tls has no key tls.key"),
+        ((), {"ca.crt": b"\0"}, "the key ca.crt of the Secret zk-tls holds no certificate"),
+        ((), {"tls.key": b"password"}, "the key tls.key of the Secret zk-tls holds no key; give it as PEM"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_told(cluster, tmp_path, left_out, damaged, why):
+    files = Authority().issue(tmp_path)
+    for name, content in damaged.items():
+        (tmp_path / name).write_bytes(content)
+    keep_certificates(cluster, files, *left_out)
+
+    with pytest.raises(SettingError, match=f"spec.zookeeper.tlsSecret: {why}") as caught:
+        opened(cluster, (NOWHERE, None, TlsSecret("zk-tls", True)))
+
+    assert "password" not in str(caught.value)
+
+
+def test_certificates_of_no_secret_are_told(cluster):
+    with pytest.raises(SettingError, match=r"spec.zookeeper.tlsSecret: there is no Secret zk-tls in the namespace geo"):
+        opened(cluster, (NOWHERE, None, TlsSecret("zk-tls", True)))
 
 
 def test_a_secret_that_may_not_be_read_is_told(cluster):
