@@ -9,7 +9,7 @@ EVERYTHING: dict[str, Any] = {
     "streamImage": {"repository": "registry.example/geo/spark", "tag": "9.9.9"},
     "imagePullSecrets": [{"name": "pull"}],
     "watch": {"namespaces": ["geo", "weather"]},
-    "prometheus": {"url": "http://prometheus.monitoring:9090"},
+    "prometheus": {"url": "https://prometheus.monitoring:9090", "secretName": "prometheus"},
     "executors": {"graceSeconds": 600},
     "log": {"level": "debug", "format": "text"},
     "rbac": {"secrets": {"names": ["kafka", "zookeeper"]}},

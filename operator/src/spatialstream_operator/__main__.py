@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from prometheus_client import start_http_server
@@ -24,6 +25,7 @@ from spatialstream_operator.lease import Lease
 from spatialstream_operator.logs import set_up_logging
 from spatialstream_operator.metrics import OperatorMetrics
 from spatialstream_operator.posts import Post
+from spatialstream_operator.prometheus import PrometheusAccess
 from spatialstream_operator.stores import Stores
 from spatialstream_operator.watch import Watch
 
@@ -112,6 +114,8 @@ def main() -> int:
     """Run the operator; the exit status: 0 stopped, 1 lost its lease, 2 a setting is unusable."""
     try:
         config = OperatorConfig.from_environment()
+        if config.prometheus_access:
+            PrometheusAccess(Path(config.prometheus_access)).check(config.prometheus_url)
     except SettingError as error:
         print(f"spatialstream-operator: {error}", file=sys.stderr)
         return 2

@@ -25,6 +25,8 @@ class OperatorConfig:
         image: image of drivers and executors of streams that name none.
         image_pull_policy: for that image.
         prometheus_url: the Prometheus that is asked about streams that name none; "": there is none.
+        prometheus_access: the folder with what that Prometheus asks for, see
+            :class:`~spatialstream_operator.prometheus.PrometheusAccess`; "": nothing.
         monitors: whether to create PodMonitors, for a Prometheus operator.
         monitor_labels: labels by which that Prometheus operator selects them.
         network_policies: whether to create a NetworkPolicy for each stream.
@@ -50,6 +52,7 @@ class OperatorConfig:
     image: str = "spatialstream-spark"
     image_pull_policy: str = "IfNotPresent"
     prometheus_url: str = ""
+    prometheus_access: str = ""
     monitors: bool = False
     monitor_labels: Mapping[str, str] = field(default_factory=dict)
     network_policies: bool = False
@@ -103,6 +106,7 @@ _PLAIN = (
     "image",
     "image_pull_policy",
     "prometheus_url",
+    "prometheus_access",
     "gateway_url",
     "gateway_service",
     "gateway_token",

@@ -1,5 +1,7 @@
 """What Prometheus knows about a stream's load.
 
+One that asks who one is is told by files that may be replaced at any time: they are read with every question.
+
 Series are told apart by ``namespace`` and ``pod``, as every usual way of scraping pods sets them. A question that
 Prometheus cannot answer is no figure, never a zero.
 """
@@ -7,16 +9,21 @@ Prometheus cannot answer is no figure, never a zero.
 from __future__ import annotations
 
 import math
+import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
 
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = ["Prometheus", "Sample"]
+__all__ = ["Prometheus", "PrometheusAccess", "Sample"]
 
 _TIMEOUT = 10.0
+_ACCESS = "SPATIALSTREAM_OPERATOR_PROMETHEUS_ACCESS"
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +39,93 @@ class Sample:
     value: float
 
 
+@dataclass(frozen=True, slots=True)
+class PrometheusAccess:
+    """What a server asks for: files in a folder, as a Secret is mounted. Each may be missing; others are not looked at.
+
+    - ``token``: a bearer token;
+    - ``ca.crt``: certificates of authorities, one of which has to vouch for the server's (PEM); not the system's;
+    - ``headers``: lines ``Name: value``, which go with every question.
+
+    Attributes:
+        folder: where they are.
+    """
+
+    folder: Path
+
+    def check(self, url: str) -> None:
+        """Refuse what cannot be used with a server.
+
+        Raises:
+            SettingError: there are none, one does not hold what it should, or a token would be sent in clear.
+        """
+        if not url:
+            problem = "is for the operator's own Prometheus; give SPATIALSTREAM_OPERATOR_PROMETHEUS_URL too"
+            raise SettingError(_ACCESS, problem)
+        if not any((self.folder / name).exists() for name in ("token", "ca.crt", "headers")):
+            raise SettingError(_ACCESS, f"{self.folder} holds none of the files token, ca.crt and headers")
+        self.trust()
+        if any(name.lower() == "authorization" for name in self.headers()) and not url.startswith("https://"):
+            raise SettingError(_ACCESS, f"the token would be sent to {url} in clear; give an https:// URL")
+
+    def headers(self) -> dict[str, str]:
+        """What goes with a question now.
+
+        Raises:
+            SettingError: a file does not hold what it should.
+        """
+        headers = {}
+        for number, line in enumerate(self._text("headers").splitlines(), 1):
+            if line.strip():
+                matched = _HEADER.fullmatch(line.strip())
+                if matched is None:  # it may be a secret, and is not shown
+                    raise SettingError(_ACCESS, f"{self.folder / 'headers'} line {number} is not 'Name: value'")
+                headers[matched[1]] = matched[2]
+        path = self.folder / "token"
+        if path.exists():
+            token = self._text("token").strip()
+            if not re.fullmatch(r"[\x21-\x7e]+", token):
+                raise SettingError(_ACCESS, f"{path} holds no token; give it alone, on one line")
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def trust(self) -> ssl.SSLContext | bool:
+        """By whom the server is known now; True: by the system's authorities.
+
+        Raises:
+            SettingError: the file does not hold what it should.
+        """
+        if not (self.folder / "ca.crt").exists():
+            return True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # asks for a certificate, and for the server's name in it
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_verify_locations(cadata=self._text("ca.crt"))
+            return context
+        except (ssl.SSLError, ValueError):
+            problem = f"{self.folder / 'ca.crt'} holds no certificate; give it as PEM (-----BEGIN CERTIFICATE-----)"
+            raise SettingError(_ACCESS, problem) from None
+
+    def _text(self, name: str) -> str:
+        """A file; nothing if there is none."""
+        try:
+            return (self.folder / name).read_bytes().decode("ascii", "ignore")
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise SettingError(_ACCESS, f"{self.folder / name} cannot be read: {error.strerror}") from None
+
+
 class Prometheus:
     """A Prometheus server, asked by its HTTP API.
 
     Args:
         url: where it is, such as ``http://prometheus:9090``.
+        access: what it asks for; None: nothing.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, url: str, access: PrometheusAccess | None = None) -> None:
+        self._url, self._access = url.rstrip("/"), access
 
     async def query(self, expression: str) -> list[Sample]:
         """The instant vector of an expression, now.
@@ -50,10 +135,15 @@ class Prometheus:
         """
         try:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
+            headers, trust = ({}, True) if self._access is None else (self._access.headers(), self._access.trust())
+            place, form = f"{self._url}/api/v1/query", {"query": expression}
             async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
-                session.post(f"{self._url}/api/v1/query", data={"query": expression}) as answer,
+                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+                # a token is for this server, and not for another one that it may point at
+                session.post(place, data=form, ssl=trust, allow_redirects=self._access is None) as answer,
             ):
+                if answer.status in (401, 403):
+                    raise Unavailable(f"Prometheus at {self._url} does not let the operator in ({answer.status})")
                 record = await answer.json(content_type=None)
             if record["status"] != "success":
                 raise Unavailable(f"Prometheus at {self._url} refuses a question: {record.get('error', 'no reason')}")
@@ -62,6 +152,8 @@ class Prometheus:
                 for series in record["data"]["result"]
                 if not math.isnan(value := float(series["value"][1]))
             ]
+        except SettingError as error:
+            raise Unavailable(f"Prometheus at {self._url} cannot be asked: {error}") from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unavailable(f"Prometheus at {self._url} cannot be reached: {error!r}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from spatialstream.model.addresses import url_from_outside
+from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.figures import Figures, read_figures
 from spatialstream_operator.look import Look
-from spatialstream_operator.prometheus import Prometheus
+from spatialstream_operator.prometheus import Prometheus, PrometheusAccess
 
-__all__ = ["measure"]
+__all__ = ["measure", "server_of"]
 
 _SLOWEST = 15_000
 
@@ -18,8 +21,22 @@ async def measure(look: Look) -> None:
     if not url:
         memory.figures = Figures(problem="no Prometheus is known: neither the stream nor the operator names one")
     elif look.now - memory.figures.at >= min(look.spec.rebalance.interval, _SLOWEST):
-        if url != look.environment.config.prometheus_url:
-            url = url_from_outside(url, look.names.namespace)
+        server = server_of(look.environment.config, url, look.names.namespace)
         executors = "router" in look.crews
-        memory.figures = await read_figures(Prometheus(url), look.names, look.now, executors=executors)
+        memory.figures = await read_figures(server, look.names, look.now, executors=executors)
     look.figures = memory.figures
+
+
+def server_of(config: OperatorConfig, url: str, namespace: str) -> Prometheus:
+    """A stream's Prometheus.
+
+    Only the operator's own is shown the operator's token: whoever may name another server could read it there.
+
+    Args:
+        config: of the operator.
+        url: of the stream.
+        namespace: of the stream.
+    """
+    if url != config.prometheus_url:
+        return Prometheus(url_from_outside(url, namespace))
+    return Prometheus(url, PrometheusAccess(Path(config.prometheus_access)) if config.prometheus_access else None)

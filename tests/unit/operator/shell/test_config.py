@@ -4,6 +4,7 @@ import logging
 import pytest
 
 from spatialstream.model.errors import SettingError
+from spatialstream_operator.__main__ import main
 from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.logs import set_up_logging
 
@@ -26,6 +27,7 @@ def test_what_is_said_counts():
             f"{PREFIX}IMAGE": "spark:1",
             f"{PREFIX}IMAGE_PULL_POLICY": "Always",
             f"{PREFIX}PROMETHEUS_URL": "http://prometheus:9090",
+            f"{PREFIX}PROMETHEUS_ACCESS": "/access",
             f"{PREFIX}MONITORS": "True",
             f"{PREFIX}MONITOR_LABELS": "release=prometheus, team=,",
             f"{PREFIX}NETWORK_POLICIES": "true",
@@ -52,6 +54,7 @@ def test_what_is_said_counts():
         image="spark:1",
         image_pull_policy="Always",
         prometheus_url="http://prometheus:9090",
+        prometheus_access="/access",
         monitors=True,
         monitor_labels={"release": "prometheus", "team": ""},
         network_policies=True,
@@ -96,6 +99,14 @@ def test_what_is_said_counts():
 def test_what_cannot_be_used_is_refused_by_name(name, value):
     with pytest.raises(SettingError, match=f"{PREFIX}{name}: {value!r}"):
         read(**{name: value})
+
+
+def test_an_operator_does_not_start_with_what_cannot_be_used(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(f"{PREFIX}PROMETHEUS_URL", "https://prometheus:9090")
+    monkeypatch.setenv(f"{PREFIX}PROMETHEUS_ACCESS", str(tmp_path))
+
+    assert main() == 2
+    assert f"spatialstream-operator: {PREFIX}PROMETHEUS_ACCESS: {tmp_path} holds none" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -1,16 +1,20 @@
 import asyncio
 import json
 import math
+import ssl
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream_operator.config import OperatorConfig
 from spatialstream_operator.decisions.rejects import Inflow
 from spatialstream_operator.figures import Figures, read_figures
 from spatialstream_operator.names import StreamNames
-from spatialstream_operator.prometheus import Prometheus, Sample
+from spatialstream_operator.prometheus import Prometheus, PrometheusAccess, Sample
+from spatialstream_operator.steps.measuring import server_of
+from tests.certificates import Authority
 
 NAMES = StreamNames("geo", "quakes")
 AT = 1_795_262_400.5
@@ -218,3 +222,160 @@ def test_who_does_not_answer_is_out_of_reach(url):
 
     assert "cannot be reached" in figures.problem
     assert (figures.at, figures.load, figures.use) == (77, None, None)
+
+
+# ------------------------------------------------------------------------------------ one that asks who the operator is
+
+
+class Guarded:
+    """A Prometheus that speaks TLS, and answers who shows its token.
+
+    Attributes:
+        token: that it asks for.
+        headers: of the last question.
+        elsewhere: where it sends those who ask; None: it answers itself.
+    """
+
+    def __init__(self, files, token):
+        self.token, self.headers, self.elsewhere = token, {}, None
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.certify(files)
+
+    def certify(self, files):
+        self._context.load_cert_chain(files.certificate, files.key)
+
+    async def _answer(self, request):
+        self.headers = request.headers
+        if self.elsewhere is not None:
+            raise web.HTTPTemporaryRedirect(self.elsewhere)
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return web.Response(status=401, text="Unauthorized")
+        return web.json_response(vector([({}, "17")]))
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_post("/api/v1/query", self._answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
+        await site.start()
+        self.url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+
+@pytest.fixture
+def authority():
+    return Authority()
+
+
+@pytest.fixture
+def guarded(authority, tmp_path):
+    return Guarded(authority.issue(tmp_path / "own"), "first")
+
+
+@pytest.fixture
+def access(authority, tmp_path):
+    folder = tmp_path / "access"
+    folder.mkdir()
+    (folder / "token").write_text("first\n")
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    (folder / "headers").write_text("X-Scope-OrgID: geo\nX-Other:  a b: c\n\n")
+    return PrometheusAccess(folder)
+
+
+def test_token_and_headers_are_shown(guarded, access):
+    async def main():
+        async with guarded:
+            access.check(guarded.url)
+            assert await Prometheus(guarded.url, access).value("up") == 17.0
+            assert (guarded.headers["X-Scope-OrgID"], guarded.headers["X-Other"]) == ("geo", "a b: c")
+
+    asyncio.run(main())
+
+
+def test_what_is_renewed_counts_from_the_next_question_on(guarded, access, tmp_path):
+    async def main():
+        async with guarded:
+            prometheus = Prometheus(guarded.url, access)
+            assert await prometheus.value("up") == 17.0
+            guarded.token = "second"
+            with pytest.raises(Unavailable, match=r"does not let the operator in \(401\)"):
+                await prometheus.value("up")
+            (access.folder / "token").write_text("second")
+            (access.folder / "headers").unlink()
+            assert await prometheus.value("up") == 17.0
+            assert "X-Scope-OrgID" not in guarded.headers
+            following = Authority("following")
+            guarded.certify(following.issue(tmp_path / "following"))
+            with pytest.raises(Unavailable, match=r"cannot be reached: .*certificate verify failed"):
+                await prometheus.value("up")
+            (access.folder / "ca.crt").write_text("half of a c")
+            with pytest.raises(Unavailable, match=r"cannot be asked: .*ca.crt holds no certificate"):
+                await prometheus.value("up")
+            (access.folder / "ca.crt").write_bytes(following.certificate)
+            assert await prometheus.value("up") == 17.0
+
+    asyncio.run(main())
+
+
+def test_a_token_is_for_the_operators_own_prometheus_alone(guarded, access):
+    async def main():
+        async with guarded:
+            config = OperatorConfig(prometheus_url=guarded.url, prometheus_access=str(access.folder))
+            assert await server_of(config, guarded.url, "geo").value("up") == 17.0
+            for url in (f"{guarded.url}/", guarded.url.replace("https", "http")):
+                with pytest.raises(Unavailable):
+                    await server_of(config, url, "geo").value("up")
+            async with serving(lambda _: (200, json.dumps(vector([({}, "1")])))) as (other, asked):
+                guarded.elsewhere = f"{other}api/v1/query"
+                with pytest.raises(Unavailable):
+                    await server_of(config, guarded.url, "geo").value("up")
+                assert asked == []
+
+    asyncio.run(main())
+
+
+def test_one_without_token_is_known_by_the_systems_authorities(guarded, access):
+    async def main():
+        async with guarded:
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await Prometheus(guarded.url).value("up")
+            (access.folder / "ca.crt").unlink()
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await Prometheus(guarded.url, access).value("up")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("files", "url", "why"),
+    [
+        ({}, "https://p", "holds none of the files token, ca.crt and headers"),
+        ({"password": "abc"}, "https://p", "holds none of the files"),
+        ({"token": "secret"}, "", "SPATIALSTREAM_OPERATOR_PROMETHEUS_URL"),
+        ({"token": "secret"}, "http://p:9090", "would be sent to http://p:9090 in clear; give an https:// URL"),
+        ({"headers": "authorization: Basic secret"}, "http://p", "in clear"),
+        ({"token": "\n"}, "https://p", "token holds no token"),
+        ({"token": "secret\nmore"}, "https://p", "token holds no token; give it alone"),
+        ({"ca.crt": "secret"}, "https://p", "ca.crt holds no certificate; give it as PEM"),
+        ({"ca.crt": ""}, "https://p", "ca.crt holds no certificate"),
+        ({"headers": "A: b\nsecret"}, "https://p", "headers line 2 is not 'Name: value'"),
+        ({"headers": "A b: secret"}, "https://p", "headers line 1"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_the_start(tmp_path, files, url, why):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(SettingError, match=f"^SPATIALSTREAM_OPERATOR_PROMETHEUS_ACCESS: .*{why}") as caught:
+        PrometheusAccess(tmp_path).check(url)
+
+    assert "secret" not in str(caught.value)
+
+
+def test_headers_may_be_sent_in_clear_where_they_are_no_token(tmp_path):
+    (tmp_path / "headers").write_text("X-Scope-OrgID: geo")
+    PrometheusAccess(tmp_path).check("http://prometheus:9090")
