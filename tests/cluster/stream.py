@@ -66,7 +66,7 @@ class LiveStream:
         router = [*common, "--idle", "10m", "--leaves", "16", "--object-partitions", str(PARTITIONS), "--epoch", "2000"]
         self.router = JobServer(folder / "router", "router", router, environment=environment)
         self.worker = JobServer(folder / "worker", "worker", common, environment=environment)
-        self.store = ZooKeeperStore(servers.zookeeper.hosts, name)
+        self.store = ZooKeeperStore(servers.zookeeper.hosts, name, tls=servers.zookeeper.tls)
         self.lines: list[bytes] = []
         self._ended = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -70,13 +70,16 @@ class ZooKeeperServer(Server):
         tls: the server's own certificate and key, and the authority of the certificates that clients have to show,
             which has vouched for the server's, too; None: connections are not encrypted. They may be replaced before it
             is started again.
+
+    Attributes:
+        tls: as above; a client that has it is let in.
     """
 
     name: ClassVar[str] = "ZooKeeper"
 
     def __init__(self, folder: Path, port: int | None = None, tls: TlsFiles | None = None) -> None:
         super().__init__(folder, port)
-        self._tls = tls
+        self.tls = tls
 
     @property
     def hosts(self) -> str:
@@ -85,12 +88,12 @@ class ZooKeeperServer(Server):
 
     def _configure(self) -> None:
         text = _CONFIGURATION.format(data=(self.folder / "data").resolve())
-        text += (_PLAIN if self._tls is None else _ENCRYPTED).format(port=self.port, host=HOST)
+        text += (_PLAIN if self.tls is None else _ENCRYPTED).format(port=self.port, host=HOST)
         (self.folder / "zoo.cfg").write_text(text)
-        if self._tls is not None:
-            pair = [Path(path).read_bytes() for path in (self._tls.key, self._tls.certificate) if path is not None]
+        if self.tls is not None:
+            pair = [Path(path).read_bytes() for path in (self.tls.key, self.tls.certificate) if path is not None]
             private_file(self.folder / "server.pem", b"\n".join(pair))
-            (self.folder / "clients.pem").write_bytes(Path(self._tls.authority).read_bytes())
+            (self.folder / "clients.pem").write_bytes(Path(self.tls.authority).read_bytes())
         (self.folder / "log4j2.properties").write_text(_LOGGING)
 
     def _command(self) -> list[str]:
@@ -107,7 +110,7 @@ class ZooKeeperServer(Server):
 
     def _connected(self) -> socket.socket:
         plain = socket.create_connection((HOST, self.port), _ANSWER_WITHIN)
-        if self._tls is None:
+        if self.tls is None:
             return plain
         with plain:
-            return self._tls.context().wrap_socket(plain, server_hostname=HOST)
+            return self.tls.context().wrap_socket(plain, server_hostname=HOST)
