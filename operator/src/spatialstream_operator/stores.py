@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from spatialstream.model.errors import SettingError
 from spatialstream.store.base import RoutingStore
@@ -50,11 +50,14 @@ class Stores:
             SettingError: a secret is not as it should be.
         """
         credentials = None if secret is None else await self._credentials(namespace, secret)
-        texts = None if tls is None else await self._texts(namespace, tls)
-        key = hashlib.sha256(repr((servers, credentials, texts and astuple(texts))).encode()).hexdigest()
+        where = "spec.zookeeper.tlsSecret"
+        certificates = {} if tls is None else await self._secret(where, namespace, tls.name)
+        given = servers, credentials, tls, sorted(certificates.items())
+        key = hashlib.sha256(repr(given).encode()).hexdigest()
         known = self._open.get(stream)
         if known is not None and known.key == key:
             return known.store
+        texts = None if tls is None else TlsTexts.of_secret(certificates, tls.certified, where, tls.name)
         await self.close(stream)
         store = ZooKeeperStore(servers, stream, credentials=credentials, tls=texts)
         self._open[stream] = _Open(key, store)
@@ -90,10 +93,6 @@ class Stores:
         if not (user and colon and password):
             raise SettingError(where, f"the key {key} of the Secret {name} has to hold user:password")
         return user, password
-
-    async def _texts(self, namespace: str, tls: TlsSecret) -> TlsTexts:
-        where = "spec.zookeeper.tlsSecret"
-        return TlsTexts.of_secret(await self._secret(where, namespace, tls.name), tls.certified, where, tls.name)
 
     async def _secret(self, where: str, namespace: str, name: str) -> dict[str, bytes]:
         try:

@@ -8,9 +8,9 @@ alone, where those that came with another one have been decrypted already: they 
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,10 +99,13 @@ class TlsTexts:
         context = _trusting(self.authority)
         if self.certificate is not None and self.key is not None:
             _check_pem(self.certificate, self.key)
-            with tempfile.NamedTemporaryFile() as file:  # ssl takes them of files alone; this one is the user's alone
+            with os.fdopen(
+                os.memfd_create("certificate"), "wb"
+            ) as file:  # ssl takes files alone; no disk sees this one
                 file.write(self.certificate.rstrip() + b"\n" + self.key)
                 file.flush()
-                _show(context, file.name, file.name)
+                path = f"/proc/self/fd/{file.fileno()}"
+                _show(context, path, path)
         return context
 
 

@@ -91,6 +91,12 @@ def test_renewed_certificates_make_another_connection(cluster, tmp_path):
         try:
             keep_certificates(cluster, Authority().issue(tmp_path))
             one, same = [await stores.of("geo.quakes", NOWHERE, "geo", None, tls) for _ in range(2)]
+            damaged = Authority().issue(tmp_path)
+            damaged.key.write_text("half of a k")
+            keep_certificates(cluster, damaged)
+            with pytest.raises(SettingError, match="holds no key"):
+                await stores.of("geo.quakes", NOWHERE, "geo", None, tls)
+            assert stores.known("geo.quakes") is one, "what is wrong now may be right in a moment"
             keep_certificates(cluster, Authority().issue(tmp_path))
             return one, same, await stores.of("geo.quakes", NOWHERE, "geo", None, tls)
         finally:
