@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.local.registry import last_instant
+from spatialstream.local.row_counts import Counts
 from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.space import WGS84
 from tests.lengths import examples
@@ -38,6 +40,7 @@ def test_it_is_its_twin(seed: int) -> None:
     chance, files = random.Random(seed), MemoryFiles()
     catalogue, known, ended, number = Catalogue(), dict[int, Query](), dict[int, int](), 0
     before, then = catalogue.listing(0), list[Any]()
+    rows, last = Counter[int](), dict[int, int]()
     for clock in range(0, chance.randint(1, 60)):
         numbers = list[int]()
         for _ in range(chance.choice([0, 0, 1, 3, 30])):
@@ -51,12 +54,17 @@ def test_it_is_its_twin(seed: int) -> None:
         catalogue.end_at(np.array(cancelled, np.int64), np.array(times, np.int64))
         for each, t in zip(cancelled, times, strict=True):
             ended[each] = min(t, ended.get(each, t)) if each in known else ended.get(each, 10**9)
+        some = chance.choices([*known], k=chance.choice([0, 1, 50])) if known else []
+        had = [(each, clock - chance.randint(0, 3)) for each in some]
+        catalogue.count(Counts.of(*np.array(had, np.int64).reshape(-1, 2).T.copy()))
+        for each, t in had:
+            rows[each], last[each] = rows[each] + 1, max(t, last.get(each, t))
         if chance.random() < 0.3:
             catalogue.drop(clock)
         if chance.random() < 0.2:
             catalogue = Catalogue.restore(catalogue.checkpoint(files.write), files.read)
         right = [
-            (each, query.to_record())
+            (each, query.to_record(), rows[each], last.get(each))
             for each, query in sorted(known.items())
             if last_instant(QueryBatch.of([query]))[0] > clock and ended.get(each, 10**9) > clock
         ]
@@ -84,8 +92,9 @@ def test_what_has_ended_is_forgotten() -> None:
     )
     catalogue.register(np.arange(9), queries)
     catalogue.end_at(np.array([3]), np.array([5]))
+    catalogue.count(Counts.of(np.arange(9), np.full(9, 4)))
     before = catalogue.listing(0)
     catalogue.drop(20)
     assert len(catalogue) == 0
     assert len(before.page(-1, 99)) == 9, "what is being read stays"
-    assert catalogue.checkpoint(MemoryFiles().write) == {"tiers": [], "ended": []}
+    assert catalogue.checkpoint(MemoryFiles().write) == {"tiers": [], "ended": [], "counts": []}

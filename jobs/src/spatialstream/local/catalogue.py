@@ -2,7 +2,7 @@
 
 The indexes of slots keep of a query what matching needs, on every slot that it concerns, and in structures that a turn
 changes. The catalogue has each query once and as it was registered, in the order of registration, and can be looked at
-beside the turns.
+beside the turns. With each it has how many rows the query has had (:mod:`~spatialstream.local.row_counts`).
 
 It is a log-structured set: immutable tiers of queries by number, each four times smaller than the one before, and a
 table of the ends that cancellations have brought. A tier of which half has ended is written anew at a checkpoint.
@@ -22,14 +22,20 @@ import pyarrow.compute as pc
 
 from spatialstream.local.arrays import Array, Flags, Ints
 from spatialstream.local.registry import last_instant
+from spatialstream.local.row_counts import Counts, RowCounts, rows_so_far
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.queries import QueryBatch
 
-__all__ = ["Catalogue", "Listing"]
+__all__ = ["Catalogue", "Listed", "Listing"]
 
 _TIER_RATIO = 4
 _ENDED_LIMIT = 4_096
 """Cancellations that are kept beside the tiers, at least: the table is written with every manifest."""
+_COUNTS_RATIO = 4
+"""Entries of the counts for each query, from which on those of queries that are forgotten are looked for."""
+
+Listed = tuple[int, dict[str, Any], int, int | None]
+"""A query that stands: number, record, rows so far, and the t of the last one in ms; None if there was none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,29 +77,38 @@ class Listing:
         tiers: the queries.
         ended: of those that are cancelled the time, by number.
         clock: everything up to this time had come.
+        counts: rows of the queries.
     """
 
     tiers: tuple[_Tier, ...] = ()
     ended: Mapping[int, int] = field(default_factory=dict)
     clock: int = 0
+    counts: tuple[Counts, ...] = ()
 
-    def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """The first queries of a number above ``after`` that stand: number and record of each, ascending."""
+    def page(self, after: int, limit: int) -> list[Listed]:
+        """The first queries of a number above ``after`` that stand, ascending."""
         found = list[tuple[int, _Tier, int]]()
         for tier in self.tiers:
             first = int(np.searchsorted(tier.numbers, after, "right"))
             rows = first + np.flatnonzero(tier.standing(self.clock, self.ended)[first:])[:limit]
             found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
         found.sort(key=lambda each: each[0])
-        return [(number, tier.queries[row].to_record()) for number, tier, row in found[:limit]]
+        return self._listed(found[:limit])
 
-    def named(self, name: str) -> tuple[int, dict[str, Any]] | None:
-        """The query of an id that stands: number and record; None if none does."""
+    def named(self, name: str) -> Listed | None:
+        """The query of an id that stands; None if none does."""
         for tier in reversed(self.tiers):
             same = pc.equal(tier.queries.ids, pa.scalar(name)).to_numpy(zero_copy_only=False)
             for row in np.flatnonzero(same & tier.standing(self.clock, self.ended)).tolist()[-1:]:
-                return int(tier.numbers[row]), tier.queries[row].to_record()
+                return self._listed([(int(tier.numbers[row]), tier, row)])[0]
         return None
+
+    def _listed(self, found: list[tuple[int, _Tier, int]]) -> list[Listed]:
+        had = rows_so_far(self.counts, [number for number, _, _ in found])
+        return [
+            (number, tier.queries[row].to_record(), rows, last)
+            for (number, tier, row), (rows, last) in zip(found, had, strict=True)
+        ]
 
 
 class Catalogue:
@@ -102,6 +117,7 @@ class Catalogue:
     def __init__(self) -> None:
         self._tiers = list[_Tier]()
         self._ended, self._shared = dict[int, int](), False
+        self._counts = RowCounts()
 
     def __len__(self) -> int:
         """Number of queries, those included that have ended and have not been dropped."""
@@ -139,10 +155,14 @@ class Catalogue:
         for number, end in zip(numbers[known].tolist(), t[known].tolist(), strict=True):
             self._ended[number] = min(end, self._ended.get(number, end))
 
+    def count(self, counts: Counts) -> None:
+        """Queries have had rows, of one turn; they may have ended."""
+        self._counts.add(counts)
+
     def listing(self, clock: int) -> Listing:
         """What stands when everything up to ``clock`` has come, O(1)."""
         self._shared = True
-        return Listing(tuple(self._tiers), self._ended, clock)
+        return Listing(tuple(self._tiers), self._ended, clock, self._counts.tiers)
 
     def _own(self) -> None:
         """Have ends of one's own, to be changed: those that a listing has do not change. O(cancellations)."""
@@ -166,6 +186,8 @@ class Catalogue:
             self._own()
         for number in gone:
             del self._ended[number]
+        if len(self._counts) > _COUNTS_RATIO * len(self):
+            self._counts.retain(self._has)
 
     def _has(self, numbers: Ints) -> Flags:
         known = np.zeros(len(numbers), np.bool_)
@@ -185,7 +207,11 @@ class Catalogue:
                     "queries": np.frombuffer(packed.getvalue(), np.uint8),
                 }
                 self._tiers[i] = replace(tier, name=write("catalogue", arrays))
-        return {"tiers": [tier.name for tier in self._tiers], "ended": sorted(self._ended.items())}
+        return {
+            "tiers": [tier.name for tier in self._tiers],
+            "ended": sorted(self._ended.items()),
+            "counts": self._counts.checkpoint(write),
+        }
 
     @classmethod
     def restore(cls, manifest: Manifest, read: ReadFile) -> Catalogue:
@@ -197,6 +223,7 @@ class Catalogue:
             queries = QueryBatch.from_arrow(content.batch)
             self._tiers.append(replace(_Tier.of(arrays["numbers"], queries), name=name))
         self._ended = {int(number): int(t) for number, t in manifest["ended"]}
+        self._counts = RowCounts.restore(manifest["counts"], read)
         return self
 
 

@@ -4,6 +4,12 @@ All slots answer within it, so a snapshot query is complete when the partials ar
 shows that more slots matter (:mod:`spatialstream.stages.two_phase`). State is the answers of the live CKQs, and the
 catalogue of what stands, which can be asked for between the rounds.
 
+With what stands MERGE keeps how many rows each query has had, and when the last one was
+(:mod:`~spatialstream.local.row_counts`). A round adds its rows to the state that the round before has left. So each row
+is counted once, however often its round is done, and in whichever process; also where that is for the state alone, and
+no row leaves: then the slots count the matches that they do not write, and the changes and steps are those that were
+written. The oracle is who counts the rows of the results by query (``tests/unit/stream/test_row_counts.py``).
+
 Rows of an epoch are written in one fixed order: by t, then CRQ matches, changes of CKQs, snapshot queries, CTQ steps;
 and within these by object or by order of registration. It depends on the input alone, so the results of a run, read in
 the order of their files, are the same bytes for any number of slots, leaves, and any cut into epochs.
@@ -18,7 +24,6 @@ Partials and rows of an epoch may be many times the memory there is. What grows 
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -32,6 +37,7 @@ import pyarrow.compute as pc
 
 from spatialstream.local.catalogue import Catalogue
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
+from spatialstream.local.row_counts import Counts, RowCounts
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.terms.steps import merge_steps
 from spatialstream.model.errors import Lost
@@ -161,9 +167,11 @@ def _merge(
     lines: _Lines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
-    kept: list[Row] = []
+    kept, counted = list[Row](), RowCounts()
     for slot, kind, content in rows:
-        if kind == messages.LINES:
+        if kind == messages.COUNTED:
+            counted.add(Counts(numbers(content, "number"), numbers(content, "rows"), numbers(content, "last")))
+        elif kind == messages.LINES:
             lines.add(QueryType.CRQ, numbers(content, "t"), _MATCH, numbers(content, "seq"), content.column("line"))
         elif kind in spools:
             spools[kind].add(content)
@@ -176,16 +184,14 @@ def _merge(
     nearest = merged.nearest
 
     _register(by_kind, merged)
-    changes = _changes(spools[messages.ARRIVALS], nearest, turn.upto)
-    if turn.known:
-        deque(changes, 0)
-    else:
-        _add_changes(changes, space, lines, limits)
+    shown = None if turn.known else lines
+    _add_changes(_changes(spools[messages.ARRIVALS], nearest, turn.upto), space, shown, counted, limits)
     second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
     lists, terms = spools[messages.SNAPSHOT_LISTS], spools[messages.SNAPSHOT_TERMS]
     _add_snapshots(lines, answers(by_kind, lists, terms, space, later, limits))
-    _merge_steps(spools[messages.STEPS], lines, limits)
+    _merge_steps(spools[messages.STEPS], shown, counted, limits)
+    merged.catalogue.count(counted.total())
 
     rejected = [] if part else [left.letter for left in turn.left]
     if refused := by_kind.get(messages.REJECTED):
@@ -320,9 +326,14 @@ def _register(by_kind: dict[str, list[pa.RecordBatch]], merged: Merged) -> None:
             each.end_at(numbers(content, "number"), numbers(content, "t"))
 
 
-def _add_changes(all_changes: Iterable[Changes], space: Space, lines: _Lines, limits: RowLimits | None) -> None:
+def _add_changes(
+    all_changes: Iterable[Changes], space: Space, lines: _Lines | None, counted: RowCounts, limits: RowLimits | None
+) -> None:
     rank = 0
     for changes in all_changes:
+        counted.add(Counts.of(changes.number, changes.t))
+        if lines is None:
+            continue
         items = object_texts(space, changes.ids, changes.object_t, changes.x, changes.y, changes.distance)
         texts, row = row_lines("CKQ", changes.query, changes.t, "objects", changes.offsets, items, limits=limits)
         lines.add(QueryType.CKQ, changes.t, _CHANGE, np.arange(rank, rank + len(changes)), texts, row)
@@ -349,9 +360,12 @@ def _add_snapshots(lines: _Lines, rows: Iterable[Answers]) -> None:
         lines.add(each.kind, each.t, _SNAPSHOT, each.number, each.lines, each.row)
 
 
-def _merge_steps(partials: Spool, lines: _Lines, limits: RowLimits | None) -> None:
+def _merge_steps(partials: Spool, lines: _Lines | None, counted: RowCounts, limits: RowLimits | None) -> None:
     for table in partials:
         steps = merge_steps([steps_from_arrow(content) for content in table.to_batches()])
+        counted.add(Counts.of(steps.number, steps.t))
+        if lines is None:
+            continue
         items = term_texts(steps.terms, steps.counts)
         texts, row = row_lines("CTQ", steps.query, steps.t, "terms", steps.offsets, items, limits=limits)
         lines.add(QueryType.CTQ, steps.t, _STEP, steps.number, texts, row)

@@ -19,6 +19,7 @@ __all__ = [
     "ARRIVALS",
     "ASKED",
     "BLOCK_TYPE",
+    "COUNTED",
     "ENDED",
     "FOREIGN",
     "LINES",
@@ -68,6 +69,8 @@ MARKER = "marker"
 # WORK -> MERGE (besides MARKER, and REGISTERED and ENDED of queries that stand)
 LINES = "lines"
 """Finished result lines (CRQ): (t, seq, line)."""
+COUNTED = "counted"
+"""How many result lines (CRQ) each query has, be they out or not: (number, rows, last), with the last one's t."""
 ARRIVALS = "arrivals"
 """Objects that entered a slot's answer to a CKQ."""
 SNAPSHOT_QUERIES, SNAPSHOT_OBJECTS, SNAPSHOT_TERMS = "snapshot_queries", "snapshot_objects", "snapshot_terms"

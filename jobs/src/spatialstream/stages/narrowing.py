@@ -43,6 +43,7 @@ from spatialstream.stages.work import (
 
 __all__ = ["narrow_answers", "narrow_ask", "narrow_merge", "narrow_route", "narrow_work"]
 
+_OF_LINES = frozenset({messages.ENDED, messages.LINES, messages.COUNTED})
 _Name = tuple[str, int]
 """Of a record: what and number of :class:`~spatialstream.stages.leaving.Left`."""
 
@@ -189,7 +190,7 @@ def narrow_merge(
     """
     items: dict[_Name, str] = {}
     for _, kind, content in rows:
-        if "number" in content.schema.names and kind not in (messages.ENDED, messages.LINES):
+        if "number" in content.schema.names and kind not in _OF_LINES:
             ids = next((content.column(name) for name in ("id", "query") if name in content.schema.names), None)
             named = None if kind in (messages.SNAPSHOT_OBJECTS, messages.SNAPSHOT_LISTS, messages.ARRIVALS) else ids
             for row, number in enumerate(numbers(content, "number").tolist()):

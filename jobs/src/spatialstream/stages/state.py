@@ -66,7 +66,7 @@ __all__ = [
     "records_file",
 ]
 
-FORMAT = 6
+FORMAT = 7
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")

@@ -31,6 +31,7 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.local.base import StandingIndex
 from spatialstream.local.nearest.ckq import Candidates, ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
+from spatialstream.local.row_counts import Counts
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
@@ -459,8 +460,7 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         load.objects = len(objects)
         with load.spending("objects"):
             indexes.range.observe(objects)
-        if not turn.known:
-            yield from _match(slot, indexes, objects, seq, load)
+        yield from _match(slot, indexes, objects, seq, turn, load)
         yield from _keep(slot, indexes, objects, load)
     if snapshots is not None:
         queries, number = snapshots
@@ -468,8 +468,7 @@ def _apply(slot: int, rows: Sequence[Row], indexes: SlotIndexes, turn: Round, lo
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
     for content in _steps(indexes, turn.upto):
-        if not turn.known:
-            yield slot, messages.STEPS, content
+        yield slot, messages.STEPS, content
     for _, index in indexes.standing():
         index.expire(turn.upto)
 
@@ -512,8 +511,9 @@ def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> I
 
 
 def _match(
-    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], load: Load
+    slot: int, indexes: SlotIndexes, objects: ObjectBatch, seq: npt.NDArray[np.int64], turn: Round, load: Load
 ) -> Iterator[Row]:
+    """The matches of objects as rows, unless these are out, and in any case how many each query has."""
     load.checked, load.matched = np.zeros(len(objects), np.int32), np.zeros(len(objects), np.int64)
     for first, matches in load.each("match", indexes.range.match(objects)):
         part = slice(first, first + len(matches.checked))
@@ -521,6 +521,11 @@ def _match(
         if not len(matches):
             continue
         load.matched[part] = np.bincount(matches.object, minlength=len(matches.checked))
+        with load.spending("results"):
+            counts = Counts.of(matches.number, objects.t[part][matches.object])
+        yield slot, messages.COUNTED, columns(number=counts.numbers, rows=counts.rows, last=counts.last)
+        if turn.known:
+            continue
         some = objects.slice(part.start, part.stop)
         for content in load.each("results", _lines(indexes, some, seq[part], matches)):
             yield slot, messages.LINES, content
