@@ -49,9 +49,9 @@ class Gateway:
         self._room = asyncio.Semaphore(_REQUESTS)
 
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
-        """A query as it stands; None if none of this id does."""
+        """A query as it stands, ``query``, and the rows that it has had, ``so_far``; None if none of this id does."""
         try:
-            found: dict[str, Any] = (await self._ask("GET", _path(stream, query)))["query"]
+            found = await self._ask("GET", _path(stream, query))
         except Refusal as refusal:
             if refusal.status != 404:
                 raise

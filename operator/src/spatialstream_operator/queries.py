@@ -113,6 +113,7 @@ class _Book:
         status: its status, with what has been remembered so far.
         wish: what it asks for.
         registrations: what may stand because of it.
+        so_far: the rows that what it asks for has had, if it stands; None: that is not known.
     """
 
     environment: Environment
@@ -120,6 +121,7 @@ class _Book:
     status: Object
     wish: Wish
     registrations: list[Registration] = field(default_factory=list)
+    so_far: Object | None = None
 
     @classmethod
     def open(cls, environment: Environment, body: Object) -> _Book:
@@ -161,9 +163,18 @@ class _Book:
             query=None if standing is None else standing.query,
             since=None if standing is None else records.moment_text(standing.t),
             conditions=[after],
+            **self._had(standing),
         )
         if (note := news(before, after)) is not None:
             await emit(self.environment, self.body, note)
+
+    def _had(self, standing: Registration | None) -> Object:
+        """The status of the rows: what is known of them stays while the stream does not say."""
+        if standing is not None and standing.query == self.wish.id and self.so_far is not None:
+            return {"rows": self.so_far["rows"], "lastRow": records.moment_text(self.so_far["last_row"])}
+        if standing is not None and standing.query == records.text(self.status, "query"):
+            return {}
+        return {"rows": None, "lastRow": None}
 
     async def remember(self, **parts: Any) -> None:
         """Write parts of the status, if they say anything new."""
@@ -220,8 +231,9 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
             return Verdict("False", "Waiting", f"{refusal.detail.rstrip('.')}.")  # the next look finds it
         if not taken:
             return Verdict("False", "Waiting", "It is sent, and the stream has not come to it yet.")
-        found = {"t": wanted.t}
-    await book.keep(wish.id, Registration(wish.id, int(found["t"]), taken=True), streamUid=uid)
+        found = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
+    book.so_far = found["so_far"]
+    await book.keep(wish.id, Registration(wish.id, int(found["query"]["t"]), taken=True), streamUid=uid)
     return Verdict("True", "Registered", f"It stands as {wish.id}.")
 
 

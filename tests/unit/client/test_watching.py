@@ -43,7 +43,8 @@ class Stream:
         if self.away:
             self.away -= 1
             raise Unavailable("its worker is away")
-        return Standing([self.queries[name]] if name in self.queries else [], None, self.as_of())
+        found = [self.queries[name]] if name in self.queries else []
+        return Standing(found, None, self.as_of(), [{"rows": 0, "last_row": None} for _ in found])
 
     def rows(self, name: str, *numbers: int, t: int | None = None) -> None:
         """A round with these rows of a query, an object each."""

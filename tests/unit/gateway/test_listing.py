@@ -42,14 +42,17 @@ def test_streams_are_listed_to_those_who_may_do_anything_with_them(tmp_path: Pat
 def test_what_stands_is_given_page_by_page(tmp_path: Path) -> None:
     with serving(gateway(tmp_path)) as nobody:
         client = Client(nobody.port, "all-0123456789012345")
-        names, path = list[str](), "/streams/s/queries?limit=2"
+        names, rows, path = list[str](), list[Any](), "/streams/s/queries?limit=2"
         while path:
             page = client("GET", path).json
             names += [each["id"] for each in page["queries"]]
+            rows += [(each["rows"], each["last_row"]) for each in page["so_far"]]
             assert page["as_of"] == {"round": 7, "clock": 1_000}
             path = page.get("next")
         assert names == ["q0", "a/b", "q2"]
-        assert client("GET", "/streams/s/queries/a%2Fb").json["query"]["id"] == "a/b"
+        assert rows == [(0, None), (1, 900), (2, 900)]
+        shown = client("GET", "/streams/s/queries/a%2Fb").json
+        assert (shown["query"]["id"], shown["so_far"]) == ("a/b", {"rows": 1, "last_row": 900})
         assert client("GET", "/streams/s/queries/a").status == 404
         most = "9" * 30
         assert len(client("GET", f"/streams/s/queries?limit={most}").json["queries"]) == 3

@@ -38,11 +38,14 @@ class Answering(Asker):
     def standing(self, after: int = -1, limit: int = 100) -> Standing:
         numbers = range(after + 1, min(len(self.standing_ids), after + 1 + limit))
         found = [CRQ | {"id": self.standing_ids[number], "t": 5} for number in numbers]
-        return Standing(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000})
+        so_far = [{"rows": number, "last_row": 900 if number else None} for number in numbers]
+        return Standing(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
 
     def standing_query(self, name: str) -> Standing:
-        found = [each for each in self.standing().queries if each["id"] == name]
-        return Standing(found, 0 if found else None, {"round": 7, "clock": 1_000})
+        known = self.standing()
+        at = [number for number, each in enumerate(known.queries) if each["id"] == name]
+        queries, so_far = [known.queries[number] for number in at], [known.so_far[number] for number in at]
+        return Standing(queries, at[0] if at else None, known.as_of, so_far)
 
     def lines(self, records: Any, *given: Any, **more: Any) -> Iterator[str]:
         return iter([json.dumps(ROW | {"as_of": self.as_of()}) for _ in records])

@@ -61,11 +61,14 @@ class Standing:
         queries: their records, in the order of registration.
         last: what tells the last of them; None: there is none.
         as_of: the round, and the stream's clock then.
+        so_far: what each of the queries has had by then: ``rows``, how many, those of continuous queries that leave in
+            parts counted as one; and ``last_row``, the largest ``t`` of them in ms, None if there was none.
     """
 
     queries: list[dict[str, Any]]
     last: int | None
     as_of: dict[str, int]
+    so_far: list[dict[str, int | None]]
 
 
 class Stream(SnapshotAsker):
@@ -173,7 +176,9 @@ class Stream(SnapshotAsker):
             else:
                 as_of = {"round": directory.round[0], "clock": directory.clock}
                 queries = found[:limit]
-                return Standing([record for _, record in queries], queries[-1][0] if queries else None, as_of)
+                so_far: list[dict[str, int | None]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
+                last = queries[-1][0] if queries else None
+                return Standing([each[1] for each in queries], last, as_of, so_far)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -62,7 +62,7 @@ async def queries(request: Request, stream: ServedStream) -> Response:
     limit = number_of(request, "limit", _DEFAULT_LISTED, 1, MOST_LISTED)
     after = number_of(request, "after", -1, -1, 2**63 - 1)
     found = await stream.call(lambda opened: opened.standing(after, limit))
-    record: dict[str, Any] = {"queries": found.queries, "as_of": found.as_of}
+    record: dict[str, Any] = {"queries": found.queries, "so_far": found.so_far, "as_of": found.as_of}
     if len(found.queries) == limit:
         record["next"] = f"{request.url.path}?after={found.last}&limit={limit}"
     return JSONResponse(record)
@@ -75,7 +75,7 @@ async def query(request: Request, stream: ServedStream) -> Response:
     found = await stream.call(lambda opened: opened.standing_query(name))
     if not found.queries:
         raise Problem("not-found", f"no query {name} stands")
-    return JSONResponse({"query": found.queries[0], "as_of": found.as_of})
+    return JSONResponse({"query": found.queries[0], "so_far": found.so_far[0], "as_of": found.as_of})
 
 
 def number_of(request: Request, name: str, default: int, least: int, most: int) -> int:

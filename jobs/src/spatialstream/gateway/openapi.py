@@ -159,13 +159,18 @@ _SCHEMAS = {
             ),
         },
     ),
+    "SoFar": _object(
+        rows={"type": "integer", "minimum": 0, "description": "that the query has had since it was registered"},
+        last_row={"type": ["integer", "null"], "description": "ms; the largest t of them"},
+    ),
     "Queries": _object(
-        ["queries", "as_of"],
+        ["queries", "so_far", "as_of"],
         queries={"type": "array", "items": _ref("StandingQuery")},
+        so_far={"type": "array", "items": _ref("SoFar"), "description": "of each of the queries, in their order"},
         as_of=_AS_OF,
         next={**_TEXT, "description": "where the next page is"},
     ),
-    "StandingAsOf": _object(query=_ref("StandingQuery"), as_of=_AS_OF),
+    "StandingAsOf": _object(query=_ref("StandingQuery"), so_far=_ref("SoFar"), as_of=_AS_OF),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),

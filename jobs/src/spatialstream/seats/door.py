@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion
+from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, Unavailable
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
@@ -182,7 +183,7 @@ class Doorway:
             for answer in asked:
                 yield from answer.result()
 
-    def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[tuple[int, dict[str, Any]]]:
+    def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
         """What stands as of a round, by number, of all parts of MERGE; see :func:`~spatialstream.stages.views.listed`.
 
         Raises:
@@ -192,14 +193,14 @@ class Doorway:
         if not parts or None in parts.values():
             raise Gone("a part of what stands is moving: ask again")
 
-        def of_part(part: int, address: str) -> list[tuple[int, dict[str, Any]]]:
+        def of_part(part: int, address: str) -> list[Listed]:
             body = json.dumps({"part": part, "round": round_id, "asked": asked}).encode()
             try:
                 found = act(self._client(door, address), "listed", body, options(door.secret, seconds), address)
             except SeatLost:
                 self._forget(address)
                 raise
-            return [(int(number), record) for number, record in found]
+            return [(int(number), record, int(rows), last) for number, record, rows, last in found]
 
         calls = [called(partial(of_part, part, str(address))) for part, address in parts.items()]
         return sorted((each for call in calls for each in call.result()), key=lambda each: each[0])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.catalogue import Catalogue, Listing
+from spatialstream.local.catalogue import Catalogue, Listed, Listing
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.errors import Gone, Missing
@@ -137,8 +137,8 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
     return view
 
 
-def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[list[Any]]:
-    """What stands of a part of MERGE as of a round: number and record of each query, by number.
+def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[Listed]:
+    """What stands of a part of MERGE as of a round, by number.
 
     Args:
         place: of the storage that its state is in.
@@ -154,8 +154,8 @@ def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -
     assert isinstance(view, ListingView)
     if "id" in asked:
         found = view.listing.named(str(asked["id"]))
-        return [] if found is None else [list(found)]
-    return [list(each) for each in view.listing.page(int(asked["after"]), int(asked["limit"]))]
+        return [] if found is None else [found]
+    return view.listing.page(int(asked["after"]), int(asked["limit"]))
 
 
 def _of_round(place: str, slot: int, round_id: RoundId) -> View | ListingView:

@@ -27,7 +27,8 @@ class Standing(Answering):
 
     def standing_query(self, name: str) -> Listed:
         known = self.stream.standing
-        return Listed([{**CRQ, "id": name, "t": known[name]}] if name in known else [], 0, {})
+        found = [{**CRQ, "id": name, "t": known[name]}] if name in known else []
+        return Listed(found, 0, {}, [{"rows": 3, "last_row": 900} for _ in found])
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_a_query_is_registered_found_and_cancelled(gateway: Gateway, stream: Str
         assert await gateway.register("geo.quakes", {**CRQ, "id": name, "t": 7})
         found = await gateway.find("geo.quakes", name)
         assert found is not None
-        assert (found["id"], found["t"]) == (name, 7)
+        assert (found["query"]["id"], found["query"]["t"]) == (name, 7)
+        assert found["so_far"] == {"rows": 3, "last_row": 900}
         with pytest.raises(Refusal) as refusal:
             await gateway.register("geo.quakes", {**CRQ, "id": name, "t": 8})
         assert refusal.value.status == 409

@@ -29,6 +29,7 @@ class SimulatedGateway:
     Attributes:
         standing: by stream, by id: the query.
         sent: ids that were registered, in order; one that comes again as it was is passed over.
+        had: rows of queries so far, and the t of the last one.
         rejected: what a stream has had to refuse, which people would be alarmed by.
         silent: what is sent is taken in only later, by :meth:`come`.
         problem: raised at each request.
@@ -37,6 +38,7 @@ class SimulatedGateway:
 
     standing: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: {"geo.quakes": {}})
     sent: list[str] = field(default_factory=list)
+    had: dict[str, tuple[int, int]] = field(default_factory=dict)
     rejected: list[str] = field(default_factory=list)
     over: set[tuple[str, int]] = field(default_factory=set)
     time: int = 1_000
@@ -48,7 +50,7 @@ class SimulatedGateway:
     afterwards: bool = False
 
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
-        return await self._called(lambda: self._of(stream).get(query))
+        return await self._called(lambda: self._found(stream, query))
 
     async def clock(self, stream: str) -> int | None:
         return await self._called(lambda: (self._of(stream), self.time)[1])
@@ -73,6 +75,10 @@ class SimulatedGateway:
                 if query.get("duration") == "1h" and query["t"] + HOUR <= self.time:
                     self.over.add((query["id"], query["t"]))
                     del standing[query["id"]]
+
+    def _found(self, stream: str, query: str) -> dict[str, Any] | None:
+        record, (rows, last) = self._of(stream).get(query), self.had.get(query, (0, None))
+        return None if record is None else {"query": record, "so_far": {"rows": rows, "last_row": last}}
 
     def _of(self, stream: str) -> dict[str, dict[str, Any]]:
         if stream not in self.standing:
@@ -204,6 +210,40 @@ def test_a_query_is_registered_once_and_said_to_stand(scene: Scene) -> None:
     assert event["regarding"]["kind"] == "SpatialQuery"
     value = scene.world.metrics.registry.get_sample_value
     assert value("spatialstream_operator_query_standing", {"namespace": "geo", "query": "floods"}) == 1.0
+
+
+def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
+    def rows() -> tuple[Any, ...]:
+        return scene.status.get("rows"), scene.status.get("lastRow")
+
+    scene.look()
+    assert rows() == (None, None), "it has only been registered"
+    scene.look()
+    assert rows() == (0, None)
+    (name,) = scene.standing
+    scene.gateway.had[name] = 12, 1_500
+    scene.look()
+    assert rows() == (12, "1970-01-01T00:00:01.500Z")
+    scene.gateway.problem = Unavailable("no route")
+    scene.look()
+    assert rows() == (12, "1970-01-01T00:00:01.500Z"), "what was known stays"
+    scene.gateway.problem = None
+    asyncio.run(scene.gateway.cancel("geo.quakes", name))
+    scene.gateway.time = 2_000
+    scene.look()
+    assert rows() == (None, None), "it is registered anew"
+    scene.look()
+    scene.query(keywords=["m6"])
+    scene.look()
+    assert rows() == (None, None), "another query has its own"
+    scene.query(type="CKQ", region=None)
+    scene.gateway.had[scene.standing[0]] = 3, 2_500
+    scene.look()
+    assert scene.condition == ("False", "Refused")
+    assert rows() == (None, None), "the one before stands, and is not looked at"
+    scene.world.stream(metadata={"uid": "uid-stream", "deletionTimestamp": "2026-11-21T12:00:00Z"})
+    scene.look()
+    assert rows() == (None, None)
 
 
 def test_another_spec_is_another_query_and_the_old_one_is_cancelled(scene: Scene) -> None:

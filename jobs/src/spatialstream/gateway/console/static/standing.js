@@ -2,7 +2,7 @@
 
 import { Problem, call, streamPath } from "./api.js";
 import { el } from "./dom.js";
-import { moment } from "./format.js";
+import { count, moment } from "./format.js";
 import { told } from "./query.js";
 
 const LISTED = 50;
@@ -27,7 +27,7 @@ export class Standing {
     try {
       const said = await call("GET", streamPath(this.app.stream, `queries?limit=${LISTED}`));
       if (!said.queries.length) this.#say("Nothing stands here yet.");
-      else this.list.replaceChildren(el("ul", {}, said.queries.map((each) => this.#item(each))), said.next ? el("p", { class: "note", text: `The first ${LISTED} are shown; a link may name others.` }) : "");
+      else this.list.replaceChildren(el("ul", {}, said.queries.map((each, i) => this.#item(each, said.so_far[i]))), said.next ? el("p", { class: "note", text: `The first ${LISTED} are shown; a link may name others.` }) : "");
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       this.#say(`What stands cannot be listed: ${problem.message}.`);
@@ -38,9 +38,15 @@ export class Standing {
     this.list.replaceChildren(el("p", { class: "empty", text }));
   }
 
-  #item(query) {
+  #item(query, soFar) {
     const { title, where } = told(query, this.app.space);
     return el("li", {}, el("button", { type: "button", class: "object", title: "Follow it here", onclick: () => this.app.join(query) },
-      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more", text: `since ${moment(query.t)}` })));
+      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more", text: `since ${moment(query.t)}; ${had(soFar)}` })));
   }
+}
+
+/** How many rows a query has had, in words. */
+function had({ rows, last_row: last }) {
+  if (!rows) return "no rows yet";
+  return `${count(rows)} ${rows === 1 ? "row" : "rows"}, the last at ${moment(last)}`;
 }
