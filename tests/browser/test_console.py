@@ -283,7 +283,9 @@ def test_what_stands_in_the_stream_is_listed_and_followed(
     other = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     other.sign_in()
     other.page.get_by_text("What stands in this stream").click()
-    other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first.click()
+    listed = other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first
+    expect(listed).to_contain_text(re.compile(r"since .*; (no rows yet|[\d,]+ rows?, the last at )"))
+    listed.click()
     card = other.card("Standing")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
     card.get_by_role("button", name=re.compile("^Replay")).click()

@@ -208,6 +208,10 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             assert past(http_, name) == [json.loads(line) for line in by_query(expected)[name]]
             (counted,) = http_("GET", f"/streams/gateway/results/counts?query={name}&since=0&parts=1").json["counts"]
             assert counted == {"since": 0, "rows": len(by_query(expected)[name]), "exact": True}
+        for name in names[:4]:
+            had = [json.loads(line)["t"] for line in by_query(expected)[name]]
+            shown = http_("GET", f"/streams/gateway/queries/{name}")
+            assert shown.json["so_far"] == {"rows": len(had), "last_row": max(had)}, "whatever was killed meanwhile"
         assert len({json.loads(line)["object"]["id"] for line in expected} & {each["id"] for each in sent}) == 103
         assert server.stop(30.0), "it ends in order"
         assert TOKEN not in server.log.read_text()
