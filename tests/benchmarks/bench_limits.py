@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion, build
+from spatialstream.local.row_counts import Counts
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.queries import QueryBatch
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
@@ -46,6 +47,8 @@ REGISTRATIONS = 20_000
 """Of an epoch; the first :data:`_WARM` epochs fill the registry and are not counted."""
 _WARM, _EPOCHS = 10, 8
 ROWS, SLOTS = 400_000, 4
+HAVING = 200_000
+"""Queries that rows are of."""
 TURNS = 200
 
 
@@ -99,11 +102,15 @@ def markers(slots: int) -> Iterator[Figure]:
 
 
 def _lines() -> list[Row]:
-    """Rows of CRQs as four slots give them: by time, in blocks of about 4 MB."""
+    """Rows of CRQs as four slots give them: how many each query has, and then by time, in blocks of about 4 MB."""
     found: list[Row] = []
     text = json.dumps({"query": "q" * 12, "type": "CRQ", "t": 10**12, "object": {"id": "o" * 12, "x": 0.123456789}})
     for slot in range(SLOTS):
-        t = np.sort(np.random.default_rng(slot).integers(0, 1_000, ROWS // SLOTS))
+        rng = np.random.default_rng(slot)
+        t = np.sort(rng.integers(0, 1_000, ROWS // SLOTS))
+        counts = Counts.of(rng.integers(0, HAVING, len(t)), t)
+        content = messages.columns(number=counts.numbers, rows=counts.rows, last=counts.last)
+        found.append((slot, messages.COUNTED, content))
         for first in range(0, len(t), 25_000):
             some = t[first : first + 25_000]
             seq = np.arange(first, first + len(some)) * SLOTS + slot
@@ -123,14 +130,15 @@ def rows() -> Iterator[Figure]:
 
     def sent() -> None:
         for slot in range(SLOTS):
-            given = (pa.compute.cast(each["line"], pa.large_string()) for of, _, each in lines if of == slot)
-            sink.rows(0, 0, given)
+            given = (each["line"] for of, kind, each in lines if (of, kind) == (slot, messages.LINES))
+            sink.rows(0, 0, (pa.compute.cast(each, pa.large_string()) for each in given))
 
     both, alone = (min(cpu(work) for _ in range(5)) for work in (lambda: merged_rows(lines), sent))
     yield {"name": "rows of CRQs, one part of MERGE", "value": ROWS / both, "unit": "rows/s"}
     yield {"name": "of a row, messages", "value": 1e6 * alone / ROWS, "unit": "us"}
-    yield {"name": "of a row, order", "value": 1e6 * (both - alone) / ROWS, "unit": "us"}
-    few = [(slot, kind, content.slice(0, 20)) for slot, kind, content in lines[:: len(lines) // SLOTS]]
+    yield {"name": "of a row, order and counts", "value": 1e6 * (both - alone) / ROWS, "unit": "us"}
+    firsts = range(0, len(lines), len(lines) // SLOTS)  # of a slot: its counts, and its first lines
+    few = [(slot, kind, content.slice(0, 20)) for at in firsts for slot, kind, content in lines[at : at + 2]]
     few_seconds = min(cpu(lambda: merged_rows(few)) for _ in range(50))
     yield {"name": f"a round of {20 * SLOTS} rows", "value": 1e3 * few_seconds, "unit": "ms"}
     packed = [messages.pack(content) for _, _, content in lines]
