@@ -61,8 +61,8 @@ class Standing:
         queries: their records, in the order of registration.
         last: what tells the last of them; None: there is none.
         as_of: the round, and the stream's clock then.
-        so_far: what each of the queries has had by then: ``rows``, how many, those of continuous queries that leave in
-            parts counted as one; and ``last_row``, the largest ``t`` of them in ms, None if there was none.
+        so_far: what each of the queries has had by then, since it was registered: how many ``rows``, of which one that
+            leaves in parts is one, and ``last_row``, the largest ``t`` of them in ms; None if there was none.
     """
 
     queries: list[dict[str, Any]]
@@ -112,7 +112,7 @@ class Stream(SnapshotAsker):
         self.close()
 
     def standing(self, after: int = -1, limit: int = 100, timeout: float = 10.0) -> Standing:
-        """The queries that stand, in the order of their registration, a page at a time.
+        """The queries that stand, with what they have had, in the order of their registration, a page at a time.
 
         Args:
             after: the :attr:`Standing.last` of the page before.
