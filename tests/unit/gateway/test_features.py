@@ -120,6 +120,17 @@ def test_pages_are_all_objects_newest_first(client: Client, asker: Asker, parame
         assert {name: value for name, value in same.items() if name != "links"} == each
 
 
+def test_an_item_of_any_id_is_where_its_link_says(client: Client, asker: Asker) -> None:
+    asker.objects[:] = [{"id": name, "t": NOW, "lon": 0.0, "lat": 0.0} for name in ("a b/c?d#e%20", "é\n\n", "")]
+    features = client("GET", "/collections/s/items").json["features"]
+    assert len(features) == 3
+    for each in features:
+        answer = client("GET", f"/collections/s/items/{quote(each['id'], safe='')}")
+        assert answer.json["id"] == each["id"]
+        links = {link["rel"]: link["href"] for link in answer.json["links"]}
+        assert client("GET", urlsplit(links["self"]).path).json == answer.json
+
+
 def test_a_page_of_many_does_not_look_at_all(client: Client, asker: Asker) -> None:
     asker.objects[:] = [{"id": f"{i}", "t": NOW - 100 * i, "lon": 0.0, "lat": 0.0} for i in range(3_000)]
     given = list[int]()

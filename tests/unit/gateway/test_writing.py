@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -143,6 +144,16 @@ def test_with_a_key_a_registration_is_made_once(send: Client, stream: Stream) ->
         assert other != name
     assert send("POST", "/streams/s/queries", CRQ | {"id": "q"}, idempotency_key="k").status == 400
     assert send("POST", "/streams/s/queries", CRQ, idempotency_key="k" * 257).status == 400
+
+
+def test_an_id_may_have_lines(send: Client, stream: Stream) -> None:
+    names = ["a", "a\n", "\na\n\nb", "\r\n"]
+    for name in names:
+        assert send("POST", "/streams/s/queries", CRQ | {"id": name}).status == 201
+    for left in range(len(names) - 1, -1, -1):
+        answer = send("DELETE", f"/streams/s/queries/{quote(names[left], safe='')}")
+        assert (answer.status, answer.json["query"]) == (200, names[left])
+        assert list(stream.standing) == names[:left]
 
 
 def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, stream: Stream) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -175,7 +176,7 @@ class Gateway:
         )
         starlette = Starlette(
             routes=[
-                Route(each.path, self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
+                Route(_whole(each.path), self._endpoint(each), methods=[each.method], name=f"{each.method} {each.path}")
                 for each in served
             ],
             middleware=[cross_origin] if origins else [],
@@ -400,6 +401,20 @@ class Gateway:
         return JSONResponse({"objects": count})
 
 
+class _Whole(PathConvertor):
+    """The rest of a path, lines and all: Starlette's own ends at the first, and what follows would be passed over."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("whole", _Whole())
+
+
+def _whole(path: str) -> str:
+    """As the router has it."""
+    return path.replace(":path}", ":whole}")
+
+
 def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
@@ -442,9 +457,9 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind, detail, headers = "invalid", str(error.detail), error.headers
     if error.status_code == 404:
-        kind, detail = "not-found", f"there is no path {request.url.path}"
+        kind, detail = "not-found", f"there is no path {request.scope['path']}"
     elif error.status_code == 405:
-        kind, detail = "method", f"{request.method} is not for {request.url.path}"
+        kind, detail = "method", f"{request.method} is not for {request.scope['path']}"
         # the error knows the first route of the path alone, and each method has its own
         routes = [each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE]
         headers = {"Allow": ", ".join(sorted({method for each in routes for method in each.methods}))}

@@ -156,7 +156,7 @@ async def item(request: Request, stream: ServedStream) -> Response:
         raise Problem("not-found", f"there is no item {name}, or it is not kept any more")
     path = f"/collections/{quote(stream.name, safe='')}"
     links = [
-        _link(request, request.url.path, "self", GEOJSON, name),
+        _link(request, f"{path}/items/{quote(name, safe='')}", "self", GEOJSON, name),
         _link(request, path, "collection", _JSON, stream.name),
     ]
     return _geojson(_feature(objects[0]) | {"links": links})
