@@ -116,11 +116,14 @@ class Behind(Opened):
         names = list(self._stream.standing)
         numbers = range(after + 1, min(len(names), after + 1 + limit))
         found = [parse_query(self._stream.records[names[number]], WGS84).to_record() for number in numbers]
-        return Standing(found, numbers[-1] if numbers else None, self.as_of() or {})
+        had = [{"rows": n, "last_row": CLOCK if n else None} for n in numbers]
+        return Standing(found, numbers[-1] if numbers else None, self.as_of() or {}, had)
 
     def standing_query(self, name: str) -> Standing:
-        found = [each for each in self.standing(limit=10**6).queries if each["id"] == name]
-        return Standing(found, 0 if found else None, self.as_of() or {})
+        every = self.standing(limit=10**6)
+        found = [i for i, each in enumerate(every.queries) if each["id"] == name]
+        queries, had = [every.queries[i] for i in found], [every.so_far[i] for i in found]
+        return Standing(queries, 0 if found else None, every.as_of, had)
 
 
 @dataclass
