@@ -36,7 +36,7 @@ EVERYTHING: dict[str, Any] = {
         "limits": {"rate": 2.5, "body": 1048576},
         "allowOrigins": ["https://maps.example.org"],
         "trustedProxies": ["10.0.0.0/8", "fd00::1"],
-        "tls": {"secretName": "streams-tls"},
+        "tls": {"secretName": "streams-tls", "issuer": {"name": "internal", "dnsNames": ["streams.example.org"]}},
         "service": {"type": "LoadBalancer", "port": 443, "annotations": {"example.com/a": "b"}},
         "ingress": {
             "enabled": True,

@@ -48,6 +48,8 @@ WRONG = [
     (OPERATOR, {"gateway": {"limits": {"body": 16777216}}}, "body"),
     (OPERATOR, {"gateway": {"allowOrigins": ["*"]}}, "allowOrigins"),
     (OPERATOR, {"gateway": {"trustedProxies": ["ingress"]}}, "trustedProxies"),
+    (OPERATOR, {"gateway": {"tls": {"issuer": {"name": "internal", "kind": "Vault"}}}}, "kind"),
+    (OPERATOR, {"gateway": {"tls": {"issuer": "internal"}}}, "issuer"),
     (OPERATOR, {"gateway": {"service": {"port": 0}}}, "port"),
     (OPERATOR, {"gateway": {"ingress": {"enabled": True}}}, "name the host"),
     (OPERATOR, {"gateway": {"httpRoute": {"enabled": True}}}, "name the Gateway"),

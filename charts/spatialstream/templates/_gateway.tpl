@@ -17,6 +17,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "spatialstream.release" . }}
 {{- end -}}
 
+{{/* The Secret with its certificate; empty: it speaks plain HTTP. */}}
+{{- define "spatialstream.gatewayTls" -}}
+{{- $tls := .Values.gateway.tls -}}
+{{- $tls.secretName | default (ternary (printf "%s-tls" (include "spatialstream.gateway" .)) "" (ne $tls.issuer.name "")) -}}
+{{- end -}}
+
 {{/* Not empty: the operator may register queries by it. */}}
 {{- define "spatialstream.queriesServed" -}}
 {{- if and .Values.gateway.enabled .Values.gateway.access.tokenReview -}}yes{{- end -}}
@@ -30,7 +36,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     {{- with .Values.gateway.access.audiences }}
     audience: {{ first . | quote }}
     {{- end }}
-{{- with .Values.gateway.tls.secretName }}
+{{- with include "spatialstream.gatewayTls" . }}
 - secret:
     name: {{ . }}
     optional: true
@@ -40,7 +46,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* Where it is within the cluster. */}}
 {{- define "spatialstream.gatewayService" -}}
-{{- $scheme := ternary "https" "http" (ne .Values.gateway.tls.secretName "") -}}
+{{- $scheme := ternary "https" "http" (ne (include "spatialstream.gatewayTls" .) "") -}}
 {{- $standard := ternary 443 80 (eq $scheme "https") -}}
 {{- $port := int .Values.gateway.service.port -}}
 {{- $scheme }}://{{ include "spatialstream.gateway" . }}.{{ .Release.Namespace }}.svc{{ if ne $port $standard }}:{{ $port }}{{ end -}}

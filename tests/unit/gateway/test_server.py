@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import datetime
 import http.client
 import json
+import socket
 import ssl
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from starlette.requests import Request
 
-from spatialstream.gateway import requests
+from spatialstream.gateway import logs, requests, server
 from spatialstream.gateway.app import Gateway
 from spatialstream.gateway.problems import Problem
+from spatialstream.servers.process import await_condition
+from tests.certificates import Authority
 from tests.unit.gateway.http import served, serving
 
 PAGE, ELSEWHERE = "https://maps.example", "https://evil.example"
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Of localhost, signed by itself, and its key."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "tls.crt", folder / "tls.key"
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(key.private_bytes(*form))
-    return paths
-
-
 def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
-    public, key = certificate(tmp_path)
-    trusting = ssl.create_default_context(cafile=str(public))
-    with serving(Gateway([]), certificate=public, key=key) as client:
+    files = Authority().issue(tmp_path, address="localhost")
+    trusting = ssl.create_default_context(cafile=str(files.authority))
+    with serving(Gateway([]), certificate=files.certificate, key=files.key) as client:
         connection = http.client.HTTPSConnection("localhost", client.port, timeout=60.0, context=trusting)
         connection.request("GET", "/collections")
         answer = connection.getresponse()
@@ -54,6 +34,34 @@ def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> No
         assert links[0]["href"] == f"https://localhost:{client.port}/collections"
         with pytest.raises((http.client.HTTPException, OSError)):
             client("GET", "/live")
+
+
+def test_a_certificate_that_is_replaced_is_shown_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "_RENEWAL", 0)
+    caplog.set_level("INFO", logger=logs.LOGGER.name)
+    authority = Authority()
+    files = authority.issue(tmp_path, address="localhost")
+    trusting = ssl.create_default_context(cafile=str(files.authority))
+
+    def shown(port: int) -> bytes | None:
+        plain = socket.create_connection(("127.0.0.1", port), 60.0)
+        with plain, trusting.wrap_socket(plain, server_hostname="localhost") as connection:
+            return connection.getpeercert(binary_form=True)
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == logs.LOGGER.name]
+
+    with serving(Gateway([]), certificate=files.certificate, key=files.key) as client:
+        first = shown(client.port)
+        files.key.write_bytes(b"half a key")
+        assert await_condition(lambda: "certificate not renewed" in told(), 30.0)
+        assert shown(client.port) == first
+        authority.issue(tmp_path, address="localhost")
+        assert await_condition(lambda: "certificate renewed" in told(), 30.0)
+        assert shown(client.port) not in (None, first)
+    assert told().count("certificate not renewed") <= 2, "what is no key, and it may be that of another certificate"
 
 
 def test_pages_of_origins_that_are_named_may_call_it_and_no_others() -> None:

@@ -2,12 +2,17 @@
 
 uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. Told to end (SIGTERM),
 the gateway takes no new connection, tells those who follow results to come again, finishes what is under way, and ends.
+
+The certificate and its key may be replaced at any time, as cert-manager and Kubernetes do: new connections are shown
+what is new within seconds.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -24,6 +29,8 @@ _GRACE = 20
 """Seconds for what is under way when it is told to end."""
 _KEEP_ALIVE = 30
 _BACKLOG = 1024
+_RENEWAL = 5
+"""Seconds between two looks at the certificate's files."""
 
 
 def check_address(host: str, *, local: bool) -> None:
@@ -79,6 +86,33 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Certificate:
+    """The certificate that is shown, from files that may be replaced."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = certificate, key
+        self._shown, self._told = self._read(), ""
+
+    def _read(self) -> tuple[bytes, ...]:
+        return tuple(path.read_bytes() for path in self._files)
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Show what is in the files now. What cannot be used is told once, and what was shown stays."""
+        try:
+            if (found := self._read()) != self._shown:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                    *self._files
+                )  # what fails must not be half in use
+                context.load_cert_chain(*self._files)
+                logs.event("certificate renewed")
+            self._shown, self._told = found, ""
+        except OSError as error:  # as ssl.SSLError is
+            reason = error.strerror or str(error)
+            if reason != self._told:
+                logs.event("certificate not renewed", logging.WARNING, reason=reason)
+            self._told = reason
+
+
 def server_of(
     gateway: Gateway, certificate: Path | None = None, key: Path | None = None, proxies: Sequence[str] = ()
 ) -> uvicorn.Server:
@@ -99,6 +133,11 @@ def server_of(
             ipaddress.ip_network(each, strict=False)
         except ValueError:
             raise SettingError("trusted-proxy", f"{each!r} is no address, nor a network such as 10.0.0.0/8") from None
+
+    async def renew() -> None:
+        if shown is not None and config.ssl is not None:
+            shown.renew(config.ssl)
+
     config = uvicorn.Config(
         gateway.app,
         log_config=None,
@@ -110,10 +149,13 @@ def server_of(
         ws="none",
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_GRACE,
+        callback_notify=renew,
+        timeout_notify=_RENEWAL,
         ssl_certfile=None if certificate is None else str(certificate),
         ssl_keyfile=None if key is None else str(key),
     )
     try:
+        shown = None if certificate is None or key is None else _Certificate(certificate, key)
         config.load()
     except OSError as error:  # as ssl.SSLError is
         problem = f"{certificate} and {key} cannot be used: {error.strerror or error}"
