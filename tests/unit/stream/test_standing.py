@@ -37,16 +37,16 @@ class Listed(Simulation):
             except Gone:
                 self.gone += 1
             else:
-                self.listings[turn.upto] = [record for _, record in found]
+                self.listings[turn.upto] = [record for _, record, _, _ in found]
 
     def listed(self, part: int, turn: Round) -> list[Any]:
         found, after = list[Any](), -1
         while page := views.listed(self.storage.place, part, (turn.number, turn.take), {"after": after, "limit": 7}):
             found += page
             after = page[-1][0]
-        for _, record in found[:2]:
+        for _, record, _, _ in found[:2]:
             named = views.listed(self.storage.place, part, (turn.number, turn.take), {"id": record["id"]})
-            assert [each for _, each in named] == [record]
+            assert [each for _, each, _, _ in named] == [record]
         return found
 
 
