@@ -8,7 +8,7 @@ from tests.charts.render import named, render
 
 RELEASE_NAMESPACE = "spatialstream-system"
 # their definitions come with the Prometheus operator, and with the Gateway API
-FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute"}
+FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute", "Certificate"}
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
