@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Route, expect
 
 from spatialstream.client import Inlet
 from tests.cluster.stream import LiveStream
@@ -343,6 +343,23 @@ def test_the_gateway_goes_and_comes_again(visit: Visit, gateway: GatewayServer) 
     gateway.start(timeout=120.0)
     visit.live()
     expect(visit.page.locator("#banner")).to_be_hidden()
+
+
+def test_nothing_can_be_asked_before_the_stream_is_known(browser: Browser, gateway: GatewayServer) -> None:
+    visit = Visit(browser, gateway)
+    held: list[Route] = []
+    visit.page.route("**/console/inside", lambda route: route.continue_() if held else held.append(route))
+    visit.page.get_by_label("Bearer token").fill(TOKEN)
+    with visit.page.expect_request("**/console/inside"):
+        visit.page.get_by_role("button", name="Use it").click()
+    expect(visit.page.locator("#composer")).to_have_attribute("inert", "")
+    expect(visit.page.locator("#state")).not_to_have_attribute("data-state", "live")
+    held[0].continue_()
+    visit.live()
+    visit.flood()
+    visit.page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.end()
 
 
 def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, theme: str) -> None:

@@ -64,6 +64,7 @@ export class Composer {
   /** Shows what fits what is asked. */
   #update() {
     const kind = this.kind;
+    this.form.inert = this.app.space === null; // nothing can be said of places before it is known what they are
     this.step.hidden = kind !== "terms";
     this.howMany.hidden = kind === "objects";
     for (const each of this.where.children) {

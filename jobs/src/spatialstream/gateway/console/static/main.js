@@ -74,11 +74,11 @@ class App {
     try {
       const session = await call("GET", "/console/session");
       if (!current()) return;
-      this.#connection("session", "live");
       this.usesTokens = session.tokens;
       $("key").hidden = !session.tokens;
       this.streams = session.streams;
       if (!this.streams.length) {
+        this.#connection("session", "live");
         this.#banner(`${session.caller} may look at no stream here.`);
         return;
       }
