@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spatialstream.cli import main
+from spatialstream.gateway import logs
 from tests.certificates import Authority
 
 COMMANDS = {
@@ -23,6 +24,7 @@ COMMANDS = {
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "set_up", lambda quiet: None)  # other tests listen to the gateway's log, too
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPATIALSTREAM_STREAM", "quakes")
     monkeypatch.setenv("SPATIALSTREAM_ZOOKEEPER", "127.0.0.1:1")

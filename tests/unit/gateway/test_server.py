@@ -37,10 +37,11 @@ def test_with_a_certificate_it_speaks_tls_and_nothing_else(tmp_path: Path) -> No
 
 
 def test_a_certificate_that_is_replaced_is_shown_without_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    told: list[str] = []
     monkeypatch.setattr(server, "_RENEWAL", 0)
-    caplog.set_level("INFO", logger=logs.LOGGER.name)
+    monkeypatch.setattr(logs, "event", lambda name, *level, **fields: told.append(name))
     authority = Authority()
     files = authority.issue(tmp_path, address="localhost")
     trusting = ssl.create_default_context(cafile=str(files.authority))
@@ -50,18 +51,15 @@ def test_a_certificate_that_is_replaced_is_shown_without_a_restart(
         with plain, trusting.wrap_socket(plain, server_hostname="localhost") as connection:
             return connection.getpeercert(binary_form=True)
 
-    def told() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == logs.LOGGER.name]
-
     with serving(Gateway([]), certificate=files.certificate, key=files.key) as client:
         first = shown(client.port)
         files.key.write_bytes(b"half a key")
-        assert await_condition(lambda: "certificate not renewed" in told(), 30.0)
+        assert await_condition(lambda: "certificate not renewed" in told, 30.0)
         assert shown(client.port) == first
         authority.issue(tmp_path, address="localhost")
-        assert await_condition(lambda: "certificate renewed" in told(), 30.0)
+        assert await_condition(lambda: "certificate renewed" in told, 30.0)
         assert shown(client.port) not in (None, first)
-    assert told().count("certificate not renewed") <= 2, "what is no key, and it may be that of another certificate"
+    assert told.count("certificate not renewed") <= 2, "what is no key, and it may be that of another certificate"
 
 
 def test_pages_of_origins_that_are_named_may_call_it_and_no_others() -> None:
