@@ -149,9 +149,9 @@ def _clocked_task(name: str, task: Callable[..., Any], folder: Path) -> Callable
     """A task that leaves a line about each of its calls."""
 
     @wraps(task)
-    def timed(self: Any, world: Any, given: Any) -> Iterator[Any]:
+    def timed(self: Any, world: Any, *given: Any) -> Iterator[Any]:
         _watch.parts.clear()
-        is_merge = not isinstance(given, int | str | tuple)
+        *part, last = given  # an item; or a part of MERGE, and the rows for it
         begun, started, cpu, spent = time.time(), time.perf_counter(), 0.0, 0.0
         items: Iterator[Any] | None = None
         over = False
@@ -160,7 +160,7 @@ def _clocked_task(name: str, task: Callable[..., Any], folder: Path) -> Callable
             before, at = time.thread_time(), time.perf_counter()
             try:
                 if items is None:
-                    items = iter(task(self, world, _going_on(_WAITING, iter(given)) if is_merge else given))
+                    items = iter(task(self, world, *part, _going_on(_WAITING, iter(last)) if part else last))
                 item = next(items)
             except StopIteration:
                 over = True
