@@ -13,6 +13,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from spatialstream.spark.java import classes_file
+
 _GUARDED = (
     "-Dspark.authenticate=true",
     "-Dspark.network.crypto.enabled=true",
@@ -136,3 +138,11 @@ def _listening() -> list[tuple[str, IPv4Address | IPv6Address]]:
                 address = ip_address(octets)
                 found.append((rest[5], getattr(address, "ipv4_mapped", None) or address))
     return found
+
+
+def test_spark_maps_its_classes_where_they_have_been_made_ready(spark: SparkSession) -> None:
+    path = classes_file()
+    if not path.exists():
+        pytest.skip("python -m spatialstream.spark.class_data has not been run")
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    assert str(path) in Path(f"/proc/{jvm}/maps").read_text()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,19 +21,18 @@ from pyspark.sql import SparkSession
 
 from spatialstream.model.errors import SettingError
 from spatialstream.sources.disk import private_file
+from spatialstream.spark.java import java_home, mapped_classes
 
 __all__ = [
     "INTERRUPTED",
     "SparkSession",
     "check_conf",
     "embedded_session",
-    "java_home",
     "new_secret",
     "right_python",
     "used_session",
 ]
 
-_JAVA_WANTED = 17
 _LASTING = 1_000_000
 """How often Spark starts a task that is to stay before it gives up."""
 
@@ -59,22 +57,6 @@ INTERRUPTED = (
 Stopping a query waits for the function of ``foreachBatch``; if that simply returned, Spark would commit a micro-batch
 that was not done, and any other error would count as the query's failure.
 """
-
-
-def java_home() -> str | None:
-    """Where Java is: ``JAVA_HOME``, else what ``make`` has set up for this environment, else None (java on the PATH).
-
-    Raises:
-        SettingError: there is no Java at all.
-    """
-    if home := os.environ.get("JAVA_HOME"):
-        return home
-    remembered = Path(sys.prefix) / "java_home"
-    if remembered.is_file():
-        return remembered.read_text().strip()
-    if shutil.which("java") is None:
-        raise SettingError("java", f"Spark needs Java {_JAVA_WANTED} or newer; install a JDK, or set JAVA_HOME to one")
-    return None
 
 
 def _quiet_logging() -> str:
@@ -104,6 +86,7 @@ def embedded_session(
     conf: Mapping[str, str] | None = None,
     secret: Path | None = None,
     lasting: bool = False,
+    java: str | None = None,
 ) -> SparkSession:
     """A Spark session for ``cores`` cores (default: all) in this process, that listens on loopback only.
 
@@ -126,6 +109,8 @@ def embedded_session(
         secret: with a Kubernetes ``master``: the file of :func:`new_secret`, which the executors see at the same path.
         lasting: whether nothing is to be done in it but tasks that stay (:mod:`~spatialstream.spark.seating`): they are
             started again however often they go. Other tasks would be, too, whatever they fail of.
+        java: options of the driver's JVM; None: those by which it maps its classes, see
+            :mod:`~spatialstream.spark.java`.
 
     Raises:
         SettingError: there is no Java, ``conf`` holds what cannot be set, or ``master`` needs a secret that Spark's
@@ -135,12 +120,13 @@ def embedded_session(
     if home := java_home():
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    java = mapped_classes() if java is None else java
     settings = _GUARD | {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         # the heavy work is in Python: a JVM that compiles less starts in half the time and leaves the cores to it
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_quiet_logging()}",
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_quiet_logging()} {java}",
         "spark.sql.adaptive.enabled": "false",
         # rows are few and large: code made and compiled for each plan takes longer than it saves
         "spark.sql.codegen.wholeStage": "false",
