@@ -20,7 +20,7 @@ from spatialstream.local.terms import ctq
 from spatialstream.local.terms.ctq import ContinuousTermsIndex
 from spatialstream.local.terms.steps import merge_steps
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 from tests.benchmarks.workload import SPACE, objects, queries
@@ -167,6 +167,7 @@ def query_batch(columns: Any, code: int, k: int, window: int, step: int) -> Quer
         np.zeros((n, 2)) if regional else np.ascontiguousarray(columns.centres),
         columns.regions if regional else Regions(np.zeros(n, np.uint8), np.zeros((n, 4))),
         TermLists.empty(n) if regional else columns.keywords,
+        nobody(n),
     )
 
 

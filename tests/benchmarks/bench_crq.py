@@ -22,7 +22,7 @@ from spatialstream.local.range.crq import ContinuousRangeIndex, Matches
 from spatialstream.model.expressions import Expression, absorbed, has_marks
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.terms import TermLists
 from tests.benchmarks.workload import SPACE, TERMS, QueryColumns, objects, queries, vocabulary
 
@@ -63,6 +63,7 @@ def standing(ids: pa.StringArray, columns: QueryColumns) -> QueryBatch:
         np.zeros((n, 2)),
         columns.regions,
         columns.keywords,
+        nobody(n),
     )
 
 

@@ -19,7 +19,7 @@ from spatialstream.index.statistics import Statistics
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE
 from spatialstream.model.kinds import CODE
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.regions import Regions
 from tests.benchmarks import workload
 from tests.benchmarks.workload import SPACE
@@ -47,6 +47,7 @@ def make_queries(objects: ObjectBatch, n: int, kind: str, shape: int = BOX, side
         source.centres,
         regions,
         source.keywords,
+        nobody(n),
     )
 
 

@@ -27,7 +27,7 @@ from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.arrays import Floats
 from spatialstream.model.kinds import CODE, TYPES, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from tests.benchmarks import workload
 from tests.benchmarks.workload import SPACE
 
@@ -65,6 +65,7 @@ def part_of(seed: int, number: int, hot: tuple[float, float]) -> tuple[ObjectBat
                 asked.centres,
                 asked.regions,
                 asked.keywords,
+                nobody(n),
             )
         )
     return objects, QueryBatch.concat(parts)

@@ -89,6 +89,8 @@ def test_a_query_that_comes_again_is_answered_once():
     found, refused = answers([thing(11, "a b")], [first, ask("CRQ", 10, keywords=["b a"]), first], WGS84)
     assert len(found) == 1
     assert not refused
+    _, refused = answers([thing(11, "a b")], [first, ask("CRQ", 10, keywords=["b", "a"], by="somebody else")], WGS84)
+    assert not refused
     _, refused = answers([thing(11, "a b")], [first, ask("CRQ", 10, keywords=["b"])], WGS84)
     assert [position for position, _ in refused] == [1]
 

@@ -23,6 +23,8 @@ def query(chance: random.Random, number: int, t: int) -> Query:
     record: dict[str, Any] = {"id": name, "t": t, "keywords": [f"w{number % 7}", "ä"]}
     if chance.random() < 0.7:
         record["duration"] = chance.randint(1, 50)
+    if chance.random() < 0.5:
+        record["by"] = f"system:serviceaccount:geo:{number % 3}"
     more: dict[str, Any] = chance.choice(
         [
             {"type": "CRQ", "region": {"circle": [1, 2, 1000]}},

@@ -15,7 +15,7 @@ from spatialstream.model.expressions import Expression
 from spatialstream.model.hashing import seed_of
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermLists
@@ -183,6 +183,7 @@ def columns(queries, first=0):
         np.zeros((n, 2)),
         Regions.of([query[0] for query in queries]),
         TermLists.of([query[1] for query in queries]),
+        nobody(n),
     )
 
 

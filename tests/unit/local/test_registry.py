@@ -146,6 +146,7 @@ CRQ = {"id": "q", "type": "CRQ", "t": 5_000, "region": {"box": [0, 0, 1, 1]}, "k
         {"t": "1970-01-01T00:00:05Z"},
         {"region": {"box": [-0.0, 0.0, 1.0, 1]}},
         {"duration": None, "note": "x"},
+        {"by": "somebody else"},
     ],
 )
 def test_a_query_that_comes_again_is_no_error_however_it_is_spelled(again: dict[str, object]) -> None:

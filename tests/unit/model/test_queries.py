@@ -19,10 +19,11 @@ from spatialstream.model.queries import (
     QueryBatch,
     TopTerms,
     coded,
+    nobody,
     parse_query,
 )
 from spatialstream.model.regions import Box, Circle
-from spatialstream.model.schema import QUERIES
+from spatialstream.model.schema import BY, LONGEST_BY, QUERIES
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT
@@ -49,8 +50,10 @@ SELECTIONS = st.one_of(
     st.builds(Everything), st.builds(Nearest, st.floats(-9, 9), st.floats(-9, 9), COUNTS), st.builds(TopTerms, COUNTS)
 )
 LIFETIMES = st.builds(Lifetime, SPANS, st.booleans(), st.none() | SPANS, st.none() | SPANS)
+BYS = st.just("") | st.text(st.characters(codec="utf-8"), max_size=3)
 LISTS = st.lists(
-    st.builds(Query, IDS, TIMES, PREDICATES, SELECTIONS, LIFETIMES) | st.builds(Cancellation, IDS, TIMES), max_size=6
+    st.builds(Query, IDS, TIMES, PREDICATES, SELECTIONS, LIFETIMES, BYS) | st.builds(Cancellation, IDS, TIMES),
+    max_size=6,
 )
 
 
@@ -60,6 +63,11 @@ def record(kind, **changes):
 
 def items(batch):
     return [batch[i] for i in range(len(batch))]
+
+
+def said(queries):
+    """Who has registered each, which two queries need not agree on to be the same."""
+    return [getattr(query, "by", "") for query in queries]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +156,11 @@ SPAN = 'is not a duration; give milliseconds or a string such as "30m", "2h", "7
             "give a step of at least 4 ms, or a shorter duration",
         ),
         ("CTQ", {"window": "5"}, f"window: '5' {SPAN}"),
+        ("CRQ", {"by": 5}, "by: 5 is not a string"),
+        ("CRQ", {"by": ""}, f"by: has 0 bytes; it has to have 1 to {LONGEST_BY}"),
+        ("CKQ", {"by": "é" * 257}, f"by: has 514 bytes; it has to have 1 to {LONGEST_BY}"),
+        ("CRQ", {"by": "\ud800"}, "by: '\\ud800' holds half of a surrogate pair; give Unicode text"),
+        ("SRQ", {"by": "anna"}, "by: SRQ takes no by; leave it out"),
     ],
 )
 def test_bad_records_are_told(kind, changes, reason):
@@ -205,18 +218,39 @@ def test_planes_name_their_axes():
         parse_query(record("SKQ", at=5), Space.planar(0, 0, 1, 1))
 
 
+@pytest.mark.parametrize("kind", ["CRQ", "CKQ", "CTQ"])
+def test_who_has_registered_a_query_is_kept_and_is_no_part_of_what_it_asks(kind):
+    alone = parse_query(record(kind, by=None), WGS84)
+    query = parse_query(record(kind, by="é" * 256), WGS84)
+    assert (query.by, query.to_record()["by"]) == ("é" * 256,) * 2
+    assert parse_query(query.to_record(), WGS84).by == query.by
+    assert (alone.by, "by" in alone.to_record()) == ("", False)
+    assert query == alone
+    assert parse_query(record("CANCEL", by=5), WGS84) == Cancellation("q", 9)
+
+
 @given(LISTS)
 def test_columns_hold_the_same_queries(queries):
     batch = QueryBatch.of(queries)
     assert items(batch) == queries
+    assert said(items(batch)) == said(queries)
     assert [int(code) for code in batch.code] == [
         CANCEL if isinstance(query, Cancellation) else CODE[query.type] for query in queries
     ]
     wire = batch.to_arrow()
-    assert wire.schema == QUERIES
+    assert wire.schema == (QUERIES.append(BY) if any(said(queries)) else QUERIES), "none: as it always was"
     wire.validate(full=True)
-    assert items(QueryBatch.from_arrow(wire)) == queries
-    assert items(QueryBatch.from_arrow(wire.slice(1))) == queries[1:]
+    for part, right in ((wire, queries), (wire.slice(1), queries[1:])):
+        read = QueryBatch.from_arrow(part.append_column("number", pa.array(range(part.num_rows), pa.int64())))
+        assert items(read) == right
+        assert said(items(read)) == said(right)
+        read.by.validate(full=True)
+
+
+@pytest.mark.parametrize("n", [0, 1, 1000])
+def test_nobody_is_n_empty_texts(n):
+    nobody(n).validate(full=True)
+    assert nobody(n).to_pylist() == [""] * n
 
 
 def test_what_was_written_with_other_codes_is_read_by_name():
@@ -230,6 +264,8 @@ def test_what_was_written_with_other_codes_is_read_by_name():
 def test_taking_and_concatenating(first, second):
     both = QueryBatch.concat([QueryBatch.of(first), QueryBatch.of(second)])
     assert items(both) == first + second
+    assert said(items(both)) == said(first + second)
     order = np.arange(len(both))[::-1].copy()
     assert items(both.take(order)) == (first + second)[::-1]
+    assert said(items(both.take(order))) == said(first + second)[::-1]
     assert items(QueryBatch.from_arrow(both.take(order).to_arrow())) == (first + second)[::-1]

@@ -205,13 +205,18 @@ WORDS = (
     st.lists(st.sampled_from(["Flood", "!", "", "x", "\u0301"]), max_size=3).map(json.dumps) | LISTS,
 )
 MAYBE_SPAN = SPAN[0] | st.just("null"), SPAN[1]
+BY = (
+    STRINGS | st.integers(510, 514).map(lambda n: json.dumps("a" * n)) | st.just("null"),
+    ODD_LITERALS
+    | st.sampled_from([json.dumps("é" * 257, ensure_ascii=False), json.dumps("é" * 256), '"\\ud800"', '""']),
+)
 PARTS = {
     "SRQ": {"region": REGION, "duration": SPAN},
     "SKQ": {"at": POINT, "k": COUNT, "duration": SPAN},
     "STQ": {"region": REGION, "k": COUNT, "duration": SPAN},
-    "CRQ": {"region": REGION, "duration": MAYBE_SPAN},
-    "CKQ": {"at": POINT, "k": COUNT, "duration": MAYBE_SPAN, "window": MAYBE_SPAN},
-    "CTQ": {"region": REGION, "k": COUNT, "duration": MAYBE_SPAN, "window": SPAN, "step": SPAN},
+    "CRQ": {"region": REGION, "duration": MAYBE_SPAN, "by": BY},
+    "CKQ": {"at": POINT, "k": COUNT, "duration": MAYBE_SPAN, "window": MAYBE_SPAN, "by": BY},
+    "CTQ": {"region": REGION, "k": COUNT, "duration": MAYBE_SPAN, "window": SPAN, "step": SPAN, "by": BY},
     "CANCEL": {},
 }
 HEAD = {"id": STRING, "t": TIME}
@@ -221,7 +226,7 @@ def typed(kind):
     head = HEAD | {
         "type": (st.just(f'"{kind}"'), st.sampled_from(['"XYZ"', '"SRQ"', '"crq"', "3", '"C\\u0052Q"', '""']))
     }
-    strange = {"region": REGION, "at": POINT, "k": COUNT, "window": SPAN, "step": SPAN, "keywords": WORDS}
+    strange = {"region": REGION, "at": POINT, "k": COUNT, "window": SPAN, "step": SPAN, "keywords": WORDS, "by": BY}
     more = st.dictionaries(st.sampled_from(sorted(strange)), st.none(), min_size=1, max_size=1)
     return st.one_of(
         shaped(head | PARTS[kind] | {"keywords": WORDS}),
@@ -325,8 +330,11 @@ def test_ordinary_records_never_meet_the_parser(monkeypatch):
         b'{"id":"q","type":"SKQ","t":"2018-02-07","at":[0.1,2],"k":10,"duration":5}',
         b'{"id":"q","type":"CTQ","t":0,"region":{"circle":[1,2,3]},"k":1,"duration":"1d","window":"5m","step":"1m"}',
         b'{"id":"q","type":"CANCEL","t":0}',
+        b'{"by":"sq/geo/fl\\u00f6\\"ods","id":"q","type":"CKQ","t":0,"at":[0,1],"k":1}',
+        b'{"id":"q","type":"CKQ","t":0,"at":[0,1],"k":1,"by":null}',
     ]
-    assert len(decode.decode_queries(b"\n".join(asked)).batch) == len(asked)
+    found = decode.decode_queries(b"\n".join(asked)).batch
+    assert found.by.to_pylist() == ["", "", "", "", 'sq/geo/flö"ods', ""]
 
 
 @given(st.integers(1, 30), st.integers(-2, 2), st.sampled_from([1, 1_000]))

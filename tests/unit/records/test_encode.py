@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from spatialstream.model.objects import ObjectBatch, parse_object
-from spatialstream.model.queries import QueryBatch, parse_query
+from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.records.encode import object_lines, query_lines
 from tests.streams import Stream, streams
 
@@ -16,8 +16,13 @@ from tests.streams import Stream, streams
 @given(streams())
 def test_any_queries_and_cancellations_are_read_as_they_were_written(stream: Stream) -> None:
     asked = [replace(each, id=f'{each.id}"\\\n é') for each in stream.queries]
+    for i, each in enumerate(asked[::2]):
+        if isinstance(each, Query) and each.lifetime.continuous:
+            asked[2 * i] = replace(each, by=f'"{i}\\')
     lines = bytes(query_lines(QueryBatch.of(asked))).splitlines()
-    assert [parse_query(json.loads(line), stream.space) for line in lines] == asked
+    found = [parse_query(json.loads(line), stream.space) for line in lines]
+    assert found == asked
+    assert [each.to_record() for each in found] == [each.to_record() for each in asked], "with who has registered it"
 
 
 @given(streams())

@@ -126,7 +126,7 @@ RECORD = {"id": "q", "type": "SRQ", "t": 9, "region": {"box": [0, 0, 1, 1]}, "ke
     [
         {},
         {"t": np.int64(9), "duration": np.int32(60_000)},
-        {"t": 9.0, "duration": 60_000.0, "k": np.nan, "at": None, "window": pd.NA},
+        {"t": 9.0, "duration": 60_000.0, "k": np.nan, "at": None, "window": pd.NA, "by": pd.NA},
         {"t": pd.Timestamp(9, unit="ms"), "duration": pd.Timedelta("1min")},
         {"t": np.datetime64(9, "ms"), "duration": np.timedelta64(1, "m")},
         {"region": {"box": np.array([0, 0, 1, 1])}, "keywords": np.array(["a"]), "id": np.str_("q")},
@@ -145,6 +145,14 @@ def test_a_count_that_is_a_float_because_of_a_query_without_one() -> None:
     asked = [{"id": "a", "type": "SKQ", "t": 1, "at": [0, 0], "k": 1, "duration": "1h"}, RECORD]
     found = decode_queries(b"\n".join(query_records(pd.DataFrame(asked))))
     assert [found.batch[0].id, found.batch[1].id] == ["a", "q"]
+
+
+def test_who_has_registered_some_queries_is_kept() -> None:
+    asked = [
+        {"id": name, "type": "CKQ", "t": 1, "at": [0, 0], "k": 1, "by": by} for name, by in (("a", "é"), ("b", None))
+    ]
+    for given_as in (asked, pd.DataFrame(asked)):
+        assert decode_queries(b"\n".join(query_records(given_as))).batch.by.to_pylist() == ["é", ""]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +219,7 @@ def test_whatever_a_frame_holds_each_row_is_a_record_or_rejected(rows: list[dict
     assert len(found.batch) + len(found.rejected) == len(rows)
 
 
-@given(st.dictionaries(st.sampled_from([*RECORD, "k", "at", "step", "window", "other"]), ANY))
+@given(st.dictionaries(st.sampled_from([*RECORD, "k", "at", "step", "window", "by", "other"]), ANY))
 def test_whatever_a_query_holds_it_is_a_record_or_rejected(record: dict[str, Any]) -> None:
     found = decode_queries(b"\n".join(query_records(record)))
     assert len(found.batch) + len(found.rejected) == 1

@@ -1,8 +1,9 @@
-"""How often the sample goes into the routing store."""
+"""What goes into the sample, and how often that goes into the routing store."""
 
 from __future__ import annotations
 
 from spatialstream.model.objects import ObjectBatch, SpatialObject
+from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages.learning import SAMPLES, Learner, write_sample
@@ -57,3 +58,12 @@ def test_a_large_sample_is_kept_less_often_and_in_the_end() -> None:
     stream.now += 3_600
     assert not stream.learner.learn(), "nothing new has come"
     assert stream.kept == 2
+
+
+def test_who_has_registered_a_query_is_not_in_the_sample() -> None:
+    asked = {"id": "q", "type": "CRQ", "t": 5, "region": {"box": [0, 0, 1, 1]}, "by": "system:serviceaccount:geo:anna"}
+    storage, epoch = MemoryStorage(), Epoch(0, 1, 0, 10, 0, None, (), (), ())
+    write_sample(storage, epoch, 0, None, QueryBatch.of([parse_query(asked, WGS84)]))
+    (name,) = storage.list(SAMPLES)
+    kept = storage.get(name).to_pybytes()
+    assert b"anna" not in kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from spatialstream.local.registry import last_instant
 from spatialstream.model.errors import Gone
 from spatialstream.model.kinds import QueryType
-from spatialstream.model.queries import Query, QueryBatch
+from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import WGS84
 from spatialstream.stages import views
 from spatialstream.stages.turns import Round
@@ -19,6 +21,23 @@ from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
 STANDING = (QueryType.CRQ, QueryType.CKQ, QueryType.CTQ)
+
+
+AGAIN = "somebody else"
+"""Who asks what stands already."""
+
+
+def registered_by(queries: Sequence[Query | Cancellation]) -> list[Query | Cancellation]:
+    """The queries with who has registered them; some come again, from somebody else, who is not who is known for it."""
+    result = list[Query | Cancellation]()
+    for position, each in enumerate(queries):
+        if not isinstance(each, Query):
+            result.append(each)
+            continue
+        result.append(replace(each, by=f"sq/geo/q{position}") if position % 3 else each)
+        if position % 4 == 0:
+            result.append(replace(each, by=AGAIN))
+    return result
 
 
 class Listed(Simulation):
@@ -56,12 +75,16 @@ def test_what_stands_is_what_was_admitted(tmp_path: Path, mergers: int) -> None:
     for seed in range(3):
         drawn = random_stream(seed, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
         objects = sorted(drawn.objects, key=lambda each: each.t)
-        queries = sorted(drawn.queries, key=lambda each: each.t)
+        queries = registered_by(sorted(drawn.queries, key=lambda each: each.t))
         setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=mergers)
         simulation = Listed(tmp_path / str(seed), WGS84, objects, queries, setup, seed, chaos=0.004)
         simulation.run(rebalances=0.4)
         refused = set(simulation.refused())
-        admitted = [each for position, each in enumerate(queries) if position not in refused]
+        admitted = [
+            each
+            for position, each in enumerate(queries)
+            if position not in refused and getattr(each, "by", "") != AGAIN
+        ]
         for clock, found in simulation.listings.items():
             come = [each for each in admitted if each.t <= clock]
             ended = {each.id for each in come if not isinstance(each, Query)}
@@ -73,3 +96,17 @@ def test_what_stands_is_what_was_admitted(tmp_path: Path, mergers: int) -> None:
             assert sorted(found, key=lambda each: each["id"]) == sorted(right, key=lambda each: each["id"])
             listed += len(right)
     assert listed > 300
+
+
+def test_who_has_registered_a_query_changes_no_row(tmp_path: Path) -> None:
+    drawn = random_stream(5, 300, 25, WGS84, types=STANDING, cancelled=0.3, repeated=0.0)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, interval=60_000, epoch_records=60, mergers=2)
+    found = list[list[dict[str, Any]]]()
+    for name, asked in (("known", registered_by(queries)), ("unknown", queries)):
+        simulation = Simulation(tmp_path / name, WGS84, objects, asked, setup, 5, chaos=0.004)
+        simulation.run(rebalances=0.4)
+        found.append(sorted(simulation.rows(), key=lambda row: (row["query"], row["t"], str(row))))
+    assert found[0] == found[1]
+    assert len(found[0]) > 300

@@ -21,7 +21,7 @@ from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import BOX, CIRCLE, EARTH_RADIUS_M, EVERYWHERE
 from spatialstream.model.kinds import STANDING, TYPES, Selects, having
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch, endless
+from spatialstream.model.queries import QueryBatch, endless, nobody
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
@@ -88,6 +88,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
         regions,
         _alternatives(keywords) if settings.alternatives else keywords,
+        nobody(n),
     )
     return queries.take(np.argsort(queries.t, kind="stable"))
 

@@ -1,13 +1,15 @@
 """What stands: the standing queries of a stream whole, to be listed and shown to people.
 
 The indexes of slots keep of a query what matching needs, on every slot that it concerns, and in structures that a turn
-changes. The catalogue has each query once and as it was registered, in the order of registration, and can be looked at
-beside the turns. With each it has how many rows the query has had (:mod:`~spatialstream.local.row_counts`).
+changes. The catalogue has each query once and as it was registered, with who has registered it, in the order of
+registration, and can be looked at beside the turns. With each it has how many rows the query has had
+(:mod:`~spatialstream.local.row_counts`).
 
 It is a log-structured set: immutable tiers of queries by number, each four times smaller than the one before, and a
 table of the ends that cancellations have brought. A tier of which half has ended is written anew at a checkpoint.
-Cost: O(log n) rewrites of a query over its life and O(log² n) for its cancellation; some 150 bytes, its words and its
-id for each that stands. A page costs O(n) comparisons of integers, a query by its id O(n) of strings.
+Cost: O(log n) rewrites of a query over its life and O(log² n) for its cancellation; some 150 bytes, its words, its id
+and who has registered it for each that stands. A page costs O(n) comparisons of integers, a query by its id O(n) of
+strings.
 """
 
 from __future__ import annotations

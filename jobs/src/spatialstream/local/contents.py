@@ -1,8 +1,8 @@
 """What queries ask, as digests of 128 bits: two of one id are the same query if their digests are equal.
 
-The digest is that of the canonical record: everything but the id, the kind by its name, times and durations in ms,
-numbers by their values (-0 is 0), keywords as a set of terms. So it does not depend on how a record is spelled, nor on
-the process or release that has read it.
+The digest is that of the canonical record: everything but the id and who has registered it, the kind by its name, times
+and durations in ms, numbers by their values (-0 is 0), keywords as a set of terms. So it does not depend on how a
+record is spelled, nor on the process or release that has read it.
 
 Nobody gains by two queries with equal digests: they would have to have the same id too, and then the second is taken
 for a repetition of the first, by the one who has made it. So the digest needs no key, and no cryptographic strength;

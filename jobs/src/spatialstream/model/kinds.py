@@ -76,21 +76,22 @@ class Kind:
 
 
 _TEXT = ("keywords", "any", "none")
+_STANDING = (*_TEXT, "duration", "by")
 
 KINDS = (
     Kind(QueryType.SRQ, Selects.OBJECTS, False, Route.REGION, "objects", ("region", "duration"), _TEXT),
     Kind(QueryType.SKQ, Selects.NEAREST, False, Route.NEAREST, "objects", ("at", "k", "duration"), _TEXT),
     Kind(QueryType.STQ, Selects.TERMS, False, Route.REGION, "objects", ("region", "k", "duration"), _TEXT),
-    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), (*_TEXT, "duration")),
+    Kind(QueryType.CRQ, Selects.OBJECTS, True, Route.REGION, "range", ("region",), _STANDING),
     Kind(
         *(QueryType.CKQ, Selects.NEAREST, True, Route.EVERYWHERE, "nearest"),
         required=("at", "k"),
-        optional=(*_TEXT, "duration", "window"),
+        optional=(*_STANDING, "window"),
     ),
     Kind(
         *(QueryType.CTQ, Selects.TERMS, True, Route.REGION, "terms"),
         required=("region", "k", "window", "step"),
-        optional=(*_TEXT, "duration"),
+        optional=_STANDING,
         steps=True,
     ),
 )

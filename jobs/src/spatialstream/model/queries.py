@@ -6,7 +6,7 @@ The paper's six types are presets of these three parts (:mod:`spatialstream.mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.expressions import MOST_GROUPS, Expression, absorbed
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
-from spatialstream.model.schema import QUERIES, QUERY_FIELDS
+from spatialstream.model.schema import BY, LONGEST_BY, QUERIES, QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
 from spatialstream.model.times import FOREVER, TIME_LIMIT, parse_duration, parse_time
@@ -35,9 +35,11 @@ __all__ = [
     "Query",
     "QueryBatch",
     "TopTerms",
+    "check_by",
     "coded",
     "endless",
     "named",
+    "nobody",
     "parse_query",
 ]
 
@@ -112,13 +114,19 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: id, time of issue in ms, and its three parts."""
+    """A query: id, time of issue in ms, and its three parts.
+
+    Attributes:
+        by: who has registered it, if that is said, else "". That is not part of what it asks: who asks the same asks
+            the same query.
+    """
 
     id: str
     t: int
     predicate: Predicate
     selection: Selection
     lifetime: Lifetime
+    by: str = field(default="", compare=False)
 
     @property
     def type(self) -> QueryType:
@@ -149,6 +157,8 @@ class Query:
             record["window"] = self.lifetime.window
         if self.lifetime.step is not None:
             record["step"] = self.lifetime.step
+        if self.by:
+            record["by"] = self.by
         return record
 
 
@@ -167,9 +177,9 @@ class Cancellation:
 def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
     """A query or cancellation from its JSON form, strictly.
 
-    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step"}``: which of them
-    a type takes is in the documentation of query semantics. Fields that are no query field at all are ignored; one that
-    this type does not take is an error, because ignoring it would answer another question than the one asked.
+    ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"}``: which
+    of them a type takes is in the documentation of query semantics. Fields that are no query field at all are ignored;
+    one that this type does not take is an error, because ignoring it would answer another question than the one asked.
 
     Raises:
         RecordError: a field is missing or unusable; names it and says what would be right.
@@ -192,10 +202,10 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         raise RecordError("type", f"{record['type']!r} is not one of {', '.join(NAMES)}") from None
     given = {field for field in QUERY_FIELDS if record.get(field) is not None}
     required = {"id", "type", "t", *kind.required}
-    for field in sorted(given - required - {*kind.optional}):
-        raise RecordError(field, f"{kind.type} takes no {field}; leave it out")
-    for field in sorted(required - given):
-        raise RecordError(field, f"{kind.type} requires {field}")
+    for each in sorted(given - required - {*kind.optional}):
+        raise RecordError(each, f"{kind.type} takes no {each}; leave it out")
+    for each in sorted(required - given):
+        raise RecordError(each, f"{kind.type} requires {each}")
 
     region = parse_region(record["region"], space) if "region" in given else None
     predicate = Predicate(region, *_expression(record, rule))
@@ -222,7 +232,7 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
         parse_duration(record["window"], "window") if "window" in given else None,
         step,
     )
-    return Query(name, t, predicate, selection, lifetime)
+    return Query(name, t, predicate, selection, lifetime, check_by(record["by"]) if "by" in given else "")
 
 
 def endless(step: int | None) -> int:
@@ -232,6 +242,23 @@ def endless(step: int | None) -> int:
     be written down, and need not be: no duration is the same.
     """
     return FOREVER if step is None else min(FOREVER, step * MOST_STEPS)
+
+
+def check_by(value: object) -> str:
+    """Who has registered a query, if that can be kept with it.
+
+    Raises:
+        RecordError: it cannot.
+    """
+    if not isinstance(value, str):
+        raise RecordError("by", f"{value!r} is not a string")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise RecordError("by", f"{value!r} holds half of a surrogate pair; give Unicode text") from None
+    if not 1 <= size <= LONGEST_BY:
+        raise RecordError("by", f"has {size} bytes; it has to have 1 to {LONGEST_BY}")
+    return value
 
 
 def _count(value: object) -> int:
@@ -299,6 +326,11 @@ def coded(names: pa.DictionaryArray) -> npt.NDArray[np.int8]:
     return translated
 
 
+def nobody(n: int) -> pa.StringArray:
+    """The column ``by`` of n queries of which none says who has registered it."""
+    return pa.StringArray.from_buffers(n, pa.py_buffer(np.zeros(n + 1, np.int32)), pa.py_buffer(b""))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryBatch(Batch):
     """n queries and cancellations as columns.
@@ -313,6 +345,7 @@ class QueryBatch(Batch):
         at: float64[n, 2]; 0 where absent.
         regions: n regions.
         keywords: n sets of literals (:mod:`spatialstream.model.expressions`).
+        by: Arrow utf8[n], who has registered each; "" where that is not said. No index keeps it.
     """
 
     ids: pa.StringArray
@@ -325,6 +358,7 @@ class QueryBatch(Batch):
     at: Floats
     regions: Regions
     keywords: TermLists
+    by: pa.StringArray
 
     def __getitem__(self, index: int) -> Query | Cancellation:
         """One row as a query or a cancellation."""
@@ -347,6 +381,7 @@ class QueryBatch(Batch):
             Lifetime(
                 int(self.duration[index]), kind.standing, None if window < 0 else window, None if step < 0 else step
             ),
+            self.by[index].as_py(),
         )
 
     @classmethod
@@ -376,12 +411,13 @@ class QueryBatch(Batch):
             at,
             Regions.of([query.predicate.region if isinstance(query, Query) else None for query in queries]),
             TermLists.of([each.predicate.expression.literals if isinstance(each, Query) else () for each in queries]),
+            pa.array([query.by if isinstance(query, Query) else "" for query in queries], pa.string()),
         )
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The wire form, see :data:`spatialstream.model.schema.QUERIES`."""
+        """The wire form, see :data:`spatialstream.model.schema.QUERIES` and :data:`~spatialstream.model.schema.BY`."""
         words = pa.DictionaryArray.from_arrays(pa.array(self.keywords.codes), self.keywords.vocabulary)
-        return pa.RecordBatch.from_arrays(
+        record = pa.RecordBatch.from_arrays(
             [
                 self.ids,
                 named(self.code),
@@ -393,13 +429,15 @@ class QueryBatch(Batch):
             ],
             schema=QUERIES,
         )
+        return record.append_column(BY, self.by) if pc.sum(pc.binary_length(self.by)).as_py() else record
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> QueryBatch:
         """From the wire form; columns are views of the Arrow buffers."""
         from spatialstream.model.objects import terms_from_arrow
 
-        ids, names, *plain, at, kind, shape, keywords = batch.columns
+        by = batch.column("by") if "by" in batch.schema.names else nobody(batch.num_rows)
+        ids, names, *plain, at, kind, shape, keywords = batch.columns[: len(QUERIES)]
         t, duration, window, step, k = (numpy_view(column) for column in plain)
         return cls(
             ids,
@@ -412,4 +450,5 @@ class QueryBatch(Batch):
             numpy_view(at.flatten()).reshape(-1, 2),
             Regions(numpy_view(kind), numpy_view(shape.flatten()).reshape(-1, 4)),
             terms_from_arrow(keywords),
+            by,
         )

@@ -11,6 +11,8 @@ from spatialstream.model.kinds import KINDS, NAMES
 from spatialstream.model.times import TIME_LIMIT, UNITS
 
 __all__ = [
+    "BY",
+    "LONGEST_BY",
     "OBJECTS",
     "OBJECT_JSON",
     "QUERIES",
@@ -45,6 +47,12 @@ QUERIES = _columns(
     keywords=_TERMS,
 )
 """A batch of queries and cancellations inside the pipeline, see :class:`spatialstream.model.queries.QueryBatch`."""
+
+BY = pa.field("by", pa.string(), nullable=False)
+"""One column more, where any query says who has registered it: a batch of which none does is as it was without."""
+
+LONGEST_BY = 512
+"""Bytes of that, at most: a cluster's account, or a resource of it, takes up to 340."""
 
 _TIME = {
     "oneOf": [
@@ -113,6 +121,12 @@ QUERY_JSON: dict[str, Any] = {
         "duration": _DURATION,
         "window": _DURATION,
         "step": _DURATION,
+        "by": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_BY,
+            "description": f"who has registered it, in {LONGEST_BY} bytes",
+        },
     },
     "required": ["id", "type", "t"],
     "allOf": [

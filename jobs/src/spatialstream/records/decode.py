@@ -31,7 +31,7 @@ from spatialstream.model.kinds import CANCEL, KINDS, NAMES, STANDING
 from spatialstream.model.objects import ObjectBatch, SpatialObject, parse_object
 from spatialstream.model.queries import MOST_STEPS, Cancellation, Query, QueryBatch, parse_query
 from spatialstream.model.regions import Regions
-from spatialstream.model.schema import QUERY_FIELDS
+from spatialstream.model.schema import LONGEST_BY, QUERY_FIELDS
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER, TIME_LIMIT
@@ -643,6 +643,11 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
     groups, starts, ends = values.read_lists(cells["keywords"])
     keywords, has_term = tokenise_slices(data, starts, ends, groups, rule)
     good[np.searchsorted(groups, np.flatnonzero(~has_term), side="right") - 1] = False
+    by = cells["by"]
+    values.read_strings(by)
+    said = by.kind != ABSENT
+    begin, end = (np.where(said, each, 0) for each in (by.first, by.last))
+    good &= ~said | ((end > begin) & (end - begin <= LONGEST_BY))
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
@@ -658,6 +663,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule) -> Q
         at[rows],
         Regions(kind[rows], shape[rows]),
         keywords,
+        values.gather(data, begin[rows], end[rows]),
     )
 
 

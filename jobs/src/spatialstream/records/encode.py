@@ -60,6 +60,7 @@ def query_lines(batch: QueryBatch) -> memoryview:
             _where(asks & (batch.duration <= TIME_LIMIT), _joined(', "duration": ', _numbers(batch.duration))),
             _where(asks & (batch.window >= 0), _joined(', "window": ', _numbers(batch.window))),
             _where(asks & (batch.step >= 0), _joined(', "step": ', _numbers(batch.step))),
+            pc.if_else(pc.not_equal(batch.by, ""), _joined(', "by": "', _escaped(batch.by), '"'), ""),
             "}\n",
         )
     )

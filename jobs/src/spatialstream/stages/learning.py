@@ -24,7 +24,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.model.hashing import hash_strings
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.state import get_records, records_file
@@ -71,7 +71,7 @@ def write_sample(
         asked = _smallest(queries, np.flatnonzero(~is_end), -(-_PER_EPOCH // epoch.partitions))
         ends = _smallest(queries, np.flatnonzero(is_end), -(-_ENDS_PER_EPOCH // epoch.partitions))
         rows = np.sort(np.append(asked, ends))
-        some = queries.take(rows)
+        some = replace(queries, by=nobody(len(queries))).take(rows)  # the tree need not know who asks
         told["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
         record = replace(some, keywords=some.keywords.compact()).to_arrow()
         name = f"{SAMPLES}{epoch.number:09d}-queries-{partition:04d}.arrow"

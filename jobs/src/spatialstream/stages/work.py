@@ -40,7 +40,7 @@ from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.errors import Lost, StateError
 from spatialstream.model.kinds import CODE, KINDS, STANDING, TYPES, Kind, QueryType, Route, having
 from spatialstream.model.objects import ObjectBatch, terms_from_arrow
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import QueryBatch, nobody
 from spatialstream.model.space import Space
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.sources.contracts import Storage
@@ -495,6 +495,7 @@ def _among(
 
 
 def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.int64]) -> None:
+    queries = replace(queries, by=nobody(len(queries)))  # that is for MERGE alone
     for kind, index in indexes.standing():
         rows = np.flatnonzero(queries.code == CODE[kind.type])
         if len(rows):

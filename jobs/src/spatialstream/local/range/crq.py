@@ -31,7 +31,7 @@ from spatialstream.model.batches import Batch
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
+from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
 
@@ -166,9 +166,9 @@ class _Tier:
         n, dead = len(self), _dead(self.life, horizon)
         start, duration = self.life[:, 0].copy(), self.life[:, 1] - self.life[:, 0]
         code, absent, k = np.full(n, _CRQ, np.int8), np.full(n, -1), np.zeros(n, np.int32)
-        queries = QueryBatch(
-            self.ids, code, start, duration, absent, absent, k, np.zeros((n, 2)), self.grid.regions, self.grid.keywords
-        )
+        place, grid = np.zeros((n, 2)), self.grid
+        times = start, duration, absent, absent
+        queries = QueryBatch(self.ids, code, *times, k, place, grid.regions, grid.keywords, nobody(n))
         rows = _Rows(self.numbers, queries)
         return rows.take(np.flatnonzero(~dead)) if dead.any() else rows
 

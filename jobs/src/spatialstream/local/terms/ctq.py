@@ -50,7 +50,7 @@ from spatialstream.model.geometry import contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
-from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms
+from spatialstream.model.queries import Lifetime, Predicate, Query, QueryBatch, TopTerms, nobody
 from spatialstream.model.regions import Box, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
@@ -323,6 +323,7 @@ class ContinuousTermsIndex(MovableIndex):
             np.zeros((n, 2)),
             self._regions(np.where(own < 0, common, own)),
             groups.split_keywords(self._keys.arrow(common.astype(np.int64))),
+            nobody(n),
         )
 
     def _unfinished(self, now: int) -> Flags:
