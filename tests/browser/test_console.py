@@ -284,7 +284,7 @@ def test_what_stands_in_the_stream_is_listed_and_followed(
     other.sign_in()
     other.page.get_by_text("What stands in this stream").click()
     listed = other.page.locator("#standing").get_by_role("button", name=re.compile("flood")).first
-    expect(listed).to_contain_text(re.compile(r"since .*; (no rows yet|[\d,]+ rows?, the last at )"))
+    expect(listed).to_contain_text(re.compile(r"since .* by test; (no rows yet|[\d,]+ rows?, the last at )"))
     listed.click()
     card = other.card("Standing")
     expect(card.locator(".figure b")).to_have_text(re.compile(r"[1-9]"))

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+from spatialstream.client import Connection, Inlet
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
@@ -151,6 +152,10 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert again.json["query"] == names[4]
 
         assert stands(http_) == names
+        forged = http_("POST", "/streams/gateway/queries", query | {"by": "somebody else"})
+        assert (forged.status, forged.errors[0]["pointer"]) == (400, "#/by")
+        topic = Inlet(Connection(stream.servers.kafka.bootstrap), "gateway")
+        topic.queries(http_("GET", f"/streams/gateway/queries/{names[0]}").json["query"] | {"by": "somebody else"})
 
         followers = [Follower(http_, names, position, random.Random(seed)) for seed in range(4)]
         threads = [threading.Thread(target=each.run, daemon=True) for each in followers]
@@ -211,7 +216,13 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         for name in names[:4]:
             had = [json.loads(line)["t"] for line in by_query(expected)[name]]
             shown = http_("GET", f"/streams/gateway/queries/{name}")
+            assert shown.json["query"]["by"] == "test", "whoever else has asked the same"
             assert shown.json["so_far"] == {"rows": len(had), "last_row": max(had)}, "whatever was killed meanwhile"
+        direct = {"id": "direct", "type": "CRQ", "t": end, "region": EVERYWHERE, "by": "who writes to the topic"}
+        topic.queries(direct)
+        assert await_condition(lambda: stands(http_) == [*names[:4], "direct"], 60.0)
+        shown = http_("GET", "/streams/gateway/queries/direct").json["query"]
+        assert (shown["t"], shown["by"]) == (end, "who writes to the topic")
         assert len({json.loads(line)["object"]["id"] for line in expected} & {each["id"] for each in sent}) == 103
         assert server.stop(30.0), "it ends in order"
         assert TOKEN not in server.log.read_text()

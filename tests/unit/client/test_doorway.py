@@ -122,7 +122,7 @@ def test_k_may_be_a_million(ends: Endpoints) -> None:
 
 def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
     ends.slots.round(1_000, [])
-    queries = {number: replace(STANDING, id=f"q{number}") for number in range(7)}
+    queries = {number: replace(STANDING, id=f"q{number}", by="anna" if number % 3 else "") for number in range(7)}
     for part in range(2):
         ends.stand(part, *((number, query) for number, query in queries.items() if number % 2 == part))
     records = [query.to_record() for query in queries.values()]
@@ -132,6 +132,7 @@ def test_what_stands_is_listed_over_all_parts(ends: Endpoints) -> None:
         assert stream.standing(first.last, 99).queries == records[3:]
         assert stream.standing(6).queries == []
         assert stream.standing_query("q4").queries == records[4:5]
+        assert stream.standing_query("q4").queries[0]["by"] == "anna"
         assert stream.standing_query("q4").so_far == [{"rows": 0, "last_row": None}]
         assert stream.standing_query("other").queries == []
         ends.parts[1] = None

@@ -121,6 +121,7 @@ def test_a_query_is_registered_and_its_rows_come_once(stream: Stream) -> None:
 def test_one_that_stands_is_not_registered_again(stream: Stream) -> None:
     stream.watch(CRQ).close()
     sent = len(stream.sent)
+    stream.queries["q"]["by"] = "somebody else"
     for given in (CRQ, CRQ | {"t": 0}, "q"):
         with stream.watch(given) as rows:
             assert rows.query["id"] == "q"

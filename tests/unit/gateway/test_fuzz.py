@@ -63,7 +63,8 @@ VALUES: list[Any] = [
     [None] * 5,
     {"a": {}},
 ]
-NAMES = ["type", "id", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "lon", "text"]
+NAMES = ["type", "id", "t", "region", "at", "keywords", "any", "none", "k", "duration", "window", "step", "by"]
+NAMES += ["lon", "text"]
 HEADERS = ["accept", "content-type", "last-event-id", "idempotency-key", "authorization", "content-encoding", "range"]
 
 

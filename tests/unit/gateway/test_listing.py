@@ -53,6 +53,7 @@ def test_what_stands_is_given_page_by_page(tmp_path: Path) -> None:
         assert rows == [(0, None), (1, 900), (2, 900)]
         shown = client("GET", "/streams/s/queries/a%2Fb").json
         assert (shown["query"]["id"], shown["so_far"]) == ("a/b", {"rows": 1, "last_row": 900})
+        assert shown["query"]["by"] == "anna"
         assert client("GET", "/streams/s/queries/a").status == 404
         most = "9" * 30
         assert len(client("GET", f"/streams/s/queries?limit={most}").json["queries"]) == 3

@@ -37,7 +37,9 @@ class Answering(Asker):
 
     def standing(self, after: int = -1, limit: int = 100) -> Standing:
         numbers = range(after + 1, min(len(self.standing_ids), after + 1 + limit))
-        found = [CRQ | {"id": self.standing_ids[number], "t": 5} for number in numbers]
+        found = [
+            CRQ | {"id": self.standing_ids[number], "t": 5} | ({"by": "anna"} if number else {}) for number in numbers
+        ]
         so_far = [{"rows": number, "last_row": 900 if number else None} for number in numbers]
         return Standing(found, numbers[-1] if numbers else None, {"round": 7, "clock": 1_000}, so_far)
 
@@ -142,7 +144,14 @@ def test_answers_are_as_it_says(gateway: Gateway) -> None:
 def test_what_it_says_may_be_sent_is_taken(gateway: Gateway) -> None:
     with serving(gateway) as client:
         schemas = client("GET", "/openapi.json").json["components"]["schemas"]
-    for name, good, bad in (("SnapshotQuery", SKQ, CRQ), ("StandingQuery", CRQ, SKQ), ("Object", LINE, {"id": "a"})):
+    known = CRQ | {"id": "q", "t": 5, "by": "anna"}
+    for name, good, bad in (
+        ("SnapshotQuery", SKQ, CRQ),
+        ("StandingQuery", CRQ, SKQ),
+        ("StandingQuery", CRQ | {"by": None}, known),
+        ("QueryThatStands", known, CRQ),
+        ("Object", LINE, {"id": "a"}),
+    ):
         validator = jsonschema.Draft202012Validator(schemas[name])
         assert validator.is_valid(good)
         assert not validator.is_valid(bad)

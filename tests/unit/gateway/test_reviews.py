@@ -15,6 +15,7 @@ from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import Topic, opener
+from tests.unit.gateway.test_writing import CRQ, Asker, Stream
 
 TOKEN = "token-of-the-dashboard"
 DASHBOARD = {"username": "system:serviceaccount:geo:dashboard", "uid": "7", "groups": ["system:serviceaccounts"]}
@@ -73,6 +74,18 @@ def test_rights_are_verbs_on_the_resource_of_a_stream(cluster: PlayedCluster) ->
         assert nobody("POST", "/streams/geo.quakes/ask", {}).status == 401
         cluster.away = True
         assert someone("POST", "/streams/geo.other/ask", {}).headers["retry-after"] == "1"
+
+
+def test_who_registers_is_the_account_that_the_cluster_knows(cluster: PlayedCluster) -> None:
+    stream = Stream()
+    cluster.allowed = {("write", "geo", "quakes")}
+    behind = served("geo.quakes", lambda: Asker(stream), opener(stream.results), stream)
+    with serving(Gateway([behind], Access(reviews=Reviews(cluster)))) as nobody:
+        someone, path = Client(nobody.port, TOKEN), "/streams/geo.quakes/queries"
+        assert someone("POST", path, CRQ | {"by": "sq/geo/floods"}).errors[0]["pointer"] == "#/by"
+        assert someone("POST", path, CRQ).status == 201
+    ((record, _),) = stream.sent
+    assert record["by"] == "system:serviceaccount:geo:dashboard"
 
 
 def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:

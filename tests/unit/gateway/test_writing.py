@@ -25,6 +25,7 @@ from tests.unit.gateway.results import messages, opener
 CRQ = {"type": "CRQ", "region": {"circle": [13.4, 52.5, 1_000]}, "duration": "1h"}
 LINE = {"id": "a", "t": 5, "lon": 13.4, "lat": 52.5, "text": "hello"}
 TOKEN = "everything-0123456789"
+OPERATOR, LONG, TOO_LONG, HALF = (f"{name}-0123456789012345" for name in ("operator", "long", "too-long", "half"))
 
 
 MARK = "7692c3ad"
@@ -94,10 +95,12 @@ def stream() -> Stream:
 
 @pytest.fixture
 def gateway(stream: Stream, tmp_path: Path) -> Gateway:
-    token = {"name": "all", "token": TOKEN, "rights": ["ask", "watch", "write"], "streams": ["s"]}
-    (tmp_path / "tokens").write_text(json.dumps(token))
+    may = {"rights": ["ask", "watch", "write"], "streams": ["s"]}
+    callers = {"all": TOKEN, "operator": OPERATOR, "é" * 256: LONG, "é" * 257: TOO_LONG, "\ud800": HALF}
+    tokens = [{"name": name, "token": token, **may} for name, token in callers.items()]
+    (tmp_path / "tokens").write_text("\n".join(map(json.dumps, tokens)))
     behind = served("s", lambda: Asker(stream), opener(stream.results), stream)
-    return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100))
+    return Gateway([behind], Access(tmp_path / "tokens"), limits=Limits(waiting=100), registrars=["operator"])
 
 
 @pytest.fixture
@@ -116,7 +119,7 @@ def test_a_query_is_told_to_stand_when_it_does(send: Client, stream: Stream) -> 
         "position": f"{MARK}-0",
     }
     ((record, probe),) = stream.sent
-    assert record == CRQ | {"id": "q", "t": 0}  # the stream's clock
+    assert record == CRQ | {"id": "q", "t": 0, "by": "all"}  # the stream's clock, and the token's name
     assert (probe["t"], probe["type"]) == (0, "SRQ")
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
     assert (answer.status, answer.errors[0]["pointer"]) == (409, "#/id")
@@ -144,6 +147,45 @@ def test_with_a_key_a_registration_is_made_once(send: Client, stream: Stream) ->
         assert other != name
     assert send("POST", "/streams/s/queries", CRQ | {"id": "q"}, idempotency_key="k").status == 400
     assert send("POST", "/streams/s/queries", CRQ, idempotency_key="k" * 257).status == 400
+
+
+def test_who_registers_is_who_the_token_says_and_nobody_else(send: Client, stream: Stream) -> None:
+    def registered(client: Client, name: str, **said: Any) -> Any:
+        return client("POST", "/streams/s/queries", CRQ | {"id": name} | said)
+
+    for by in ("somebody", "all", "", 5, ["all"], {}):
+        answer = registered(send, "forged", by=by)
+        told = "is who registers a query, and that is known: all; leave it out"
+        assert (answer.status, answer.errors) == (400, [{"pointer": "#/by", "detail": told}])
+    assert not stream.sent
+    assert registered(send, "a", by=None).status == 201
+    assert registered(Client(send.port, LONG), "b").status == 201
+    assert [record["by"] for record, _ in stream.sent] == ["all", "é" * 256]
+    for token, told in ((TOO_LONG, "has 514 bytes; it has to have 1 to 512"), (HALF, "half of a surrogate pair")):
+        answer = registered(Client(send.port, token), "c")
+        assert answer.status == 403
+        assert f"your name cannot be kept with a query: {told}" in answer.json["detail"].replace(r"'\ud800' holds ", "")
+    assert len(stream.sent) == 2
+    for what in (CRQ | {"type": "SRQ"}, {"type": "CANCEL", "id": "a"}):
+        answer = send("POST", "/streams/s/queries", what | {"by": "somebody"})
+        assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/by")
+    answer = send("POST", "/streams/s/ask", {"type": "SKQ", "at": [1, 2], "k": 1, "duration": 1, "by": "somebody"})
+    assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/by")
+
+
+def test_who_registers_for_others_says_for_whom(send: Client, stream: Stream) -> None:
+    operator = Client(send.port, OPERATOR)
+    path = "/streams/s/queries"
+    assert operator("POST", path, CRQ | {"id": "a", "by": "sq/geo/floods"}).status == 201
+    assert operator("POST", path, CRQ | {"id": "b"}).status == 201
+    assert [record["by"] for record, _ in stream.sent] == ["sq/geo/floods", "operator"]
+    for by in ("", "é" * 257, 5, "\ud800"):
+        answer = operator("POST", path, CRQ | {"id": "c", "by": by})
+        assert (answer.status, answer.errors[0]["pointer"]) == (400, "#/by")
+    assert len(stream.sent) == 2
+    one, other = (operator("POST", path, CRQ | {"by": by}, idempotency_key="k") for by in ("anna", "berta"))
+    assert (one.status, other.status) == (201, 200), "who asks is no part of what is asked"
+    assert one.json["query"] == other.json["query"]
 
 
 def test_an_id_may_have_lines(send: Client, stream: Stream) -> None:

@@ -44,6 +44,8 @@ def add_parser(commands: Any) -> None:
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default %(default)s)")
     add("--port", type=int, default=8080, metavar="PORT", help="and on which port; 0: any (default %(default)s)")
     add("--tokens", type=Path, metavar="FILE", help="who may do what: a token a line, as JSON")
+    told = "who bears this name may say by whom a query is registered, as the operator does; may be repeated"
+    add("--registrar", action="append", default=[], metavar="NAME", help=told)
     add("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
     add("--key", type=Path, metavar="FILE", help="and its key (PEM)")
     told = "pages of this origin may call it from a browser; may be repeated (default: none)"
@@ -89,7 +91,7 @@ def _gateway(options: argparse.Namespace) -> int:
         metrics = GatewayMetrics()
         streams = [_named(options, name) for name in options.stream.split(",")] if directory is None else []
         limits = Limits(options.largest_body, client=RateLimits(options.rate, connections=options.connections))
-        gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory)
+        gateway = Gateway(streams, access, metrics, limits, options.allow_origin, directory, options.registrar)
         server = server_of(gateway, options.certificate, options.key, options.trusted_proxy)
         sock = closing.enter_context(listen(options.host, options.port))
         serve_metrics(metrics.registry, options.metrics_address, options.metrics_port)

@@ -58,7 +58,8 @@ class Standing:
     """Queries that stand.
 
     Attributes:
-        queries: their records, in the order of registration.
+        queries: their records, in the order of registration; ``t`` is since when one stands, and ``by`` who has
+            registered it, if that is known.
         last: what tells the last of them; None: there is none.
         as_of: the round, and the stream's clock then.
         so_far: what each of the queries has had by then, since it was registered: how many ``rows``, of which one that

@@ -118,6 +118,7 @@ class Gateway:
         limits: of a request.
         origins: pages of other places that may call it from a browser (CORS); none by default.
         directory: tells which streams come and go while it runs; None: none do.
+        registrars: names of callers who may say by whom a query is registered, as the operator does.
 
     Attributes:
         endpoints: all paths that are for programs.
@@ -133,9 +134,10 @@ class Gateway:
         limits: Limits | None = None,
         origins: Sequence[str] = (),
         directory: Directory | None = None,
+        registrars: Sequence[str] = (),
     ) -> None:
         self.streams = {each.name: each for each in streams}
-        self.directory = directory
+        self.directory, self._registrars = directory, frozenset(registrars)
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
         self._rates = Rates(self.limits.client)
@@ -383,7 +385,8 @@ class Gateway:
             raise Problem("invalid", f"Idempotency-Key: has to have 1 to {_LONGEST_KEY} characters")
         given = parsed(await read_body(request, self.limits.body))
         caller = request.scope["state"]["caller"]
-        outcome = await self._writer(stream).register(given, key, caller, timeout)
+        trusted = caller in self._registrars
+        outcome = await self._writer(stream).register(given, key, caller, timeout, for_others=trusted)
         return _written(outcome, 200 if outcome.before else 201)
 
     async def cancel(self, request: Request, stream: ServedStream) -> Response:

@@ -47,13 +47,23 @@ def _query(*, standing: bool) -> dict[str, Any]:
     }
 
 
-def _of_kind(kind: Kind) -> dict[str, Any]:
-    """A query of a kind. What is null is as if it were not there, so that is all that fields of other kinds may be."""
+def _listed() -> dict[str, Any]:
+    """A query as it stands."""
+    kinds = [_of_kind(kind, listed=True) for kind in QUERY_KINDS if kind.standing]
+    return {"title": "query that stands", "required": ["id", "t"], "oneOf": kinds}
+
+
+def _of_kind(kind: Kind, *, listed: bool = False) -> dict[str, Any]:
+    """A query of a kind. What is null is as if it were not there, so that is all that fields of other kinds may be.
+
+    Who registers a query, the gateway knows: it is in one that is listed, not in one that is sent.
+    """
+    optional = [name for name in kind.optional if listed or name != "by"]
     properties: dict[str, Any] = {"type": {"const": kind.type.value}}
     for name in QUERY_FIELDS:
         if name in kind.required:
             properties[name] = QUERY_JSON["properties"][name]
-        elif name in ("id", "t", *kind.optional):
+        elif name in ("id", "t", *optional):
             properties[name] = {"anyOf": [QUERY_JSON["properties"][name], {"type": "null"}]}
         elif name != "type":
             properties[name] = {"type": "null"}
@@ -101,6 +111,7 @@ _SCHEMAS = {
     "Item": {"allOf": [_FEATURE, _object(links=_LINKS)]},
     "SnapshotQuery": _query(standing=False),
     "StandingQuery": _query(standing=True),
+    "QueryThatStands": _listed(),
     "Object": _sent(),
     "Row": _schema(RESULT_JSON)
     | {
@@ -165,12 +176,12 @@ _SCHEMAS = {
     ),
     "Queries": _object(
         ["queries", "so_far", "as_of"],
-        queries={"type": "array", "items": _ref("StandingQuery")},
+        queries={"type": "array", "items": _ref("QueryThatStands")},
         so_far={"type": "array", "items": _ref("SoFar"), "description": "of each of the queries, in their order"},
         as_of=_AS_OF,
         next={**_TEXT, "description": "where the next page is"},
     ),
-    "StandingAsOf": _object(query=_ref("StandingQuery"), so_far=_ref("SoFar"), as_of=_AS_OF),
+    "StandingAsOf": _object(query=_ref("QueryThatStands"), so_far=_ref("SoFar"), as_of=_AS_OF),
     "Ready": _object(
         ready={"type": "boolean"}, streams={"type": "object", "additionalProperties": {"type": "boolean"}}
     ),

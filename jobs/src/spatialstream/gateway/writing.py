@@ -21,7 +21,8 @@ from spatialstream.client.inlet import probe_of
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.problems import Problem, of_record
 from spatialstream.gateway.streams import ServedStream
-from spatialstream.model.queries import Query
+from spatialstream.model.errors import RecordError
+from spatialstream.model.queries import Query, check_by
 from spatialstream.records.decode import decode_objects
 from spatialstream.records.reasons import reason_class
 
@@ -107,19 +108,25 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------- queries
 
-    async def register(self, given: Any, key: str | None, caller: str, timeout: float) -> Outcome:
+    async def register(
+        self, given: Any, key: str | None, caller: str, timeout: float, *, for_others: bool = False
+    ) -> Outcome:
         """Register a standing query, and wait until it stands.
 
         Args:
             given: the query; without ``t`` it stands from the stream's clock on.
             key: a registration with the same key, caller and query is the same registration; None: it has no key.
-            caller: who registers.
+            caller: who registers, which the query says from then on.
             timeout: seconds to wait.
+            for_others: whether the caller may say that somebody else registers.
 
         Raises:
             Problem: it is no standing query, or its id is in use.
             Unavailable: it may not have been sent.
         """
+        by = _by(given, caller, for_others=for_others)
+        if isinstance(given, dict):  # who asks is no part of what is asked
+            given = {name: value for name, value in given.items() if name != "by"}
         if isinstance(given, dict) and key is not None:
             if given.get("id") is not None:
                 raise of_record("#", "id: leave it out, or the Idempotency-Key; an id is a key itself")
@@ -128,7 +135,7 @@ class Writer:
         record, query = checked_query("#", given, stream.space, stream.rule)
         if not isinstance(query, Query) or not query.lifetime.continuous:
             raise of_record("#", f"type: {record['type']} does not stand, as CRQ, CKQ and CTQ do; ask it")
-        outcome, reason = await self._send(stream, record, timeout)
+        outcome, reason = await self._send(stream, {**record, "by": by}, timeout)
         # the id itself has been checked, so a rejection of this class says that it is another query's
         if reason is not None and reason_class(reason) == "id":
             if key is None:
@@ -188,6 +195,23 @@ class Writer:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._of_queries, work)
+
+
+def _by(given: Any, caller: str, *, for_others: bool) -> str:
+    """Who registers a query: the caller, whatever he says, but for one who may say that it is somebody else.
+
+    Raises:
+        Problem: he may not, or it cannot be kept with a query.
+    """
+    said = given.get("by") if isinstance(given, dict) else None
+    if said is not None and not for_others:
+        raise of_record("#", f"by: is who registers a query, and that is known: {caller}; leave it out")
+    try:
+        return check_by(caller if said is None else said)
+    except RecordError as error:
+        if said is not None:
+            raise of_record("#", str(error)) from None
+        raise Problem("forbidden", f"your name cannot be kept with a query: {error.problem}") from None
 
 
 def _id_of(key: str, caller: str, given: dict[str, Any]) -> str:

@@ -38,10 +38,11 @@ export class Standing {
     this.list.replaceChildren(el("p", { class: "empty", text }));
   }
 
-  #item(query, soFar) {
+  #item({ by, ...query }, soFar) {
     const { title, where } = told(query, this.app.space);
+    const who = by ? [" by ", el("bdi", { text: by })] : []; // whoever that is, its letters stay among themselves
     return el("li", {}, el("button", { type: "button", class: "object", title: "Follow it here", onclick: () => this.app.join(query) },
-      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more", text: `since ${moment(query.t)}; ${had(soFar)}` })));
+      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more" }, `since ${moment(query.t)}`, who, `; ${had(soFar)}`)));
   }
 }
 
