@@ -148,7 +148,7 @@ def operator(tmp_path_factory, server, api, namespace, process, behind, space):
     (folder / "token").write_text(installed.token(api))
     cluster = cluster_of(server, token_of(api, installed.namespace, installed.gateway))
     served_here = served(f"{SPACE}.quakes", lambda: Standing(behind), opener(behind.results), behind)
-    with serving(Gateway([served_here], Access(reviews=Reviews(cluster)))) as gateway:
+    with serving(Gateway([served_here], Access(reviews=Reviews(cluster)), registrars=[installed.user])) as gateway:
         settings = {"NAMESPACES": SPACE, "GATEWAY_SERVICE": f"http://127.0.0.1:{gateway.port}"}
         settings["GATEWAY_TOKEN"] = str(folder / "token")
         with OperatorProcess(folder, server, installed.token(api), installed.namespace, **settings) as started:
@@ -175,6 +175,7 @@ def test_a_query_waits_for_its_stream_stands_is_shown_and_is_cancelled(api, oper
     name = asked.status["query"]
     assert name.startswith(f"{SPACE}.early.")
     assert name in behind.standing
+    assert {record.get("by") for record, _ in behind.sent if record["id"] == name} == {f"sq/{SPACE}/early"}
     eventually(lambda: asked.status.get("rows") == 3, "its rows are told", now=lambda: asked.status)
     assert asked.status["lastRow"] == "1970-01-01T00:00:00.900Z"
     table = api.get(queries(), accept=TABLE)

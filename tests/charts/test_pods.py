@@ -198,6 +198,7 @@ def test_values_reach_the_gateway():
         "--rate=2.5",
         "--largest-body=1048576",
         "--token-review",
+        "--registrar=system:serviceaccount:spatialstream-system:operator",
         "--audience=https://streams.example.org",
         "--tokens=/etc/spatialstream/tokens/tokens",
         "--certificate=/etc/spatialstream/tls/tls.crt",

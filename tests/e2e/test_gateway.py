@@ -106,6 +106,8 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
     first = applied(["b"])
     query = applied(["a"])
     assert query != first
+    known = wait_for("what stands to be listed", listed, 120.0, platform.state)["content"]["queries"]
+    assert [each["by"] for each in known if each["id"] == query] == [f"sq/{NAMESPACE}/watch"]
     attempts = count()
     wait_for("objects to be taken", lambda: visitor.send(f"watched{next(attempts)}", 1), 120.0, platform.state)
     found = visitor("follow", f"/results?query={query}&position=oldest", "watched", timeout=300.0)

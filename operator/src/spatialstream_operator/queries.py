@@ -113,7 +113,7 @@ class _Book:
         status: its status, with what has been remembered so far.
         wish: what it asks for.
         registrations: what may stand because of it.
-        so_far: the rows that what it asks for has had, if it stands; None: that is not known.
+        found: what it asks for as it stands, and the rows that it has had; None: that is not known.
     """
 
     environment: Environment
@@ -121,7 +121,7 @@ class _Book:
     status: Object
     wish: Wish
     registrations: list[Registration] = field(default_factory=list)
-    so_far: Object | None = None
+    found: Object | None = None
 
     @classmethod
     def open(cls, environment: Environment, body: Object) -> _Book:
@@ -163,18 +163,20 @@ class _Book:
             query=None if standing is None else standing.query,
             since=None if standing is None else records.moment_text(standing.t),
             conditions=[after],
-            **self._had(standing),
+            **self._shown(standing),
         )
         if (note := news(before, after)) is not None:
             await emit(self.environment, self.body, note)
 
-    def _had(self, standing: Registration | None) -> Object:
-        """The status of the rows: what is known of them stays while the stream does not say."""
-        if standing is not None and standing.query == self.wish.id and self.so_far is not None:
-            return {"rows": self.so_far["rows"], "lastRow": records.moment_text(self.so_far["last_row"])}
-        if standing is not None and standing.query == records.text(self.status, "query"):
+    def _shown(self, standing: Registration | None) -> Object:
+        """What the stream says of a query that stands: what is known of it stays while the stream does not say."""
+        by, rows, last = None, None, None
+        if standing is not None and standing.query == self.wish.id and self.found is not None:
+            by, had = self.found["query"].get("by"), self.found["so_far"]
+            rows, last = had["rows"], records.moment_text(had["last_row"])
+        elif standing is not None and standing.query == records.text(self.status, "query"):
             return {}
-        return {"rows": None, "lastRow": None}
+        return {"by": by, "rows": rows, "lastRow": last}
 
     async def remember(self, **parts: Any) -> None:
         """Write parts of the status, if they say anything new."""
@@ -222,7 +224,7 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
             return Verdict("False", "Ended", f"Its time is over: it stood as {wish.id}, for as long as it says.")
         await book.keep(wish.id, wanted, streamUid=uid)  # before it is sent
         try:
-            taken = await gateway.register(book.stream, {**wish.record, "t": wanted.t})
+            taken = await gateway.register(book.stream, {**wish.record, "t": wanted.t, "by": wish.by})
         except Refusal as refusal:
             if refusal.status != 409:
                 if wanted is not known:  # an earlier attempt may have been sent, and still be taken in
@@ -232,7 +234,7 @@ async def _registered(book: _Book, gateway: Gateway, uid: str) -> Verdict:
         if not taken:
             return Verdict("False", "Waiting", "It is sent, and the stream has not come to it yet.")
         found = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
-    book.so_far = found["so_far"]
+    book.found = found
     await book.keep(wish.id, Registration(wish.id, int(found["query"]["t"]), taken=True), streamUid=uid)
     return Verdict("True", "Registered", f"It stands as {wish.id}.")
 

@@ -42,11 +42,13 @@ class Wish:
         stream: name of the SpatialStream.
         id: of the query.
         record: the query as JSON, without a time.
+        by: by whom it is registered: the resource, not the operator.
     """
 
     stream: str
     id: str
     record: Mapping[str, Any]
+    by: str
 
     @classmethod
     def of(cls, namespace: str, name: str, spec: Mapping[str, Any]) -> Wish:
@@ -54,11 +56,13 @@ class Wish:
 
         >>> Wish.of("geo", "floods", {"stream": "quakes", "type": "CRQ"}).id
         'geo.floods.bcc2f7185d8e'
+        >>> Wish.of("geo", "floods", {"stream": "quakes", "type": "CRQ"}).by
+        'sq/geo/floods'
         """
         asked = {field: value for field, value in spec.items() if field != _STREAM and value is not None}
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:_DIGEST]
         query = f"{namespace}.{name}.{digest}"  # no namespace has a dot
-        return cls(records.text(spec, _STREAM), query, {"id": query, **asked})
+        return cls(records.text(spec, _STREAM), query, {"id": query, **asked}, f"sq/{namespace}/{name}")
 
     def end(self, t: int) -> int | None:
         """When it ends by itself if it stands from t on, in ms; None if what it asks cannot be read."""

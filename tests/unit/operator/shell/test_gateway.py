@@ -44,7 +44,7 @@ def gateway(stream: Stream, tmp_path: Path) -> Iterator[Gateway]:
     (tmp_path / "tokens").write_text(json.dumps(rights))
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     behind = served("geo.quakes", lambda: Standing(stream), opener(stream.results), stream)
-    with serving(Server([behind], Access(tmp_path / "tokens"))) as client:
+    with serving(Server([behind], Access(tmp_path / "tokens"), registrars=["operator"])) as client:
         yield Gateway(f"http://127.0.0.1:{client.port}/", str(tmp_path / "token"))
 
 
@@ -54,7 +54,8 @@ def test_a_query_is_registered_found_and_cancelled(gateway: Gateway, stream: Str
     async def main() -> None:
         assert await gateway.clock("geo.quakes") == 1_000
         assert await gateway.find("geo.quakes", name) is None
-        assert await gateway.register("geo.quakes", {**CRQ, "id": name, "t": 7})
+        assert await gateway.register("geo.quakes", {**CRQ, "id": name, "t": 7, "by": "sq/geo/floods"})
+        assert stream.sent[0][0]["by"] == "sq/geo/floods"
         found = await gateway.find("geo.quakes", name)
         assert found is not None
         assert (found["query"]["id"], found["query"]["t"]) == (name, 7)

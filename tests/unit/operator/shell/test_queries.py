@@ -200,6 +200,7 @@ def test_a_query_is_registered_once_and_said_to_stand(scene: Scene) -> None:
     assert scene.gateway.standing["geo.quakes"][name] == {
         "id": name,
         "t": 1_000,
+        "by": "sq/geo/floods",
         **{field: value for field, value in SPEC.items() if field != "stream"},
     }
     assert scene.condition == ("True", "Registered")
@@ -244,6 +245,24 @@ def test_its_rows_so_far_are_in_the_status(scene: Scene) -> None:
     scene.world.stream(metadata={"uid": "uid-stream", "deletionTimestamp": "2026-11-21T12:00:00Z"})
     scene.look()
     assert rows() == (None, None)
+
+
+def test_who_has_registered_it_is_in_the_status_as_the_stream_says_it(scene: Scene) -> None:
+    scene.look()
+    assert "by" not in scene.status, "the stream has not been asked yet"
+    scene.look()
+    assert scene.status["by"] == "sq/geo/floods"
+    (name,) = scene.standing
+    scene.gateway.standing["geo.quakes"][name]["by"] = "somebody who was first"
+    scene.look()
+    assert scene.status["by"] == "somebody who was first"
+    scene.gateway.problem = Unavailable("no route")
+    scene.look()
+    assert scene.status["by"] == "somebody who was first"
+    scene.gateway.problem = None
+    del scene.gateway.standing["geo.quakes"][name]["by"]
+    scene.look()
+    assert "by" not in scene.status
 
 
 def test_another_spec_is_another_query_and_the_old_one_is_cancelled(scene: Scene) -> None:
