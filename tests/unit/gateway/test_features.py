@@ -92,6 +92,12 @@ def pages(client: Client, path: str) -> Iterator[Answer]:
         (f"datetime={NOW - 60_000}/..", lambda each: each["t"] >= NOW - 60_000),
         (f"datetime=../{NOW - 60_000}", lambda each: each["t"] <= NOW - 60_000),
         ("datetime=2026-11-21T00:00:00Z/2999-01-01T00:00:00Z", lambda each: each["t"] >= 1_795_219_200_000),
+        ("datetime=2026-11-21T%2F..", lambda each: each["t"] >= 1_795_219_200_000),  # GDAL: time >= '2026-11-21'
+        (  # GDAL: time <= ... AND time >= ...
+            f"datetime=../{NOW - 5_000}&limit=50&datetime={NOW - 60_000}%2F..",
+            lambda each: NOW - 60_000 <= each["t"] <= NOW - 5_000,
+        ),
+        (f"datetime={NOW - 5_000}/..&datetime=../{NOW - 60_000}", lambda each: False),
         (f"datetime={NOW - 5_000}&limit=3", lambda each: each["t"] == NOW - 5_000),
         ("datetime=2999-01-01T00:00:00Z/..", lambda each: False),
         ("q=flood,fire%201", lambda each: "flood" in each["id"] or ("fire" in each["id"] and "1" in each["id"])),
@@ -113,11 +119,20 @@ def test_pages_are_all_objects_newest_first(client: Client, asker: Asker, parame
         ),
         reverse=True,
     )
-    found = [(each["properties"]["t"], each["properties"]["id"], *each["geometry"]["coordinates"]) for each in features]
+    found = [
+        (each["properties"]["t"], each["properties"]["object"], *each["geometry"]["coordinates"]) for each in features
+    ]
     assert found == right
     for each in features[:3]:
         same = client("GET", f"/collections/s/items/{quote(each['id'], safe='')}").json
         assert {name: value for name, value in same.items() if name != "links"} == each
+
+
+def test_an_item_is_asked_for_by_what_a_gis_tool_takes_for_its_id(client: Client) -> None:
+    for each in client("GET", "/collections/s/items").json["features"]:
+        column = {"id": each["id"]} | each["properties"]  # as GDAL has it: the property, where both are there
+        answer = client("GET", f"/collections/s/items/{quote(column['id'], safe='')}")
+        assert (answer.status, answer.json["id"]) == (200, each["id"])
 
 
 def test_an_item_of_any_id_is_where_its_link_says(client: Client, asker: Asker) -> None:
@@ -167,8 +182,19 @@ def test_what_a_client_of_the_standard_looks_for(client: Client) -> None:
             "bbox=",
             "limit=0",
         ),
-        *("limit=-1", "datetime=x", "datetime=1/2/3", "datetime=5/4", "page=[]", "page={}", "page=[1,2,3,4]", "page=["),
-        *('page=["1","a",0,0]', "bbox-crs=EPSG:4326", "colour=red"),
+        *(
+            "limit=-1",
+            "datetime=x",
+            "datetime=1/2/3",
+            "datetime=5/4",
+            "datetime=T",
+            "datetime=5T",
+            "page=[]",
+            "page={}",
+            "page=[1,2,3,4]",
+            "page=[",
+        ),
+        *('page=["1","a",0,0]', "bbox-crs=EPSG:4326", "colour=red", "datetime=T", "datetime=5T"),
     ],
 )
 def test_what_cannot_be_used_is_named(client: Client, wrong: str) -> None:

@@ -5,7 +5,8 @@ and a page takes what it needs: the objects of a window of time that grows until
 ends is in the link to the next one, so nothing is kept, and what comes meanwhile moves nothing: an object that comes in
 time is newer than all pages.
 
-Several objects may have one id, so a feature's id is that of its object behind its time.
+Several objects may have one id, so a feature's id is that of its object behind its time. What GIS tools take for a
+property called ``id`` is the feature's (GDAL asks for the item of that id), so the object's own is called ``object``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 _JSON, _HTML = "application/json", "text/html"
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+
+_BARE_DAY = re.compile("(?<=^[0-9]{4}-[0-9]{2}-[0-9]{2})T$")
+"""What GDAL writes behind a date that has no time."""
 
 _Key = tuple[int, str, float, float]
 """What puts objects into their order, and tells them apart: t, id, longitude, latitude."""
@@ -95,13 +99,13 @@ async def collection(request: Request, stream: ServedStream) -> Response:
 
 async def items(request: Request, stream: ServedStream) -> Response:
     """Objects of a stream, newest first."""
-    check_parameters(request, "f", "bbox", "bbox-crs", "datetime", "q", "limit", "page")
+    check_parameters(request, "f", "bbox", "bbox-crs", "q", "limit", "page", many=["datetime"])
     limit = number_of(request, "limit", _DEFAULT_ITEMS, 1, MOST_ITEMS)
     parameters = request.query_params
     if parameters.get("bbox-crs", CRS84) != CRS84:
         raise _wrong("bbox-crs", f"has to be {CRS84}")
     boxes, words = _boxes(parameters.get("bbox")), _words(parameters.get("q"))
-    first, last = _interval(parameters.get("datetime"))
+    first, last = _intervals(parameters.getlist("datetime"))
     before = _page(parameters.get("page"))
     await _check_globe(stream)
 
@@ -225,10 +229,15 @@ def _words(text: str | None) -> dict[str, Any]:
     return {"keywords": groups[0]} if len(groups) == 1 else {"any": groups}
 
 
-def _interval(text: str | None) -> tuple[int | None, int | None]:
+def _intervals(texts: Iterable[str]) -> tuple[int | None, int | None]:
+    """First and last ms of what is in all of several times; None: open. GDAL gives each end by itself."""
+    found = [_interval(each) for each in texts]
+    firsts, lasts = [first for first, _ in found if first is not None], [last for _, last in found if last is not None]
+    return max(firsts, default=None), min(lasts, default=None)
+
+
+def _interval(text: str) -> tuple[int | None, int | None]:
     """First and last ms of a datetime; None: open."""
-    if text is None:
-        return None, None
     ends = text.split("/")
     if len(ends) > 2:
         raise _wrong("datetime", "has to be a time, or two with a slash between")
@@ -242,6 +251,7 @@ def _interval(text: str | None) -> tuple[int | None, int | None]:
 
 
 def _time(text: str) -> int:
+    text = _BARE_DAY.sub("", text)
     return parse_time(int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text)
 
 
@@ -279,7 +289,7 @@ def _feature(each: Mapping[str, Any]) -> dict[str, Any]:
         "type": "Feature",
         "id": f"{each['t']}.{each['id']}",
         "geometry": {"type": "Point", "coordinates": [each["lon"], each["lat"]]},
-        "properties": {"id": each["id"], "t": each["t"], "time": _iso(each["t"])},
+        "properties": {"object": each["id"], "t": each["t"], "time": _iso(each["t"])},
     }
 
 

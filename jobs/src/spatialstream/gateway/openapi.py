@@ -217,7 +217,7 @@ _BEGINNING = {"anyOf": [{"enum": ["newest", "oldest"]}, _PLACE]}
 _NUMBER = {"type": "number"}
 _LON, _LAT = (_NUMBER | {"minimum": -most, "maximum": most} for most in (180, 90))
 _DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-_MOMENT = _DAY + r"(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?"
+_MOMENT = _DAY + r"(T(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?)?"
 _END = rf"({_MOMENT}|\.\.)?"
 
 
@@ -304,7 +304,11 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             | {"style": "form", "explode": False},
             _parameter("query", "bbox-crs", "of the bbox", {"const": CRS84}),
             _parameter(
-                *("query", "datetime", "a time, or two with a slash between, of which one may be .."),
+                *(
+                    "query",
+                    "datetime",
+                    "a time, or two with a slash, of which one may be ..; of several, all hold",
+                ),
                 {"type": "string", "pattern": f"^({_MOMENT}|{_END}/{_END})$"},
             ),
             _parameter("query", "q", "words: all of one of the parts between commas"),
