@@ -21,6 +21,7 @@ from spatialstream.oracle import answers, check
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
+from spatialstream.servers.quorum import KafkaQuorum, ZooKeeperQuorum
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.sources.kafka import Topics
 from spatialstream.store.zookeeper import ZooKeeperStore
@@ -35,8 +36,8 @@ PATIENCE = 240.0
 class Servers:
     """What all streams share."""
 
-    zookeeper: ZooKeeperServer
-    kafka: KafkaServer
+    zookeeper: ZooKeeperServer | ZooKeeperQuorum
+    kafka: KafkaServer | KafkaQuorum
     streams: set[str] = field(default_factory=set)  # the names that are taken: each test's stream is its own
 
 

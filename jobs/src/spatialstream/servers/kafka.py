@@ -1,36 +1,45 @@
-"""A Kafka broker from Maven's jars: one node that is its own controller (Kafka documentation, section "KRaft")."""
+"""A Kafka broker from Maven's jars, which is a controller too (Kafka documentation, section "KRaft")."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
 import subprocess
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from spatialstream.model.errors import ServerError
 from spatialstream.servers.jars import java, kafka_class_path
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
 
-__all__ = ["MESSAGE_BYTES", "KafkaServer"]
+__all__ = ["MESSAGE_BYTES", "KafkaServer", "metadata_of", "new_cluster"]
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 """The largest batch of records that the broker takes, in bytes."""
+
+_COPIES = 3
+"""Of each topic where nothing else is said, if there are as many brokers; all but one have to have a message."""
 
 _ANSWER_WITHIN = 1.0
 _FORMAT_WITHIN = 60.0
 
 _MEMORY = ["-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
-# After a crash a broker waits for the end of the session that it had before, so sessions are short.
+# After a crash a broker waits for the end of the session that it had before, so sessions are short. Of several brokers
+# they are longer: one that has much to do is not to be taken for dead by the others.
+_SESSION, _SESSION_OF_MANY = 1500, 3000
+
 _CONFIGURATION = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
+node.id={number}
+controller.quorum.voters={voters}
 listeners={protocol}://{host}:{port},CONTROLLER://{host}:{controller}
 advertised.listeners={protocol}://{host}:{port}
 controller.listener.names=CONTROLLER
@@ -40,20 +49,22 @@ log.dirs={data}
 auto.create.topics.enable=false
 message.max.bytes={message}
 replica.fetch.max.bytes={message}
+default.replication.factor={copies}
+min.insync.replicas={insync}
 log.segment.bytes=134217728
 log.retention.hours=24
 log.cleaner.dedupe.buffer.size=16777216
 offsets.topic.num.partitions=4
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor={copies}
 transaction.state.log.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={insync}
 share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={insync}
 group.initial.rebalance.delay.ms=0
 broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=1500
+broker.session.timeout.ms={session}
 """
 
 
@@ -67,22 +78,34 @@ username="{user}" password="{password}" user_{user}="{password}";
 
 
 class KafkaServer(Server):
-    """A single broker without encryption; see :class:`Server` for the other arguments.
+    """A broker without encryption; see :class:`Server` for the other arguments.
 
-    Topics must be created (none appears by being named), with a replication factor of 1. Data are kept for a day.
+    Topics must be created (none appears by being named). Data are kept for a day.
 
     Args:
         folder: where it keeps everything.
         port: the port for clients; None for a free one.
         login: user and password that clients have to give (SASL, PLAIN); None lets everyone in.
+        controllers: ports on which the brokers of a cluster talk as controllers (:mod:`~spatialstream.servers.quorum`);
+            none: it is alone.
+        number: which of them, from 1 on.
+        cluster: id of the cluster, the same for all of it; "" if it is alone.
     """
 
     name: ClassVar[str] = "Kafka"
 
-    def __init__(self, folder: Path, port: int | None = None, login: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        login: tuple[str, str] | None = None,
+        controllers: Sequence[int] = (),
+        number: int = 1,
+        cluster: str = "",
+    ) -> None:
         super().__init__(folder, port)
-        self._controller = free_port()
-        self._login = login
+        self._controllers, self.number = tuple(controllers) or (free_port(),), number
+        self._login, self._cluster = login, cluster or new_cluster()
 
     @property
     def bootstrap(self) -> str:
@@ -91,9 +114,20 @@ class KafkaServer(Server):
 
     def _configure(self) -> None:
         data = (self.folder / "data").resolve()
-        settings = {"host": HOST, "port": self.port, "controller": self._controller, "message": MESSAGE_BYTES}
-        protocol = "PLAINTEXT" if self._login is None else "SASL_PLAINTEXT"
-        text = _CONFIGURATION.format(data=data, protocol=protocol, **settings)
+        controllers, copies = self._controllers, min(_COPIES, len(self._controllers))
+        text = _CONFIGURATION.format(
+            data=data,
+            host=HOST,
+            port=self.port,
+            protocol="PLAINTEXT" if self._login is None else "SASL_PLAINTEXT",
+            number=self.number,
+            controller=controllers[self.number - 1],
+            voters=",".join(f"{i}@{HOST}:{port}" for i, port in enumerate(controllers, 1)),
+            message=MESSAGE_BYTES,
+            copies=copies,
+            insync=max(1, copies - 1),
+            session=_SESSION if len(controllers) == 1 else _SESSION_OF_MANY,
+        )
         if self._login is not None:
             text += _LOGIN.format(user=self._login[0], password=self._login[1])
         (self.folder / "server.properties").write_text(text)
@@ -101,12 +135,11 @@ class KafkaServer(Server):
             self._format()
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = [
             *self._java(),
             "kafka.tools.StorageTool",
             "format",
-            f"--cluster-id={cluster}",
+            f"--cluster-id={self._cluster}",
             "-c",
             "server.properties",
         ]
@@ -129,14 +162,37 @@ class KafkaServer(Server):
         login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
         return {"security.protocol": "SASL_PLAINTEXT", **login}
 
+    @property
+    def elected(self) -> tuple[int, int]:
+        """Which election of a controller it has last heard of, and the number of who was elected; -1: nobody yet."""
+        with contextlib.suppress(OSError, ValueError):  # it is being written
+            state = json.loads((self.folder / "data" / "__cluster_metadata-0" / "quorum-state").read_text())
+            return int(state["leaderEpoch"]), int(state["leaderId"])
+        return -1, -1
+
     def _answers(self) -> bool:
-        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": _ignore}
-        settings |= self.security
-        client = AdminClient(settings)
-        try:
-            return bool(client.list_topics(timeout=_ANSWER_WITHIN).brokers)
-        except KafkaException:
-            return False
+        metadata = metadata_of(self.bootstrap, self.security, _ANSWER_WITHIN)
+        return metadata is not None and bool(metadata.brokers)
+
+
+def metadata_of(bootstrap: str, security: Mapping[str, str], timeout: float) -> ClusterMetadata | None:
+    """What a broker says of all of them, and of the topics; None if none says it.
+
+    Args:
+        bootstrap: ``host:port,...``.
+        security: what a client needs besides, in librdkafka's names.
+        timeout: seconds that it may take.
+    """
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _ignore, **security}
+    try:
+        return AdminClient(settings).list_topics(timeout=timeout)
+    except KafkaException:
+        return None
+
+
+def new_cluster() -> str:
+    """An id for a cluster."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _ignore(error: object) -> None:

@@ -82,6 +82,10 @@ class Server(ABC):
         Raises:
             ServerError: it ended, or did not answer in time; it is not running then.
         """
+        return self if self.running else self.launch().await_answer(timeout)
+
+    def launch(self) -> Self:
+        """Start, and do not wait: for those that answer only together. Nothing happens if it runs already."""
         if self.running:
             return self
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,11 +102,15 @@ class Server(ABC):
         self._parent = os.getpid()
         atexit.register(self._stop_at_exit)
         _record(self.folder, self._child.pid)
-        child = self._child
-        answered = await_condition(lambda: child.poll() is not None or self._answers(), timeout)
-        if child.poll() is not None or not answered:
-            problem = f"did not answer within {timeout:g} s" if child.poll() is None else "ended"
+        return self
+
+    def await_answer(self, timeout: float = 60.0) -> Self:
+        """Wait until it answers, after :meth:`launch`; for arguments and errors see :meth:`start`."""
+        answered = await_condition(lambda: not self.running or self._answers(), timeout)
+        running = self.running
+        if not (running and answered):
             self.kill()
+            problem = f"did not answer within {timeout:g} s" if running else "ended"
             raise ServerError(f"{self.name} {problem}", self._tail())
         return self
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +15,10 @@ from spatialstream.servers.process import Server
 from spatialstream.sources.disk import private_file
 from spatialstream.store.tls import TlsFiles
 
-__all__ = ["ZooKeeperServer"]
+__all__ = ["Peer", "ZooKeeperServer"]
+
+Peer = tuple[int, int]
+"""The ports on which servers of an ensemble talk: as leader to its followers, and to elect one."""
 
 _ANSWER_WITHIN = 1.0
 
@@ -51,6 +56,14 @@ ssl.trustStore.location=clients.pem
 """
 
 
+# in ticks: how long a follower may take to join, and to answer
+_ENSEMBLE = """\
+initLimit=50
+syncLimit=15
+"""
+
+_MODE = re.compile(rb"^Mode: (\w+)$", re.MULTILINE)
+
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -62,7 +75,7 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n%ex
 
 
 class ZooKeeperServer(Server):
-    """A standalone ZooKeeper with its default limit of 1 MB a request; see :class:`Server` for the other arguments.
+    """A ZooKeeper with its default limit of 1 MB a request; see :class:`Server` for the other arguments.
 
     Args:
         folder: where it keeps everything.
@@ -70,6 +83,8 @@ class ZooKeeperServer(Server):
         tls: the server's own certificate and key, and the authority of the certificates that clients have to show,
             which has vouched for the server's, too; None: connections are not encrypted. They may be replaced before it
             is started again.
+        ensemble: the servers of which it is one (:mod:`~spatialstream.servers.quorum`); none: it is alone.
+        number: which of them, from 1 on.
 
     Attributes:
         tls: as above; a client that has it is let in.
@@ -77,18 +92,41 @@ class ZooKeeperServer(Server):
 
     name: ClassVar[str] = "ZooKeeper"
 
-    def __init__(self, folder: Path, port: int | None = None, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        tls: TlsFiles | None = None,
+        ensemble: Sequence[Peer] = (),
+        number: int = 1,
+    ) -> None:
         super().__init__(folder, port)
         self.tls = tls
+        self._ensemble, self._number = tuple(ensemble), number
 
     @property
     def hosts(self) -> str:
         """What a client connects to."""
         return f"{HOST}:{self.port}"
 
+    @property
+    def mode(self) -> str:
+        """What it says that it is: ``standalone``, ``leader`` or ``follower``; empty where it does not serve."""
+        with contextlib.suppress(OSError), self._connected() as connection:
+            connection.sendall(b"srvr")
+            found = _MODE.search(b"".join(iter(lambda: connection.recv(4096), b"")))
+            return "" if found is None else found[1].decode()
+        return ""
+
     def _configure(self) -> None:
-        text = _CONFIGURATION.format(data=(self.folder / "data").resolve())
+        data = (self.folder / "data").resolve()
+        text = _CONFIGURATION.format(data=data)
         text += (_PLAIN if self.tls is None else _ENCRYPTED).format(port=self.port, host=HOST)
+        if self._ensemble:
+            peers = enumerate(self._ensemble, 1)
+            text += _ENSEMBLE + "".join(f"server.{i}={HOST}:{lead}:{elect}\n" for i, (lead, elect) in peers)
+            data.mkdir(exist_ok=True)
+            (data / "myid").write_text(f"{self._number}\n")
         (self.folder / "zoo.cfg").write_text(text)
         if self.tls is not None:
             pair = [Path(path).read_bytes() for path in (self.tls.key, self.tls.certificate) if path is not None]
@@ -98,15 +136,12 @@ class ZooKeeperServer(Server):
 
     def _command(self) -> list[str]:
         logging = ["-Dlog4j2.configurationFile=log4j2.properties", "-Dzookeeper.jmx.log4j.disable=true"]
-        main = ["org.apache.zookeeper.server.ZooKeeperServerMain", "./zoo.cfg"]
+        server = "quorum.QuorumPeerMain" if self._ensemble else "ZooKeeperServerMain"
+        main = [f"org.apache.zookeeper.server.{server}", "./zoo.cfg"]
         return [java(), *_MEMORY, *logging, "-cp", pyspark_class_path(), *main]
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), self._connected() as connection:
-            connection.sendall(b"srvr")
-            answer = b"".join(iter(lambda: connection.recv(4096), b""))
-            return b"Mode: " in answer
-        return False
+        return bool(self.mode)
 
     def _connected(self) -> socket.socket:
         plain = socket.create_connection((HOST, self.port), _ANSWER_WITHIN)
