@@ -78,7 +78,7 @@ def _router(spec: StreamSpec) -> list[str]:
         *(() if spec.router.executors else ("--cores", str(spec.router.cores))),
         *("--leaves", str(spec.index.leaves)),
         *("--object-partitions", str(spec.kafka.object_partitions)),
-        *("--replicas", str(spec.kafka.replication)),
+        *(() if spec.kafka.replication is None else ("--replicas", str(spec.kafka.replication))),
         *("--idle", format_duration(spec.time.idle)),
         *("--disorder", format_duration(spec.time.disorder)),
         *("--ahead", format_duration(spec.time.ahead)),

@@ -88,14 +88,14 @@ class Kafka:
         security: file of librdkafka's properties; None: no security.
         topics: names by kind, of topics that are not called ``STREAM.KIND``.
         object_partitions: partitions of the topic of objects, when it is created.
-        replication: copies of topics that are created.
+        replication: copies of topics that are created; None: three, or as many as there are brokers.
     """
 
     bootstrap: str
     security: SecretKey | None
     topics: Mapping[str, str]
     object_partitions: int
-    replication: int
+    replication: int | None
 
     @classmethod
     def parse(cls, fields: Fields) -> Kafka:
@@ -106,7 +106,7 @@ class Kafka:
             security=SecretKey.parse(fields, "securitySecret", "kafka.properties"),
             topics=topics,
             object_partitions=fields.whole("objectPartitions", 2, 1),
-            replication=fields.whole("replicationFactor", 1, 1),
+            replication=fields.whole("replicationFactor", least=1) if fields.has("replicationFactor") else None,
         )
 
 

@@ -77,6 +77,11 @@ def test_the_router():
     assert properties(told) == {"spark.driver.memory": "768m", "spark.local.dir": "/var/spatialstream"}
 
 
+def test_who_names_no_number_of_copies_has_the_router_count_brokers():
+    kafka = {"bootstrapServers": "a:9092,b:9092,c:9092"}
+    assert options(driver_command(parse({"kafka": kafka}), NAMES, "router", 0)).replicas is None
+
+
 def test_the_worker():
     told = options(driver_command(parse(FULL), NAMES, "worker", 3))
     spark = properties(told)

@@ -51,6 +51,13 @@ def test_topics_begin_with_the_streams_name() -> None:
     assert (partitions[topics.blocks], partitions[topics.objects], partitions[topics.epochs]) == (5, 3, 1)
 
 
+@pytest.mark.parametrize(("copies", "insync"), [(1, None), (2, None), (3, "2"), (4, "3"), (5, "3")])
+def test_a_majority_of_copies_has_to_have_a_message(copies: int, insync: str | None) -> None:
+    for topic in Topics("quakes").wanted(slots=5, objects=3, replicas=copies):
+        assert topic.replication_factor == copies
+        assert topic.config.get("min.insync.replicas") == insync
+
+
 @pytest.mark.parametrize(
     "names", [{"objects": "quakes.queries"}, {"results": "quakes.blocks"}, {"rejected": "quakes.results"}]
 )

@@ -32,7 +32,8 @@ def add_parser(commands: Any) -> None:
     add("--history", type=Path, metavar="FILE", help="objects from which the first QT-tree is made (default: none)")
     add("--history-queries", type=Path, metavar="FILE", help="queries from which it is made")
     add("--object-partitions", type=shared.count, default=2, metavar="N", help="of STREAM.objects, when it is created")
-    add("--replicas", type=shared.count, default=1, metavar="N", help="of topics that are created (default 1)")
+    told = "copies of topics that are created (default: 3, or as many as there are brokers)"
+    add("--replicas", type=shared.count, metavar="N", help=told)
     add("--idle", type=shared.duration, default=500, metavar="TIME", help="when silent partitions are left out (500ms)")
     add("--disorder", type=shared.duration, default=0, metavar="TIME", help="how far out of order records may be (0)")
     add("--epoch", type=shared.count, default=250_000, metavar="N", help="records an epoch, about (default 250000)")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,17 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from spatialstream.model.errors import SettingError, Unavailable
 
-__all__ = ["INTERNAL", "LARGEST_MESSAGE", "NAMED", "Connection", "Offsets", "Topics", "read_properties", "read_topic"]
+__all__ = [
+    "COPIES",
+    "INTERNAL",
+    "LARGEST_MESSAGE",
+    "NAMED",
+    "Connection",
+    "Offsets",
+    "Topics",
+    "read_properties",
+    "read_topic",
+]
 
 LARGEST_MESSAGE = 16 << 20
 """Bytes of the largest message that the topics take."""
@@ -29,6 +40,9 @@ NAMED = ("objects", "queries", "results", "rejected")
 
 INTERNAL = ("blocks", "epochs")
 """The topics that are between the jobs."""
+
+COPIES = 3
+"""Of a topic that is created, unless another number is asked for, or there are fewer brokers."""
 
 _TIMEOUT = 30.0
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
@@ -40,6 +54,12 @@ _BEGINS_KEPT = 1.0
 
 _BROKERS_DEFAULT = 1_000_000
 """Bytes of a message that a topic takes whose settings nobody has made, about."""
+
+_PASSING = {
+    *("REQUEST_TIMED_OUT", "NOT_CONTROLLER", "BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION"),
+    *("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
+}
+"""Errors of brokers that are choosing a new controller, or are not all there: the next try may succeed."""
 
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FILES = {
@@ -187,6 +207,10 @@ class Topics:
     def wanted(self, slots: int, objects: int, replicas: int, mergers: int = 1) -> list[NewTopic]:
         """The topics as they are created.
 
+        Of three copies or more a majority has to have a message before it counts as sent, whatever brokers ask for
+        otherwise: one copy alone, which brokers content themselves with by default, can be lost with its broker after
+        the router has gone on from it.
+
         Args:
             slots: worker slots.
             objects: partitions of the objects.
@@ -194,6 +218,8 @@ class Topics:
             mergers: parts of MERGE, each of which writes a partition of the results.
         """
         large = {"max.message.bytes": str(LARGEST_MESSAGE)}
+        if replicas >= COPIES:
+            large["min.insync.replicas"] = str(replicas // 2 + 1)
         passing = large | {"retention.ms": str(_DAY)}
         return [
             NewTopic(self.objects, objects, replicas, config=large),
@@ -209,12 +235,20 @@ class Topics:
         connection: Connection,
         slots: int,
         objects: int = 2,
-        replicas: int = 1,
+        replicas: int | None = None,
         mergers: int = 1,
         *,
         create: bool = True,
     ) -> dict[str, int]:
         """Create the topics that are missing, or wait for another job to do so, and check them.
+
+        Args:
+            connection: how to reach the broker.
+            slots: worker slots.
+            objects: partitions of the objects.
+            replicas: copies of each partition; None: :data:`COPIES`, or as many as there are brokers.
+            mergers: parts of MERGE.
+            create: create them.
 
         Returns:
             The number of partitions of each topic.
@@ -224,19 +258,23 @@ class Topics:
             SettingError: a topic is not as the stream needs it.
         """
         admin = connection.admin()
-        try:
-            present: Mapping[str, TopicMetadata] = admin.list_topics(timeout=_TIMEOUT).topics
-            wanted = self.wanted(slots, objects, replicas, mergers) if create else []
+        with _reached(f"the broker at {connection.bootstrap} cannot be reached"):
+            cluster = admin.list_topics(timeout=_TIMEOUT)
+            present: Mapping[str, TopicMetadata] = cluster.topics
+            copies = min(COPIES, max(1, len(cluster.brokers))) if replicas is None else replicas
+            wanted = self.wanted(slots, objects, copies, mergers) if create else []
             missing = [topic for topic in wanted if topic.topic not in present]
             for topic, created in admin.create_topics(missing, request_timeout=_TIMEOUT).items() if missing else ():
                 try:
                     created.result(_TIMEOUT)
                 except KafkaException as error:
-                    if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
+                    name = error.args[0].name()
+                    if name in _PASSING:
+                        raise
+                    if name != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
                         raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
             present = self._settled(admin)
-        except KafkaException as error:
-            raise Unavailable(f"the broker at {connection.bootstrap} cannot be reached: {_words(error)}") from None
+            sizes = self._sizes(admin)
         counts = {name: len(present[name].partitions) for name in self._names.values()}
         for topic, count in ((self.blocks, slots), (self.epochs, 1)):
             if counts[topic] != count:
@@ -249,7 +287,12 @@ class Topics:
                 f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
                 "add partitions, or remove it, it is made anew",
             )
-        self._check_sizes(admin)
+        for topic, least in self._least_sizes.items():
+            if sizes[topic] < least:
+                raise SettingError(
+                    "topics",
+                    f"{topic} takes messages of {sizes[topic]} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
+                )
         return counts
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
@@ -263,20 +306,24 @@ class Topics:
                 raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
             time.sleep(0.1)
 
-    def _check_sizes(self, admin: AdminClient) -> None:
-        for topic, least in (
-            (self.blocks, LARGEST_MESSAGE),
-            (self.results, LARGEST_MESSAGE),
-            (self.rejected, _BROKERS_DEFAULT),
-            (self.epochs, _BROKERS_DEFAULT),
-        ):
+    @property
+    def _least_sizes(self) -> dict[str, int]:
+        """Bytes of the largest message that topics have to take."""
+        return {
+            self.blocks: LARGEST_MESSAGE,
+            self.results: LARGEST_MESSAGE,
+            self.rejected: _BROKERS_DEFAULT,
+            self.epochs: _BROKERS_DEFAULT,
+        }
+
+    def _sizes(self, admin: AdminClient) -> dict[str, int]:
+        """Those that they take."""
+        found = {}
+        for topic in self._least_sizes:
             resource = ConfigResource(ResourceType.TOPIC, topic)
             settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
-            size = int(settings["max.message.bytes"].value)
-            if size < least:
-                raise SettingError(
-                    "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
-                )
+            found[topic] = int(settings["max.message.bytes"].value)
+        return found
 
     def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
         """Delete topics of the stream.
@@ -292,13 +339,11 @@ class Topics:
             Unavailable: the broker cannot be reached, or does not delete them.
         """
         wanted = {self._names[kind] for kind in kinds or self._names}
-        try:
+        with _reached(f"topics of {self.stream} cannot be removed"):
             admin = connection.admin()
             names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
             for deleted in admin.delete_topics(names).values() if names else ():
                 deleted.result(_TIMEOUT)
-        except KafkaException as error:
-            raise Unavailable(f"topics of {self.stream} cannot be removed: {_words(error)}") from None
         return names
 
 
@@ -387,6 +432,17 @@ class Offsets:
             counts = {topic: len(present[topic].partitions) for topic in present}
             self._counts = time.monotonic(), counts
         return {topic: counts[topic] for topic in topics if topic in counts}
+
+
+@contextmanager
+def _reached(problem: str) -> Iterator[None]:
+    """That a broker does not answer, or has not in time, is Unavailable, with this problem."""
+    try:
+        yield
+    except KafkaException as error:
+        raise Unavailable(f"{problem}: {_words(error)}") from None
+    except TimeoutError:
+        raise Unavailable(f"{problem}: no answer within {_TIMEOUT:.0f} s") from None
 
 
 def _words(error: KafkaException) -> str:
