@@ -219,7 +219,14 @@ def test_a_position_of_another_stream_is_refused(tmp_path: Path) -> None:
         Results(Broker(Topic()), "other", position=tmp_path / "position")  # type: ignore[arg-type]
 
 
-def test_a_partition_without_a_leader_is_waited_for() -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
+        *(KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_a_partition_without_a_leader_is_waited_for(reason: int) -> None:
     class Consumer:
         asked = 0
 
@@ -229,7 +236,7 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
         def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
             self.asked += 1
             if self.asked < 3:
-                raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+                raise KafkaException(KafkaError(reason))
             return 0, 5
 
     assert bounds(Consumer(), "s.results") == {0: (0, 5)}  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ __all__ = [
     "INTERNAL",
     "LARGEST_MESSAGE",
     "NAMED",
+    "NEAR",
     "Connection",
     "Offsets",
     "Topics",
@@ -45,6 +46,16 @@ COPIES = 3
 """Of a topic that is created, unless another number is asked for, or there are fewer brokers."""
 
 _TIMEOUT = 30.0
+_SILENCE = 20.0
+"""Seconds after which a broker that has not answered a request is taken to be gone, and another one is asked.
+
+So one that hangs, or whose node has lost its power, is left for those that lead its partitions now. An answer, or what
+is sent, may be as long as messages are, and has to get through in that time too.
+"""
+
+NEAR = {"socket.timeout.ms": 10_000}
+"""For clients that are as near to the brokers as they are to each other: the same, sooner."""
+
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
 _COUNTS_KEPT = 5.0
@@ -148,7 +159,12 @@ class Connection:
 
     def client(self, **more: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client."""
-        default = {"bootstrap.servers": self.bootstrap, "log_level": _SILENT, "reconnect.backoff.max.ms": 1000}
+        default = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": _SILENT,
+            "reconnect.backoff.max.ms": 1000,
+            "socket.timeout.ms": int(_SILENCE * 1000),
+        }
         return {**default, **self.security, **more}
 
     def admin(self) -> AdminClient:
@@ -364,7 +380,7 @@ class Offsets:
         self._begins: tuple[float, dict[str, list[int]]] = 0.0, {}
 
     def _connected(self) -> Consumer:
-        return self._connection.consumer("spatialstream", **{"isolation.level": "read_committed"})
+        return self._connection.consumer("spatialstream", **NEAR, **{"isolation.level": "read_committed"})
 
     def latest(self, partitions: Mapping[str, int]) -> dict[str, list[int]]:
         """The offset after the last message of each partition; of a transaction that is open, before its first.

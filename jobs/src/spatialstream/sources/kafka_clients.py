@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from spatialstream.model.errors import StateError, Unavailable
-from spatialstream.sources.kafka import Connection, Offsets
+from spatialstream.sources.kafka import NEAR, Connection, Offsets
 
 __all__ = ["follow", "offsets", "read", "send"]
 
@@ -37,7 +37,7 @@ _END_PATIENCE = 5.0
 _MOST = 10_000
 """Messages that are taken at a time; what librdkafka has read ahead (64 MB) limits them, too."""
 
-_READING = {
+_READING = NEAR | {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     # a fetch beyond the end of a range is answered soon, so that the next range need not wait for it
@@ -46,7 +46,7 @@ _READING = {
     "fetch.message.max.bytes": 1 << 20,
 }
 _AHEAD = _READING | {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 16 << 10}
-_FOLLOWING = {"auto.offset.reset": "error", "enable.partition.eof": False, "isolation.level": "read_committed"}
+_FOLLOWING = NEAR | {"auto.offset.reset": "error", "enable.partition.eof": False, "isolation.level": "read_committed"}
 
 _AHEAD_MOST = 8
 """Partitions of which a process reads ahead; each is a connection, and as much memory as is said above."""
@@ -262,12 +262,13 @@ class _Sender:
         self.failed: list[str] = []
         self._known: set[tuple[str, int]] = set()
         self.producer: Producer = connection.producer(
+            **NEAR,
             **{
                 "message.timeout.ms": int(PATIENCE * 1000),
                 "queue.buffering.max.kbytes": 128 << 10,
                 "delivery.report.only.error": True,
                 "on_delivery": self._note,
-            }
+            },
         )
 
     def _note(self, error: KafkaError, _: Message) -> None:
