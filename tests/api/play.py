@@ -209,6 +209,13 @@ class Played:
             if refusal.code != 404:
                 raise
 
+    def loses_node(self, job: str) -> None:
+        """The node of a pod has gone silent: the node controller says that it is not ready, and asks for its end."""
+        said = {"Ready": "False", "ContainersReady": "True"}
+        conditions = [{"type": name, "status": status} for name, status in said.items()]
+        self.api.patch(f"{self.pod_path(job)}/status", {"status": {"conditions": conditions}})
+        self.api.delete(self.pod_path(job))
+
     def executor(self, number: int, job: str = "worker") -> None:
         """A driver has an executor, which is ready."""
         self.asks_for(number, job=job)

@@ -110,6 +110,29 @@ def test_a_pod_that_somebody_deletes_comes_again(operator, played):
     assert stream.status["router"]["restarts"] == 0
 
 
+def test_a_driver_on_a_lost_node_comes_again_without_that_nodes_word(operator, played):
+    stream = played().start()
+    first = stream.pod("worker")["metadata"]["uid"]
+
+    stream.loses_node("worker")
+
+    stream.made("worker", other_than=first)
+    workers = stream.status["workers"]
+    assert (workers["lastFailure"]["reason"], workers["failures"], workers["restarts"]) == ("NodeLost", 0, 1)
+    assert stream.status["router"]["restarts"] == 0
+    stream.tells("DriverFailed")
+
+
+def test_an_executor_on_a_lost_node_makes_room_for_another(operator, played):
+    stream = played(workers={"min": 2, "max": 2}).start(executors=2)
+    stream.loses_node("worker-exec-2")
+
+    eventually(lambda: stream.pod("worker-exec-2") is None, "the executor's pod is gone", now=lambda: stream.status)
+    stream.until(lambda status: status["workers"]["ready"] == "1/2", "one executor is left")
+    stream.tells("ExecutorLost")
+    assert stream.pod("worker-exec-1") is not None
+
+
 def test_a_change_of_one_jobs_template_restarts_that_job_alone(operator, played):
     stream = played().start()
     router, worker = (stream.pod(job)["metadata"]["uid"] for job in ("router", "worker"))

@@ -183,6 +183,13 @@ class Cluster:
         done = self._ask("DELETE", _path(kind, namespace, name), query={"propagationPolicy": "Background"})
         return await _unless({HTTPStatus.NOT_FOUND}, done) is not None
 
+    async def strike(self, pod: Object) -> bool:
+        """Take a pod off the list, whatever its node may say; False if it is gone, or another one has its name."""
+        metadata = pod["metadata"]
+        body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
+        done = self._ask("DELETE", _path("Pod", metadata["namespace"], metadata["name"]), body)
+        return await _unless({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}, done) is not None
+
     async def patch_status(self, kind: str, name: str, namespace: str, change: Object) -> None:
         """Merge a change, as in a JSON merge patch, into an object's status; nothing happens if there is no object."""
         path, body = _path(kind, namespace, name, "status"), {"status": change}

@@ -55,6 +55,13 @@ EXECUTOR_TEMPLATES = {"router": "router-executor.yaml", "worker": "executor.yaml
 STOP_WORDS = "stop-words"
 EXECUTOR_CONTAINER = "executor"
 
+_SILENCE = {"spark.network.timeout": "60s", "spark.network.timeoutInterval": "10s"}
+"""When Spark gives up an executor that it does not hear, and how often it looks; 120 s and 60 s otherwise.
+
+Seats are given up after ten seconds of silence, so the stream has gone on by then; but the place of the executor that
+was cut off from its driver is taken by another one only then. Executors say that they are there every ten seconds.
+"""
+
 _API_SERVER = "k8s://https://kubernetes.default.svc:443"
 
 
@@ -101,13 +108,15 @@ def _place(place: Claim | Bucket, path: str) -> str:
 
 
 def spark_properties(spec: StreamSpec, names: StreamNames, job: str, executors: int) -> dict[str, str]:
-    """Spark's properties for a job; those of the spec, and above them those that are the operator's.
+    """Spark's properties for a job: defaults, those of the spec, and above them those that are the operator's.
 
     Spark adds ``spark.executor.memory`` and ``memoryOverhead``, and asks for the sum as request and as limit. The
     arguments are as above.
     """
     given = spec.job(job)
-    properties = dict(given.options) | {"spark.driver.memory": f"{given.driver.heap}m", "spark.local.dir": WORK}
+    properties = {} if given.executors is None else dict(_SILENCE)
+    properties |= given.options
+    properties |= {"spark.driver.memory": f"{given.driver.heap}m", "spark.local.dir": WORK}
     if given.executors is not None:
         properties |= _driver_address(names, job) | _executors(spec, job, given.executors, executors)
         properties |= _executor_pods(spec, names, job, given.executors)
@@ -200,6 +209,9 @@ def _executor_pods(spec: StreamSpec, names: StreamNames, job: str, given: Execut
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.request.cores": executor_cores(given),
         "spark.kubernetes.executor.deleteOnTermination": "true",
+        # Spark takes no event for the end of a pod that is taken off the list while it is said to run, as one of a lost
+        # node is; that it is not there any more is seen by listing alone
+        "spark.kubernetes.executor.apiPollingInterval": "10s",
         # what follows keeps the driver's rights small: it needs pods, and nothing else
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",

@@ -124,6 +124,7 @@ def test_a_router_with_executors():
     assert (spark["spark.executor.memory"], spark["spark.executor.memoryOverhead"]) == ("1024m", "2048m")
     assert spark["spark.driver.memory"] == "768m"
     assert spark["spark.network.timeout"] == "300s"
+    assert of_worker["spark.network.timeout"] == "60s"
     assert of_worker.keys() <= spark.keys()
 
 

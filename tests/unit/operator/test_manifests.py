@@ -28,6 +28,7 @@ REMOTE = {
         "caSecret": {"name": "authority"},
     },
 }
+JOBS = ("router", "worker")
 RESTRICTED_VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"
 }  # fmt: skip
@@ -244,7 +245,7 @@ def test_what_a_template_may_add():
     assert pod["metadata"]["labels"]["team"] == "geo"
     assert pod["metadata"]["annotations"]["example.org/a"] == "b"
     assert pod["spec"]["nodeSelector"] == {"disk": "fast"}
-    assert pod["spec"]["tolerations"] == template["spec"]["tolerations"]
+    assert pod["spec"]["tolerations"][0] == template["spec"]["tolerations"][0]
     assert pod["spec"]["priorityClassName"] == "high"
     assert pod["spec"]["terminationGracePeriodSeconds"] == 120
     assert pod["spec"]["securityContext"]["fsGroup"] == 2000
@@ -272,6 +273,48 @@ def test_pods_of_a_plain_spec(kind):
         each["mountPath"] for each in container(pod)["volumeMounts"]
     }
     assert json.loads(json.dumps(pod)) == pod
+
+
+@pytest.mark.parametrize("kind", ["router", "worker", "executor"])
+def test_pods_are_spread_over_nodes_and_leave_one_that_is_lost(kind):
+    pod = pods(parse())[kind]
+
+    (spread,) = pod["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert spread["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    for each in spread["labelSelector"].get("matchExpressions", []):
+        assert (each["operator"], pod["metadata"]["labels"][each["key"]] in each["values"]) == ("In", True)
+    assert {(each["key"], each["effect"], each["tolerationSeconds"]) for each in pod["spec"]["tolerations"]} == {
+        ("node.kubernetes.io/not-ready", "NoExecute", 20),
+        ("node.kubernetes.io/unreachable", "NoExecute", 20),
+    }
+
+
+def test_executors_of_router_and_worker_are_spread_each_for_themselves():
+    spec = parse({"router": {"max": 2}})
+    spreads = [manifests.executor_template(spec, NAMES, job)["spec"]["topologySpreadConstraints"] for job in JOBS]
+
+    assert [each["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] for (each,) in spreads] == [
+        "router-executor",
+        "executor",
+    ]
+
+
+def test_what_a_template_says_of_nodes_holds():
+    unreachable = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300}
+    other = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}
+    spread = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+    def made(**given):
+        return pods(parse({"workers": {"podTemplate": {"spec": given}}}))["executor"]["spec"]
+
+    spec = made(tolerations=[unreachable, other], topologySpreadConstraints=[spread])
+    everything = made(tolerations=[{"operator": "Exists"}])
+
+    assert spec["topologySpreadConstraints"] == [spread]
+    assert spec["tolerations"][:2] == [unreachable, other]
+    assert [each["key"] for each in spec["tolerations"][2:]] == ["node.kubernetes.io/not-ready"]
+    assert everything["tolerations"] == [{"operator": "Exists"}]
 
 
 def test_only_the_workers_driver_has_a_token():

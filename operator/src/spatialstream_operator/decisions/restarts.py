@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.failures import Failure
+from spatialstream_operator.decisions.lost import OVERDUE, is_lost, is_out_of_reach
 from spatialstream_operator.decisions.starting import beside, hindrance, named
 
 __all__ = [
@@ -38,13 +39,14 @@ __all__ = [
 PodState = Literal["pending", "stuck", "running", "failed", "terminating"]
 """Where a pod is; *stuck* is pending for a cause that somebody has to remove."""
 
-Action = Literal["create", "delete", "keep", "wait"]
-"""Make the pod; remove it; leave it alone; there is none and none is to be made now."""
+Action = Literal["create", "delete", "strike", "keep", "wait"]
+"""Make the pod; remove it; take it off the list without its node; leave it alone; there is none, and none is to be
+made now."""
 
 _SLOW = 3
 _LONGEST = 16
-_OVERDUE = 60_000
 _DRIVER = "driver"
+_LOST = Failure("NodeLost", "The node of the driver's pod is lost, or out of reach; another one is made elsewhere.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class PodReport:
         ready: whether it is ready.
         failure: why it failed or is stuck, what it waits for, or why a container beside the driver cannot start.
         ran: whether its driver runs, has run, or may have: only of one that still waits to be started it is known.
+        lost: whether it is to end, and nobody will say that it has.
     """
 
     uid: str
@@ -87,6 +90,7 @@ class PodReport:
     ready: bool = False
     failure: Failure | None = None
     ran: bool = True
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,8 @@ def decide(
     if pod is None:
         return _absent(state, wanted, now, settings)
     if pod.state == "terminating":
+        if pod.lost and wanted is not None:  # its name is needed
+            return RestartDecision(replace(state, uid="", last=_LOST, failed=now, attempt=now), "strike", _LOST)
         return RestartDecision(replace(state, uid=""), "keep")
     if wanted is None or pod.template != wanted:
         return RestartDecision(replace(state, uid=""), "delete")
@@ -298,15 +304,15 @@ def report(
     leaving = records.moment(meta, "deletionTimestamp")
     if leaving is not None:
         late = Failure("TerminationStuck", "The pod does not end; its node may be lost.", "slow")
-        failure = late if now - leaving > _OVERDUE else None
-        return PodReport(uid, "terminating", template, failure=failure, ran=not _waits(phase, driver))
+        failure, lost = late if now - leaving > OVERDUE else None, is_lost(pod, now)
+        return PodReport(uid, "terminating", template, failure=failure, ran=not _waits(phase, driver), lost=lost)
     over = records.part(state, "terminated")
     if phase in ("Failed", "Succeeded") or over:
         times = records.moment(over, "startedAt"), records.moment(over, "finishedAt")
         return PodReport(uid, "failed", template, *times, failure=_ended(status, over))
     if "running" in state:
         started = records.moment(records.part(state, "running"), "startedAt")
-        ready = driver.get("ready") is True
+        ready = driver.get("ready") is True and not is_out_of_reach(pod)
         return PodReport(uid, "running", template, started, ready=ready, failure=beside(pod, container))
     cause = hindrance(pod, container, now, events)
     blocked = cause is not None and cause.retry == "slow"

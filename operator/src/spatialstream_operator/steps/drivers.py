@@ -61,6 +61,8 @@ async def _keep(look: Look, job: Literal["router", "worker"]) -> None:
     elif decision.action == "delete":
         await cluster.delete("Pod", name, names.namespace)
         state = "terminating"
+    elif decision.action == "strike" and pod is not None:
+        await cluster.strike(pod)
     await _tell(look, job, decision)
     failure = None  # that of a pod which is removed on purpose does not matter any more
     if state == "backoff":

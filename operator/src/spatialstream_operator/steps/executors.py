@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from spatialstream_operator.cluster import Object
 from spatialstream_operator.commands import EXECUTOR_CONTAINER
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.conditions import Crew
@@ -15,6 +18,8 @@ from spatialstream_operator.decisions.executors import (
     refused,
     shortage,
 )
+from spatialstream_operator.decisions.lost import is_lost
+from spatialstream_operator.decisions.rebalancing_inputs import Note
 from spatialstream_operator.look import PARTS, Look
 from spatialstream_operator.steps.starting import events_of, refusal_of_executors
 
@@ -30,7 +35,17 @@ async def count_executors(look: Look) -> None:
     for job, crew in look.crews.items():
         if look.jobs[job].state in ("starting", "running"):
             pods = await look.environment.cluster.list("Pod", names.namespace, names.selected(names.executor(job)))
+            await _strike_lost(look, job, pods)
             look.executors[job], crew.registered = pods, sum(is_ready(pod) for pod in pods)
+
+
+async def _strike_lost(look: Look, job: str, pods: Sequence[Object]) -> None:
+    """Take executors of a lost node off the list: as long as they are there, Spark has no others made."""
+    for pod in pods:
+        if is_lost(pod, look.now) and await look.environment.cluster.strike(pod):
+            name = pod["metadata"]["name"]
+            text = f"the {job}'s executor {name} is given up: its node is lost, or out of reach"
+            await look.tell(Note("ExecutorLost", text, warning=True))
 
 
 async def miss_executors(look: Look) -> None:

@@ -92,6 +92,19 @@ def test_a_planned_restart_does_not_count():
     assert (step.state.failures, step.state.restarts) == (0, 0)
 
 
+def test_a_driver_whose_node_is_lost_makes_room_and_comes_again_at_once():
+    lost = pod(state="terminating", lost=True)
+    step = decide(RestartState("a", "t1", failures=2), lost, "t1", T, SETTINGS)
+    assert (step.action, step.failure.reason, step.state.failures) == ("strike", "NodeLost", 2)
+    step = decide(step.state, None, "t1", T + 1, SETTINGS)
+    assert (step.action, step.restarted, step.failure) == ("create", True, None)
+    assert (step.state.last.reason, step.state.restarts, step.state.failures) == ("NodeLost", 1, 2)
+
+
+def test_a_driver_on_a_lost_node_that_is_not_to_come_again_is_waited_for():
+    assert decide(RestartState("a", "t1"), pod(state="terminating", lost=True), None, T, SETTINGS).action == "keep"
+
+
 def test_a_changed_template_is_tried_at_once():
     waiting = decide(RestartState(template="t1", failures=9), crash(), "t1", T, SETTINGS).state
     step = decide(waiting, crash(), "t2", T + 1, SETTINGS)
@@ -128,6 +141,8 @@ reports = st.none() | st.builds(
     st.none() | st.integers(T, T + 10**6),
     st.booleans(),
     st.none() | st.just(CRASH),
+    st.just(True),
+    st.booleans(),
 )
 
 
@@ -209,7 +224,18 @@ def test_a_pod_that_runs_or_leaves():
     assert (running.state, running.started, running.ready, running.template) == ("running", T, True, "t1")
     leaving = kube("Running", {"running": {}}, meta={"deletionTimestamp": moment_text(T)})
     assert report(leaving, T) == PodReport("u", "terminating", "t1")
-    assert report(leaving, T + 60_001).failure.reason == "TerminationStuck"
+    stuck = report(leaving, T + 60_001)
+    assert (stuck.failure.reason, stuck.lost) == ("TerminationStuck", True)
+
+
+def test_a_driver_that_the_node_controller_speaks_for_is_not_ready():
+    silent = {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]}
+    begun = {"running": {"startedAt": moment_text(T)}}
+    running = kube("Running", begun, status=silent, ready=True)
+    leaving = kube("Running", begun, status=silent, ready=True, meta={"deletionTimestamp": moment_text(T + 60_000)})
+
+    assert (report(running, T).state, report(running, T).ready, report(running, T).lost) == ("running", False, False)
+    assert (report(leaving, T).state, report(leaving, T).lost) == ("terminating", True)
 
 
 @given(

@@ -131,6 +131,15 @@ class SimulatedCluster:
         await self._called("delete", kind, name)
         return self.objects.pop((kind, namespace, name), None) is not None
 
+    async def strike(self, pod: dict[str, Any]) -> bool:
+        metadata = pod["metadata"]
+        await self._called("strike", "Pod", metadata["name"])
+        found = self.objects.get(("Pod", metadata["namespace"], metadata["name"]))
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            return False
+        del self.objects["Pod", metadata["namespace"], metadata["name"]]
+        return True
+
     async def patch_status(self, kind: str, name: str, namespace: str, change: dict[str, Any]) -> None:
         await self._called("patch", kind, name)
         found = self.objects.get((kind, namespace, name))

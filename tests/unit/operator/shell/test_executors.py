@@ -2,6 +2,7 @@ import asyncio
 import copy
 
 from spatialstream_operator.decisions.conditions import Job
+from spatialstream_operator.decisions.records import moment_text
 from spatialstream_operator.look import Look
 from spatialstream_operator.memory import Memory
 from spatialstream_operator.names import StreamNames
@@ -23,6 +24,14 @@ def executor(world, number, ready, job="worker"):
         "labels": NAMES.selected(NAMES.executor(job)),
     }
     world.cluster.put({"kind": "Pod", "metadata": metadata, "status": {"conditions": conditions}})
+
+
+def on_lost_node(world, number, job="worker"):
+    """The node controller has said that an executor is not ready, and asked for its end."""
+    pod = world.cluster.objects["Pod", "geo", f"quakes-{job}-exec-{number}"]
+    pod["metadata"]["deletionTimestamp"] = moment_text(world.at + 30_000)
+    said = {"Ready": "False", "ContainersReady": "True"}
+    pod["status"]["conditions"] = [{"type": name, "status": status} for name, status in said.items()]
 
 
 def look_at(world, driver="running", wanted=2):
@@ -61,6 +70,33 @@ def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
     executor(world, 2, True)
     assert look_at(world).missing is None
     assert world.body()["status"]["workers"] == {}
+
+
+def test_an_executor_on_a_lost_node_makes_room_and_is_told_of_once():
+    world = World()
+    world.stream()
+    executor(world, 1, True)
+    executor(world, 2, True)
+    on_lost_node(world, 2)
+
+    assert look_at(world).registered == 1
+    look_at(world)
+
+    assert [call for call in world.cluster.calls if call[0] == "strike"] == [("strike", "Pod", "quakes-worker-exec-2")]
+    (event,) = world.cluster.events()
+    assert (event["reason"], event["type"]) == ("ExecutorLost", "Warning")
+    assert "quakes-worker-exec-2" in event["note"]
+
+
+def test_an_executor_that_ends_on_a_node_that_answers_is_left_to_it():
+    world = World()
+    world.stream()
+    executor(world, 1, True)
+    world.cluster.objects["Pod", "geo", "quakes-worker-exec-1"]["metadata"]["deletionTimestamp"] = moment_text(world.at)
+
+    look_at(world)
+
+    assert [call for call in world.cluster.calls if call[0] == "strike"] == []
 
 
 def test_without_a_driver_nothing_is_known_and_nothing_missing():
