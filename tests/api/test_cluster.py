@@ -82,6 +82,21 @@ def test_what_is_applied_is_taken_over_from_others_and_what_is_theirs_stays(api,
     assert api.get(path)["data"] == {"new": "ours", "other": "theirs"}, "what is not wanted any more goes"
 
 
+def test_a_pod_goes_without_its_nodes_word_and_no_other_of_its_name_does(api, ask):
+    path = path_of(api.apply(pod("lost")))
+    target = {"metadata": {"name": "lost"}, "target": {"kind": "Node", "name": "nowhere"}}
+    api.post(f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", **target})
+    api.delete(path)
+    found = api.get(path)
+    other = {**found, "metadata": {**found["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}}
+
+    assert ask(lambda cluster: cluster.strike(other)) is False
+    assert api.get(path)["metadata"]["deletionTimestamp"]
+    assert ask(lambda cluster: cluster.strike(found)) is True
+    assert api.find(path) is None
+    assert ask(lambda cluster: cluster.strike(found)) is False
+
+
 def test_an_object_is_created_once_and_removed_once(api, ask):
     async def act(cluster):
         made = [await cluster.create(config_map("once", some="data")) for _ in range(2)]
