@@ -105,18 +105,22 @@ def test_other_durations_are_not_accepted(text):
 
 
 def test_properties_that_the_operator_sets_are_refused():
-    everything = parse(
-        {
-            "retention": "1d",
-            "archive": {"claimName": "archive"},
-            "router": {"max": 2, "executor": {"resources": LIMITED}},
-            "workers": {"resources": LIMITED},
-        }
-    )
-    for path, properties in (
-        ("router.options", spark_properties(everything, NAMES, "router", 2)),
-        ("workers.options", spark_properties(everything, NAMES, "worker", 2)),
-    ):
+    spec = {
+        "retention": "1d",
+        "archive": {"claimName": "archive"},
+        "router": {"max": 2, "executor": {"resources": LIMITED}},
+        "workers": {"resources": LIMITED},
+    }
+
+    def properties_of(job, part, **options):
+        given = parse(spec | {part: spec[part] | {"options": options}})
+        return spark_properties(given, NAMES, job, 2)
+
+    for path, job, part in (("router.options", "router", "router"), ("workers.options", "worker", "workers")):
+        names = properties_of(job, part)
+        tried = properties_of(job, part, **dict.fromkeys(names, "mine"))
+        properties = [name for name in names if tried[name] != "mine"]  # the others are defaults
+        assert {"spark.network.timeout", "spark.network.timeoutInterval"} == names.keys() - properties
         rule = spec_field(path)["x-kubernetes-validations"][1]["rule"]
         exact = set(re.findall(r"'(spark\.[A-Za-z.]*[A-Za-z])'", rule))
         prefixes = tuple(
