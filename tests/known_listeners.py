@@ -1,0 +1,118 @@
+"""What may listen: the table in docs/production.md, and who of it each listener is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests import listening as listening_script
+from tests import strangers as strangers_script
+from tests.listening import Listener, role
+
+__all__ = ["TABLE", "Documented", "documented", "named", "named_where"]
+
+
+@dataclass(frozen=True)
+class Documented:
+    """A row of the table.
+
+    Attributes:
+        process: as :func:`~tests.listening.role` gives it.
+        what: listens.
+        reached: from ``loopback``, or from outside the ``pod`` too.
+        ports: on Kubernetes; none: any.
+        strangers: what who shows nothing gets.
+    """
+
+    process: str
+    what: str
+    reached: str
+    ports: tuple[int, ...]
+    strangers: str
+
+    def fits(self, listener: Listener, *, ports: bool) -> bool:
+        """Whether a listener may be this, by where it is.
+
+        Args:
+            listener: is looked at.
+            ports: whether ports are those of Kubernetes; there those on loopback are any.
+        """
+        right = role(listener.command) == self.process
+        known = not ports or not self.ports or listener.is_loopback or listener.port in self.ports
+        return right and known and (listener.is_loopback or self.reached != "loopback")
+
+
+def documented(text: str) -> list[Documented]:
+    """The table of what listens.
+
+    Args:
+        text: of docs/production.md.
+    """
+    _, _, section = text.partition("### What listens\n")
+    lines = [line for line in section.partition("\n#")[0].splitlines() if line.startswith("|")]
+    rows = [[cell.strip().replace("**", "") for cell in line.strip("|").split("|")] for line in lines[2:]]
+    return [_documented(*row) for row in rows]
+
+
+def _documented(process: str, what: str, reached: str, ports: str, strangers: str) -> Documented:
+    given = () if ports == "any" else tuple(int(each) for each in ports.split(","))
+    return Documented(process, what, reached, given, strangers)
+
+
+TABLE = documented((Path(__file__).parents[1] / "docs" / "production.md").read_text("utf-8"))
+"""What may listen in the pods of operator, gateway and streams."""
+
+
+def named(
+    listening: Iterable[Listener],
+    attempt: Callable[[str, int, str], str | None],
+    table: Sequence[Documented] = TABLE,
+    *,
+    ports: bool,
+) -> list[tuple[Listener, Documented]]:
+    """Which row of the table each listener is, by what it says to strangers; a row is one socket of a process.
+
+    Args:
+        listening: what listens.
+        attempt: tries what is at a host and port as a stranger; None where it is what it is said to be, and refuses.
+        table: what may.
+        ports: see :meth:`Documented.fits`.
+
+    Raises:
+        AssertionError: there is something else, or something that does not refuse; all of it is named.
+    """
+    found, wrong = list[tuple[Listener, Documented]](), list[str]()
+    taken = set[tuple[int, tuple[int, ...]]]()
+    for listener in listening:
+        told = list[str]()
+        for number, row in enumerate(table):
+            place = number, listener.processes
+            if place in taken or not row.fits(listener, ports=ports):
+                continue
+            problem = attempt(listener.host, listener.port, row.what)
+            if problem is None:
+                taken.add(place)
+                found.append((listener, row))
+                break
+            told.append(f"{row.what}? {problem}")
+        else:
+            why = "; ".join(told) or "it has no row, or its row has another place"
+            wrong.append(f"{listener} is not what docs/production.md says: {why}")
+    assert not wrong, "\n".join(wrong)
+    return found
+
+
+def named_where(run: Callable[[str, object], Any]) -> list[tuple[Listener, Documented]]:
+    """Which row of the table each listener of a pod is, by what it says to strangers who are in the pod; as above.
+
+    Args:
+        run: runs a script of Python there, with JSON as its input, and gives its output.
+    """
+    find, attempt = (Path(each.__file__).read_text("utf-8") for each in (listening_script, strangers_script))
+    there = [
+        Listener(each["address"], each["port"], tuple(each["processes"]), tuple(each["command"]))
+        for each in run(find, None)
+    ]
+    return named(there, lambda *place: run(attempt, [place])[0], ports=True)
