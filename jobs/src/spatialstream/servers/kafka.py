@@ -15,9 +15,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from spatialstream.model.errors import ServerError
+from spatialstream.servers.certificates import write_stores
 from spatialstream.servers.jars import java, kafka_class_path
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
+from spatialstream.store.tls import TlsFiles
 
 __all__ = ["MESSAGE_BYTES", "KafkaServer", "metadata_of", "new_cluster"]
 
@@ -43,7 +45,8 @@ controller.quorum.voters={voters}
 listeners={protocol}://{host}:{port},CONTROLLER://{host}:{controller}
 advertised.listeners={protocol}://{host}:{port}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=CONTROLLER:{controllers},\
+PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 inter.broker.listener.name={protocol}
 log.dirs={data}
 auto.create.topics.enable=false
@@ -71,25 +74,40 @@ broker.session.timeout.ms={session}
 _LOGIN = """\
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=\
+listener.name.{listener}.plain.sasl.jaas.config=\
 org.apache.kafka.common.security.plain.PlainLoginModule required \
 username="{user}" password="{password}" user_{user}="{password}";
 """
 
+# The controller is for brokers alone: they show the certificate of this one.
+_ENCRYPTED = """\
+ssl.keystore.type=PEM
+ssl.keystore.location=server.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=clients.pem
+ssl.client.auth={asked}
+listener.name.controller.ssl.client.auth=required
+"""
+
 
 class KafkaServer(Server):
-    """A broker without encryption; see :class:`Server` for the other arguments.
+    """A broker; see :class:`Server` for the other arguments.
 
     Topics must be created (none appears by being named). Data are kept for a day.
 
     Args:
         folder: where it keeps everything.
         port: the port for clients; None for a free one.
-        login: user and password that clients have to give (SASL, PLAIN); None lets everyone in.
+        login: user and password that clients have to give (SASL, PLAIN); None lets everyone in who may connect.
         controllers: ports on which the brokers of a cluster talk as controllers (:mod:`~spatialstream.servers.quorum`);
             none: it is alone.
         number: which of them, from 1 on.
         cluster: id of the cluster, the same for all of it; "" if it is alone.
+        tls: the broker's own certificate and key, and the authority that has vouched for it; None: connections are not
+            encrypted. Where there is no login, clients have to show a certificate of that authority.
+
+    Attributes:
+        tls: as above.
     """
 
     name: ClassVar[str] = "Kafka"
@@ -102,10 +120,12 @@ class KafkaServer(Server):
         controllers: Sequence[int] = (),
         number: int = 1,
         cluster: str = "",
+        tls: TlsFiles | None = None,
     ) -> None:
         super().__init__(folder, port)
         self._controllers, self.number = tuple(controllers) or (free_port(),), number
         self._login, self._cluster = login, cluster or new_cluster()
+        self.tls = tls
 
     @property
     def bootstrap(self) -> str:
@@ -119,7 +139,8 @@ class KafkaServer(Server):
             data=data,
             host=HOST,
             port=self.port,
-            protocol="PLAINTEXT" if self._login is None else "SASL_PLAINTEXT",
+            protocol=self._protocol,
+            controllers="PLAINTEXT" if self.tls is None else "SSL",
             number=self.number,
             controller=controllers[self.number - 1],
             voters=",".join(f"{i}@{HOST}:{port}" for i, port in enumerate(controllers, 1)),
@@ -129,7 +150,11 @@ class KafkaServer(Server):
             session=_SESSION if len(controllers) == 1 else _SESSION_OF_MANY,
         )
         if self._login is not None:
-            text += _LOGIN.format(user=self._login[0], password=self._login[1])
+            user, password = self._login
+            text += _LOGIN.format(listener=self._protocol.lower(), user=user, password=password)
+        if self.tls is not None:
+            text += _ENCRYPTED.format(asked="required" if self._login is None else "none")
+            write_stores(self.folder, self.tls)
         (self.folder / "server.properties").write_text(text)
         if not (data / "meta.properties").exists():
             self._format()
@@ -154,13 +179,25 @@ class KafkaServer(Server):
         return [*self._java(), "kafka.Kafka", "server.properties"]
 
     @property
+    def _protocol(self) -> str:
+        """What clients speak."""
+        return ("" if self._login is None else "SASL_") + ("PLAINTEXT" if self.tls is None else "SSL")
+
+    @property
     def security(self) -> dict[str, str]:
         """What a client needs besides the address, in librdkafka's names."""
-        if self._login is None:
-            return {}
-        user, password = self._login
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
-        return {"security.protocol": "SASL_PLAINTEXT", **login}
+        needed = {} if self._protocol == "PLAINTEXT" else {"security.protocol": self._protocol}
+        if self._login is not None:
+            user, password = self._login
+            needed |= {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+        if self.tls is not None:
+            needed["ssl.ca.location"] = str(self.tls.authority)
+            if self._login is None:
+                needed |= {
+                    "ssl.certificate.location": str(self.tls.certificate),
+                    "ssl.key.location": str(self.tls.key),
+                }
+        return needed
 
     @property
     def elected(self) -> tuple[int, int]:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from spatialstream.servers.certificates import write_stores
 from spatialstream.servers.jars import java, pyspark_class_path
 from spatialstream.servers.ports import HOST
 from spatialstream.servers.process import Server
-from spatialstream.sources.disk import private_file
 from spatialstream.store.tls import TlsFiles
 
 __all__ = ["Peer", "ZooKeeperServer"]
@@ -129,9 +129,7 @@ class ZooKeeperServer(Server):
             (data / "myid").write_text(f"{self._number}\n")
         (self.folder / "zoo.cfg").write_text(text)
         if self.tls is not None:
-            pair = [Path(path).read_bytes() for path in (self.tls.key, self.tls.certificate) if path is not None]
-            private_file(self.folder / "server.pem", b"\n".join(pair))
-            (self.folder / "clients.pem").write_bytes(Path(self.tls.authority).read_bytes())
+            write_stores(self.folder, self.tls)
         (self.folder / "log4j2.properties").write_text(_LOGGING)
 
     def _command(self) -> list[str]:
