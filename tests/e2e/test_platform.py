@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from spatialstream.model.space import Space
 from tests.e2e.data import Bounds, Story
 from tests.e2e.kube import Kube, run, wait_for
 from tests.e2e.platform import EXECUTOR, GOING, NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+from tests.known_listeners import TABLE, named_where
 
 WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 # each within one leaf of the first tree, of which neither PM nor FM can give a slot a part
@@ -383,6 +385,27 @@ def test_a_pod_that_does_not_know_the_secret_is_no_executor(quakes: Stream) -> N
     )
     assert quakes.kube.exec(TOOLBOX, "sh", "-c", script, worker["status"]["podIP"]).strip() == "status 1"
     quakes.wait("its executors to be its own", lambda status: status["workers"]["ready"] == "1/1")
+
+
+def test_nothing_listens_in_a_pod_that_the_guide_does_not_tell_and_strangers_are_refused(
+    quakes: Stream, platform: Platform
+) -> None:
+    """Everything that listens is tried from within its pod, where no policy keeps anybody out."""
+    found = set[tuple[str, str]]()
+    for kube, selector in ((quakes.kube, "spatialstream.dev/stream=quakes"), (platform.system, "")):
+        pods = [each for each in kube.list("pods", selector) if each["status"]["phase"] == "Running"]
+        for pod in [each["metadata"]["name"] for each in pods if "deletionTimestamp" not in each["metadata"]]:
+            found |= {(row.process, row.what) for _, row in named_where(run_in(kube, pod))}
+    assert {(each.process, each.what) for each in TABLE} - found == set()
+
+
+def run_in(kube: Kube, pod: str) -> Callable[[str, object], Any]:
+    """Runs a script of Python in a pod, with JSON as its input and its output."""
+
+    def run_script(script: str, given: object) -> Any:
+        return json.loads(kube.exec(pod, "python", "-c", script, data=json.dumps(given).encode()))
+
+    return run_script
 
 
 # ---------------------------------------------------------------------------------------------------------------- end
