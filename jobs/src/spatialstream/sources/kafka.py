@@ -303,12 +303,7 @@ class Topics:
                 f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
                 "add partitions, or remove it, it is made anew",
             )
-        for topic, least in self._least_sizes.items():
-            if sizes[topic] < least:
-                raise SettingError(
-                    "topics",
-                    f"{topic} takes messages of {sizes[topic]} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
-                )
+        self._check_sizes(sizes)
         return counts
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
@@ -340,6 +335,14 @@ class Topics:
             settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
             found[topic] = int(settings["max.message.bytes"].value)
         return found
+
+    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
+        for topic, least in self._least_sizes.items():
+            if sizes[topic] < least:
+                raise SettingError(
+                    "topics",
+                    f"{topic} takes messages of {sizes[topic]} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
+                )
 
     def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
         """Delete topics of the stream.
