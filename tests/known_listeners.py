@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def named(
     table: Sequence[Documented] = TABLE,
     *,
     ports: bool,
+    at_once: int = 1,
 ) -> list[tuple[Listener, Documented]]:
     """Which row of the table each listener is, by what it says to strangers; a row is one socket of a process.
 
@@ -79,29 +81,36 @@ def named(
         attempt: tries what is at a host and port as a stranger; None where it is what it is said to be, and refuses.
         table: what may.
         ports: see :meth:`Documented.fits`.
+        at_once: processes that are tried at a time: who is spoken to in the wrong way may say nothing for long.
 
     Raises:
         AssertionError: there is something else, or something that does not refuse; all of it is named.
     """
-    found, wrong = list[tuple[Listener, Documented]](), list[str]()
-    taken = set[tuple[int, tuple[int, ...]]]()
-    for listener in listening:
-        told = list[str]()
-        for number, row in enumerate(table):
-            place = number, listener.processes
-            if place in taken or not row.fits(listener, ports=ports):
-                continue
-            problem = attempt(listener.host, listener.port, row.what)
-            if problem is None:
-                taken.add(place)
-                found.append((listener, row))
-                break
-            told.append(f"{row.what}? {problem}")
-        else:
-            why = "; ".join(told) or "it has no row, or its row has another place"
-            wrong.append(f"{listener} is not what docs/production.md says: {why}")
-    assert not wrong, "\n".join(wrong)
-    return found
+    by_process: dict[tuple[int, ...], list[Listener]] = {}
+    for each in listening:
+        by_process.setdefault(each.processes, []).append(each)
+
+    def of_process(listeners: Sequence[Listener]) -> tuple[list[tuple[Listener, Documented]], list[str]]:
+        found, wrong, left = list[tuple[Listener, Documented]](), list[str](), list(table)
+        for listener in listeners:
+            told = list[str]()
+            for row in [row for row in left if row.fits(listener, ports=ports)]:
+                problem = attempt(listener.host, listener.port, row.what)
+                if problem is None:
+                    left.remove(row)
+                    found.append((listener, row))
+                    break
+                told.append(f"{row.what}? {problem}")
+            else:
+                why = "; ".join(told) or "it has no row, or its row has another place"
+                wrong.append(f"{listener} is not what docs/production.md says: {why}")
+        return found, wrong
+
+    with ThreadPoolExecutor(at_once) as pool:
+        parts = list(pool.map(of_process, by_process.values()))
+    problems = [each for _, wrong in parts for each in wrong]
+    assert not problems, "\n".join(problems)
+    return [each for found, _ in parts for each in found]
 
 
 def named_where(run: Callable[[str, object], Any]) -> list[tuple[Listener, Documented]]:

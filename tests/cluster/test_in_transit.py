@@ -223,7 +223,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Passing]:
 @pytest.mark.timeout(1800)
 def test_nothing_listens_that_is_not_in_the_table_and_refuses_strangers(guarded: Passing) -> None:
     ours = [each for each in guarded.listening if role(each.command) not in ("broker", "ZooKeeper")]
-    known = named(ours, attempt, [*TABLE, *_SPARKS_OWN], ports=False)
+    known = named(ours, attempt, [*TABLE, *_SPARKS_OWN], ports=False, at_once=16)
     found = Counter((row.process, row.what) for _, row in known)
     executors = found["executor's JVM", "Spark's blocks"]
     assert executors >= 2
@@ -291,7 +291,7 @@ def test_a_capture_of_a_stream_without_tls_has_its_words(servers: Servers, tmp_p
         passing = has_passed(stack, servers, "in-clear", tmp_path)
         ours = [each for each in passing.listening if role(each.command) not in ("broker", "ZooKeeper")]
         assert {each.address for each in ours} == {"127.0.0.1"}
-        found = named(ours, attempt, ports=False)
+        found = named(ours, attempt, ports=False, at_once=16)
         capture = passing.captured()
         seats = {End(each.host, each.port) for each, row in found if row.what == "seat"}
         shown = {end for flow in capture.found["record"] for end in flow}
