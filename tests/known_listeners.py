@@ -87,7 +87,12 @@ def named(
         AssertionError: there is something else, or something that does not refuse; all of it is named.
     """
     by_process: dict[tuple[int, ...], list[Listener]] = {}
+    ports_known = set[tuple[int, tuple[int, ...]]]()
     for each in listening:
+        if each.address in ("0.0.0.0", "::"):  # by both versions of IP it is the same
+            if (each.port, each.processes) in ports_known:
+                continue
+            ports_known.add((each.port, each.processes))
         by_process.setdefault(each.processes, []).append(each)
 
     def of_process(listeners: Sequence[Listener]) -> tuple[list[tuple[Listener, Documented]], list[str]]:

@@ -118,6 +118,14 @@ def test_what_is_not_in_the_table_is_named() -> None:
         named([ours[0], ours[2]], attempt, rows, ports=False)
 
 
+def test_a_port_by_both_versions_of_ip_is_one_row() -> None:
+    row, command = Documented("driver", "a", "pod", (), ""), ("spatialstream", "worker")
+    both = [Listener(address, 9, (7,), command) for address in ("0.0.0.0", "::")]
+    assert [found for _, found in named(both, lambda *place: None, [row], ports=False)] == [row]
+    with pytest.raises(AssertionError, match=":::9 of driver"):
+        named([both[0], Listener("::", 9, (8, 7), command)], lambda *place: "it answers", [row], ports=False)
+
+
 def test_a_pod_is_looked_at_from_within() -> None:
     """As by kubectl: a script and its input are all that gets there."""
     asked, registry = list[Any](), CollectorRegistry()
