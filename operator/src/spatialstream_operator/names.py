@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from spatialstream.model.errors import SettingError
 
 __all__ = [
     "APPROVE_ANNOTATION",
     "COMPONENTS",
+    "COMPONENT_LABEL",
     "GROUP",
     "HASH_ANNOTATION",
     "INTERNAL_KINDS",
@@ -38,6 +40,8 @@ QUERY_PLURAL = "spatialqueries"
 
 STREAM_LABEL = f"{GROUP}/stream"
 """Label with the stream's name, on all that belongs to it."""
+COMPONENT_LABEL = "app.kubernetes.io/component"
+"""Label with what a pod of it is."""
 HASH_ANNOTATION = f"{GROUP}/template-hash"
 """Annotation of a driver's pod: another value in what the spec asks for means that the pod has to be made anew."""
 APPROVE_ANNOTATION = f"{GROUP}/approve"
@@ -144,11 +148,17 @@ class StreamNames:
             "app.kubernetes.io/instance": self.name,
             STREAM_LABEL: self.name,
         }
-        return labels | ({} if component is None else {"app.kubernetes.io/component": component})
+        return labels | ({} if component is None else {COMPONENT_LABEL: component})
 
     def selected(self, component: str) -> dict[str, str]:
         """The labels that select the pods of a component of this stream."""
-        return {STREAM_LABEL: self.name, "app.kubernetes.io/component": component}
+        return {STREAM_LABEL: self.name, COMPONENT_LABEL: component}
+
+    @property
+    def selected_drivers(self) -> dict[str, Any]:
+        """The LabelSelector of the pods of both drivers."""
+        either = {"key": COMPONENT_LABEL, "operator": "In", "values": ["router", "worker"]}
+        return {"matchLabels": {STREAM_LABEL: self.name}, "matchExpressions": [either]}
 
     def selector(self, component: str) -> str:
         """The same as text, as the API server takes it."""

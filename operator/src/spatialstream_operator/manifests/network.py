@@ -52,12 +52,7 @@ def pod_monitor(names: StreamNames, uid: str, labels: Mapping[str, str]) -> Mani
         "kind": "PodMonitor",
         "metadata": {**about, "labels": {**labels, **about["labels"]}},
         "spec": {
-            "selector": {
-                "matchLabels": {STREAM_LABEL: names.name},
-                "matchExpressions": [
-                    {"key": "app.kubernetes.io/component", "operator": "In", "values": ["router", "worker"]}
-                ],
-            },
+            "selector": names.selected_drivers,
             "podMetricsEndpoints": [{"port": METRICS_PORT_NAME, "path": METRICS_PATH}],
         },
     }

@@ -32,7 +32,7 @@ from spatialstream_operator.manifests.metadata import Manifest, metadata
 from spatialstream_operator.manifests.network import METRICS_PATH, METRICS_PORT_NAME
 from spatialstream_operator.manifests.placement import placed
 from spatialstream_operator.manifests.restricted import restrict
-from spatialstream_operator.names import HASH_ANNOTATION, STREAM_LABEL, TOPIC_KINDS, StreamNames
+from spatialstream_operator.names import HASH_ANNOTATION, TOPIC_KINDS, StreamNames
 from spatialstream_operator.spec import Bucket, Container, Executors, StreamSpec
 
 __all__ = ["DRIVER_CONTAINER", "driver_pod", "executor_template", "executor_trial", "template_hash"]
@@ -166,13 +166,7 @@ def _pod(job: str, spec: StreamSpec, names: StreamNames, uid: str, executors: in
         "metadata": _metadata(names, names.driver(job), uid, job),
         "spec": {**pod, "containers": [container], "volumes": list(storage.volumes)},
     }
-    return placed(restrict(add_template(base, given.driver.template, volumes.REPLACEABLE)), _drivers(names))
-
-
-def _drivers(names: StreamNames) -> Manifest:
-    """The selector of both drivers."""
-    either = {"key": "app.kubernetes.io/component", "operator": "In", "values": ["router", "worker"]}
-    return {"matchLabels": {STREAM_LABEL: names.name}, "matchExpressions": [either]}
+    return placed(restrict(add_template(base, given.driver.template, volumes.REPLACEABLE)), names.selected_drivers)
 
 
 def _metadata(names: StreamNames, name: str, uid: str, component: str) -> Manifest:

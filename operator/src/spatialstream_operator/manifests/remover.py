@@ -5,13 +5,12 @@ from __future__ import annotations
 from spatialstream_operator.commands import checkpoint_place
 from spatialstream_operator.manifests.metadata import Manifest
 from spatialstream_operator.manifests.pods import driver_pod
-from spatialstream_operator.names import StreamNames
+from spatialstream_operator.names import COMPONENT_LABEL, StreamNames
 from spatialstream_operator.spec import StreamSpec
 
 __all__ = ["remover_pod"]
 
 _FOR_A_SERVICE = ("startupProbe", "readinessProbe", "livenessProbe", "ports")
-_COMPONENT = "app.kubernetes.io/component"
 
 
 def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
@@ -27,7 +26,7 @@ def remover_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
     command = ["spatialstream", "remove", "--yes", "--checkpoint", checkpoint_place(spec)]
     command += ["--topics", "all" if spec.deletion.topics else "internal"]
     changed = {key: value for key, value in container.items() if key not in _FOR_A_SERVICE} | {"args": command}
-    labels = {**pod["metadata"]["labels"], _COMPONENT: "remover"}
+    labels = {**pod["metadata"]["labels"], COMPONENT_LABEL: "remover"}
     metadata = {**pod["metadata"], "name": names.remover, "labels": labels, "annotations": {}}
     containers = [changed, *pod["spec"]["containers"][1:]]
     changes = {"automountServiceAccountToken": False, "containers": containers}  # it has no executors
