@@ -144,9 +144,7 @@ def test_topics_that_take_too_little_are_refused(small: str) -> None:
         size = 1_000 if resource.name == f"s.{small}" else LARGEST_MESSAGE
         return {resource: MagicMock(result=lambda timeout: {"max.message.bytes": SimpleNamespace(value=str(size))})}
 
-    topics = Topics("s")
-    sizes = topics._sizes(SimpleNamespace(describe_configs=described))  # type: ignore[arg-type]
     with pytest.raises(
         SettingError, match=rf"s\.{small} takes messages of 1000 bytes; set max\.message\.bytes to 16777216"
     ):
-        topics._check_sizes(sizes)
+        Topics("s")._check_sizes(SimpleNamespace(describe_configs=described))  # type: ignore[arg-type]

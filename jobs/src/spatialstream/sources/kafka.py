@@ -274,7 +274,8 @@ class Topics:
             SettingError: a topic is not as the stream needs it.
         """
         admin = connection.admin()
-        with _reached(f"the broker at {connection.bootstrap} cannot be reached"):
+        unreachable = f"the broker at {connection.bootstrap} cannot be reached"
+        with _reached(unreachable):
             cluster = admin.list_topics(timeout=_TIMEOUT)
             present: Mapping[str, TopicMetadata] = cluster.topics
             copies = min(COPIES, max(1, len(cluster.brokers))) if replicas is None else replicas
@@ -290,7 +291,6 @@ class Topics:
                     if name != "TOPIC_ALREADY_EXISTS":  # the other job was quicker
                         raise SettingError("topics", f"{topic} cannot be created: {error.args[0].str()}") from None
             present = self._settled(admin)
-            sizes = self._sizes(admin)
         counts = {name: len(present[name].partitions) for name in self._names.values()}
         for topic, count in ((self.blocks, slots), (self.epochs, 1)):
             if counts[topic] != count:
@@ -303,7 +303,8 @@ class Topics:
                 f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
                 "add partitions, or remove it, it is made anew",
             )
-        self._check_sizes(sizes)
+        with _reached(unreachable):
+            self._check_sizes(admin)
         return counts
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
@@ -317,31 +318,19 @@ class Topics:
                 raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
             time.sleep(0.1)
 
-    @property
-    def _least_sizes(self) -> dict[str, int]:
-        """Bytes of the largest message that topics have to take."""
-        return {
-            self.blocks: LARGEST_MESSAGE,
-            self.results: LARGEST_MESSAGE,
-            self.rejected: _BROKERS_DEFAULT,
-            self.epochs: _BROKERS_DEFAULT,
-        }
-
-    def _sizes(self, admin: AdminClient) -> dict[str, int]:
-        """Those that they take."""
-        found = {}
-        for topic in self._least_sizes:
+    def _check_sizes(self, admin: AdminClient) -> None:
+        for topic, least in (
+            (self.blocks, LARGEST_MESSAGE),
+            (self.results, LARGEST_MESSAGE),
+            (self.rejected, _BROKERS_DEFAULT),
+            (self.epochs, _BROKERS_DEFAULT),
+        ):
             resource = ConfigResource(ResourceType.TOPIC, topic)
             settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
-            found[topic] = int(settings["max.message.bytes"].value)
-        return found
-
-    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
-        for topic, least in self._least_sizes.items():
-            if sizes[topic] < least:
+            size = int(settings["max.message.bytes"].value)
+            if size < least:
                 raise SettingError(
-                    "topics",
-                    f"{topic} takes messages of {sizes[topic]} bytes; set max.message.bytes to {LARGEST_MESSAGE}",
+                    "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
                 )
 
     def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
