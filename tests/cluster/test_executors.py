@@ -19,7 +19,8 @@ from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
 from spatialstream.store.reports import ask_executors
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.integration.processes import command_of, descendants
+from tests.integration.processes import descendants
+from tests.listening import command_of
 from tests.streams import random_stream
 
 TURNS = {"router": "spatialstream_router_epoch", "worker": "spatialstream_worker_round"}

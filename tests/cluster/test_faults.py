@@ -14,7 +14,8 @@ from spatialstream.index.version import RoutingVersion
 from spatialstream.model.space import WGS84
 from spatialstream.servers.process import await_condition
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.integration.processes import command_of, descendants
+from tests.integration.processes import descendants
+from tests.listening import command_of
 from tests.streams import random_stream
 
 _SESSION = 10.0  # seconds, the store's

@@ -31,11 +31,3 @@ def descendants(pid: int) -> list[int]:
         left += children.get(left[0], [])
         found.append(left.pop(0))
     return found[1:]
-
-
-def command_of(pid: int) -> list[str]:
-    """The words of a process' command line; none if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
-    except OSError:
-        return []

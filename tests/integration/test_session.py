@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pyspark
@@ -14,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spatialstream.spark.java import classes_file
+from tests.integration.processes import descendants
+from tests.listening import listeners
 
 _GUARDED = (
     "-Dspark.authenticate=true",
@@ -96,48 +96,11 @@ def test_a_session_is_guarded(spark: SparkSession, key: str) -> None:
 def test_nothing_listens_but_on_loopback(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([1, 2], 2).map(lambda x: x + 1).collect() == [2, 3]  # Python processes, too
 
-    sockets = {target for process in _descendants() for target in _files(process)}
-    listening = [address for inode, address in _listening() if f"socket:[{inode}]" in sockets]
+    ours = {os.getpid(), *descendants(os.getpid())}
+    listening = [each for each in listeners() if ours & {*each.processes}]
 
     assert len(listening) >= 3  # RPC, blocks, Python's gateway
-    assert [address for address in listening if not address.is_loopback] == []
-
-
-def _descendants() -> list[Path]:
-    """This process and all that it has started, directly or not."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            continue
-    found = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return [Path(f"/proc/{pid}/fd") for pid in found]
-
-
-def _files(folder: Path) -> list[str]:
-    """What the files of a process are."""
-    found = []
-    with suppress(OSError):  # it has ended, or closed one
-        for link in folder.iterdir():
-            found.append(str(link.readlink()))
-    return found
-
-
-def _listening() -> list[tuple[str, IPv4Address | IPv6Address]]:
-    """Inode and address of each TCP socket of this machine that listens."""
-    found: list[tuple[str, IPv4Address | IPv6Address]] = []
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
-            _, local, _, state, *rest = line.split()
-            if state == "0A":
-                words = bytes.fromhex(local.partition(":")[0])
-                octets = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-                address = ip_address(octets)
-                found.append((rest[5], getattr(address, "ipv4_mapped", None) or address))
-    return found
+    assert [str(each) for each in listening if not each.is_loopback] == []
 
 
 def test_spark_maps_its_classes_where_they_have_been_made_ready(spark: SparkSession) -> None:
