@@ -17,6 +17,7 @@ from spatialstream.servers.ports import free_port
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.store.lease import Lease, ZooKeeperLease
 from spatialstream.store.zookeeper import ZooKeeperStore
+from tests.cluster.sessions import end_session
 from tests.contracts.lease import SOON, LeaseContract, Rival, refusal
 from tests.unit.store.contract import eventually
 
@@ -74,18 +75,10 @@ def die(server: ZooKeeperServer) -> Callable[[Lease], None]:
         lease._closing.set()
         lease._stale.set()
         lease._keeper.join()
-        _end(server, lease._client.client_id)
+        end_session(server, lease._client)
         assert eventually(lambda: not lease.held)
 
     return kill
-
-
-def _end(server: ZooKeeperServer, session: object) -> None:
-    """Whoever continues a session can also end it."""
-    thief = KazooClient(server.hosts, client_id=session)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 class TestZooKeeper(LeaseContract):
@@ -97,10 +90,9 @@ def test_an_expired_session_is_no_reason_to_end(server: ZooKeeperServer, rival: 
     lease, other = rival(), rival()
     lease.acquire(SOON)
     assert isinstance(lease, ZooKeeperLease)
-    session = lease._client.client_id
-    _end(server, session)
+    end_session(server, lease._client)
 
-    assert eventually(lambda: lease._client.client_id not in (None, session) and lease.held)
+    assert eventually(lambda: lease.held)
     assert (lease.number, lease.superseded) == (1, False)
     assert re.search(r"another router of lease-\d+ is running, on .* \(process \d+\)", refusal(other, 1.0))
 
@@ -111,7 +103,7 @@ def test_whose_place_was_taken_meanwhile_is_superseded(server: ZooKeeperServer, 
     assert isinstance(lease, ZooKeeperLease)
     with pytest.MonkeyPatch.context() as patch:  # it is paused, and looks again only afterwards
         patch.setattr(lease, "_look", lambda: time.sleep(0.1))
-        _end(server, lease._client.client_id)
+        end_session(server, lease._client)
         other.acquire(SOON)
 
     assert eventually(lambda: lease.superseded)
