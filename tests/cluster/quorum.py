@@ -47,12 +47,12 @@ class Quorum(Generic[S]):
     def start(self, timeout: float = 120.0) -> Self:
         """Start those that do not run, and wait until all answer; see :meth:`Server.start` for arguments and errors."""
         self.launch()
-        self._each(self.servers, lambda server: server.await_answer(timeout))
+        self._each(lambda server: server.await_answer(timeout))
         return self
 
     def launch(self) -> Self:
         """Start those that do not run, and do not wait."""
-        self._each(self.servers, lambda server: server.launch())
+        self._each(lambda server: server.launch())
         return self
 
     def kill(self, servers: Iterable[S] | None = None) -> None:
@@ -62,7 +62,7 @@ class Quorum(Generic[S]):
 
     def stop(self, timeout: float = 15.0) -> None:
         """End all in order, and by force those that take more than ``timeout`` seconds."""
-        self._each(self.servers, lambda server: server.stop(timeout))
+        self._each(lambda server: server.stop(timeout))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -72,10 +72,10 @@ class Quorum(Generic[S]):
     ) -> None:
         self.stop()
 
-    def _each(self, servers: Iterable[S], do: Callable[[S], object]) -> None:
+    def _each(self, do: Callable[[S], object]) -> None:
         """Do something with each, at the same time."""
         with ThreadPoolExecutor(len(self.servers)) as threads:
-            deque(threads.map(do, servers), 0)
+            deque(threads.map(do, self.servers), 0)
 
 
 class ZooKeeperQuorum(Quorum[ZooKeeperServer]):

@@ -21,10 +21,10 @@ from spatialstream.oracle import answers, check
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.servers.process import await_condition
-from spatialstream.servers.quorum import KafkaQuorum, ZooKeeperQuorum
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.sources.kafka import Topics
 from spatialstream.store.zookeeper import ZooKeeperStore
+from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 
 PARTITIONS = 2
 

@@ -26,9 +26,9 @@ from spatialstream.model.space import WGS84
 from spatialstream.servers.job import JobServer
 from spatialstream.servers.kafka import metadata_of
 from spatialstream.servers.process import Server, await_condition
-from spatialstream.servers.quorum import KafkaQuorum, ZooKeeperQuorum
 from spatialstream.sources.kafka import Topics
 from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
+from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.cluster.test_asked import SNAPSHOTS, Asking
 from tests.cluster.test_faults import publish_moved
@@ -77,21 +77,21 @@ class Quorums:
             meanwhile: is done while they are away.
         """
         began = time.monotonic()
-        for each in victims:
-            if hung:
-                _signal(each, signal.SIGSTOP)
-            else:
-                each.kill()
+
+        def act(number: int, otherwise: Callable[[Server], object]) -> None:
+            for each in victims:
+                if hung:
+                    _signal(each, number)
+                else:
+                    otherwise(each)
+
+        act(signal.SIGSTOP, lambda server: server.kill())
         if seconds is None:
             self._measure(name, began)
         meanwhile()
         time.sleep(max(0.0, began + (seconds or 0.0) - time.monotonic()))  # it is the time itself that sessions end by
         began = time.monotonic()
-        for each in victims:
-            if hung:
-                _signal(each, signal.SIGCONT)
-            else:
-                each.launch()
+        act(signal.SIGCONT, lambda server: server.launch())
         if seconds is not None:
             assert await_condition(self._revived, PATIENCE)
             self._measure(f"{name}, from when they are there again", began)

@@ -19,15 +19,13 @@ from spatialstream.servers.certificates import write_stores
 from spatialstream.servers.jars import java, kafka_class_path
 from spatialstream.servers.ports import HOST, free_port
 from spatialstream.servers.process import Server
+from spatialstream.sources.kafka import COPIES
 from spatialstream.store.tls import TlsFiles
 
 __all__ = ["MESSAGE_BYTES", "KafkaServer", "metadata_of", "new_cluster"]
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 """The largest batch of records that the broker takes, in bytes."""
-
-_COPIES = 3
-"""Of each topic where nothing else is said, if there are as many brokers; all but one have to have a message."""
 
 _ANSWER_WITHIN = 1.0
 _FORMAT_WITHIN = 60.0
@@ -99,7 +97,7 @@ class KafkaServer(Server):
         folder: where it keeps everything.
         port: the port for clients; None for a free one.
         login: user and password that clients have to give (SASL, PLAIN); None lets everyone in who may connect.
-        controllers: ports on which the brokers of a cluster talk as controllers (:mod:`~spatialstream.servers.quorum`);
+        controllers: ports on which the brokers of a cluster talk as controllers;
             none: it is alone.
         number: which of them, from 1 on.
         cluster: id of the cluster, the same for all of it; "" if it is alone.
@@ -134,7 +132,7 @@ class KafkaServer(Server):
 
     def _configure(self) -> None:
         data = (self.folder / "data").resolve()
-        controllers, copies = self._controllers, min(_COPIES, len(self._controllers))
+        controllers, copies = self._controllers, min(COPIES, len(self._controllers))
         text = _CONFIGURATION.format(
             data=data,
             host=HOST,

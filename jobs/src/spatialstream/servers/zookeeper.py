@@ -83,7 +83,7 @@ class ZooKeeperServer(Server):
         tls: the server's own certificate and key, and the authority of the certificates that clients have to show,
             which has vouched for the server's, too; None: connections are not encrypted. They may be replaced before it
             is started again.
-        ensemble: the servers of which it is one (:mod:`~spatialstream.servers.quorum`); none: it is alone.
+        ensemble: the servers of which it is one; none: it is alone.
         number: which of them, from 1 on.
 
     Attributes:
