@@ -312,6 +312,6 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
         assert not asking.failed
         assert asking.differences(objects) == []
         tell(
-            f"{stream.results.repeated} repeated rows of results were dropped; {len(asking.answers)} answers to "
+            f"{stream.results.repeated} repeated rows of results were dropped; {asking.given} answers to "
             f"questions between the rounds, {len(asking.refused)} calls without one: {asking.refused[-1:]}\n"
         )
