@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spatialstream.client import SnapshotAsker
+from spatialstream.gateway import streams
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.model.errors import Replaced, Unavailable
 from spatialstream.model.space import WGS84, Space
@@ -165,6 +166,31 @@ def test_questions_that_come_together_are_answered_together_but_for_those_that_a
             else:
                 assert found.json == stream.right(record)
     assert len(looks) == 5  # the 36 as of one round, however many of them are wrong
+
+
+def test_what_comes_waits_for_a_call_that_does_not_take_long(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_PATIENCE", 300.0)
+    stream.round(1_000, objects(4, 900))
+    room, sizes = threading.Event(), list[int]()
+
+    class Slow(Opened):
+        def together(self, requests: Any) -> Any:
+            sizes.append(len(requests))
+            room.wait(300.0)
+            return super().together(requests)
+
+    behind = served("s", lambda: Slow(stream.newest, stream.call, PLANE))
+    asked = [{**SRQ, "id": f"q{i}"} for i in range(20)]
+    with serving(Gateway([behind])) as ask, ThreadPoolExecutor(20) as threads:
+        answers = [threads.submit(ask, "POST", ASK, asked[0])]
+        assert await_condition(lambda: sizes == [1], 60.0)
+        answers += [threads.submit(ask, "POST", ASK, each) for each in asked[1:]]
+        assert await_condition(lambda: len(behind._asked) == 19, 60.0)
+        room.set()
+        assert [each.result().json for each in answers] == [stream.right(each) for each in asked]
+        assert sizes == [1, 19]
+        assert ask("POST", ASK, SRQ).status == 200
+    assert sizes == [1, 19, 1]
 
 
 def test_a_defect_is_of_the_question_alone_that_brings_it_about(stream: Stream) -> None:

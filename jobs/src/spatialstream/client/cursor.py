@@ -56,10 +56,10 @@ class Reached:
     def after(self, row: Row) -> Reached:
         """The place after a row that it has not."""
         place = row.place
-        number = (place.round, row.upto)
         lives = dict(self.lives)
-        before = lives.get(place.life, (_NOTHING,) * _PHASES)
-        lives[place.life] = tuple(number if phase == place.phase else had for phase, had in enumerate(before))
+        seen = list(lives.get(place.life, (_NOTHING,) * _PHASES))
+        seen[place.phase] = place.round, row.upto
+        lives[place.life] = tuple(seen)
         return Reached(row.resume, tuple(lives.items())[-_LIVES:])
 
     def joined(self, other: Reached) -> Reached:

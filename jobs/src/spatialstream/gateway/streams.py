@@ -34,7 +34,10 @@ _READY_SECONDS = 2.0
 _FEW = 16
 """Questions of a request that may be answered together with those of others."""
 _TOGETHER = 4
-"""Calls that answer requests together, at the same time: none waits for one that takes long but its own."""
+"""Calls that answer requests together, at the same time at most."""
+_PATIENCE = 0.05
+"""Seconds for which requests wait for a call that is under way before there is another beside it: none waits for one
+that takes long but its own, and as many as can be are answered together."""
 
 
 Places = list[tuple[str, object]]
@@ -78,6 +81,7 @@ class ServedStream:
         self._waiting = 0
         self._asked: deque[tuple[Places, float, Asked]] = deque()
         self._answering: set[asyncio.Task[None]] = set()
+        self._patient = False
 
     def _do(self, work: Callable[[Stream], T]) -> T:
         """Do something with the stream; if it has been begun anew, with the one that is there now."""
@@ -157,26 +161,51 @@ class ServedStream:
             raise Problem("try-again", f"{len(self._asked)} requests are under way", retry=1)
         future: Asked = asyncio.get_running_loop().create_future()
         self._asked.append((places, timeout, future))
-        if len(self._answering) < _TOGETHER:
+        self._see_to()
+        return await future
+
+    def _see_to(self) -> None:
+        """Have what waits answered, unless it is to wait for a call that is under way."""
+        if self._asked and not self._patient and len(self._answering) < _TOGETHER:
             task = asyncio.create_task(self._answer())
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
-        return await future
 
     async def _answer(self) -> None:
         """Answer what waits, as much as fits together at a time."""
-        while self._asked:
+        while self._asked and not self._patient:
             some, questions = list[tuple[Places, float, Asked]](), 0
             while self._asked and questions + len(self._asked[0][0]) <= MOST:
                 some.append(self._asked.popleft())
                 questions += len(some[-1][0])
-            for (_, _, future), outcome in zip(some, await self._outcomes(some), strict=True):
+            with self._under_way():
+                outcomes = await self._outcomes(some)
+            for (_, _, future), outcome in zip(some, outcomes, strict=True):
                 if future.done():  # whoever asked has gone
                     continue
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)
                 else:
                     future.set_result(outcome)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """What comes now waits for this call, as long as it does not take long."""
+        mine = True
+
+        def end_of_patience() -> None:
+            nonlocal mine
+            mine = self._patient = False
+            self._see_to()
+
+        self._patient = True
+        timer = asyncio.get_running_loop().call_later(_PATIENCE, end_of_patience)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if mine:
+                self._patient = False
 
     async def _outcomes(
         self, some: Sequence[tuple[Places, float, Asked]]
