@@ -31,6 +31,9 @@ PARTITIONS = 2
 PATIENCE = 240.0
 """Seconds within which comes what comes at all, on a slow machine that does much else."""
 
+TICK = 0.2
+"""Seconds between two sendings: each gives an epoch and a round, some 40 ms of processor time for few objects or many."""
+
 
 @dataclass(frozen=True)
 class Servers:
@@ -84,6 +87,7 @@ class LiveStream:
     ) -> None:
         self._ended.set()
         self._reader.join(60.0)
+        self.router.interrupt()  # both end at the same time
         self.worker.stop(60.0)
         self.router.stop(60.0)
         self.store.close()
@@ -93,8 +97,8 @@ class LiveStream:
         for value in self.results.messages(self._ended.is_set):
             self.lines += value.split(b"\n")
 
-    def sender(self, rate: float) -> Sender:
-        return Sender(self.connection, self.name, self.space, rate, objects_per_message=20)
+    def sender(self, rate: float, tick: float = TICK) -> Sender:
+        return Sender(self.connection, self.name, self.space, rate, objects_per_message=20, tick=tick)
 
     def send(
         self,
@@ -103,6 +107,7 @@ class LiveStream:
         rate: float,
         *,
         lasting: bool = False,
+        tick: float = TICK,
     ) -> threading.Thread:
         """Begin to send a stream, in time order, in a thread of its own.
 
@@ -112,8 +117,9 @@ class LiveStream:
             rate: objects a second; it may be changed while they are sent.
             lasting: send what is left ever more slowly, until the rate is set to 0: there is more of the stream for as
                 long as the machine takes for what is done to it.
+            tick: seconds between two sendings; the shorter, the more of the time is that of a turn.
         """
-        self.sending = sender = self.sender(rate)
+        self.sending = sender = self.sender(rate, tick)
         batches = ObjectBatch.of(list(objects)), QueryBatch.of(list(queries))
 
         def slow_down() -> bool:

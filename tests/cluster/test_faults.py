@@ -38,7 +38,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
             ("worker killed while a version is prepared", lambda: _kill_while_preparing(stream, "worker")),
             ("ZooKeeper killed while a version is prepared", lambda: _kill_while_preparing(stream, "zookeeper")),
         ]
-        sending = stream.send(objects, queries, rate=50.0, lasting=True)
+        sending = stream.send(objects, queries, rate=50.0, lasting=True, tick=0.1)
         stream.await_rows(100)
         lines = []
         for name, fault in faults:
