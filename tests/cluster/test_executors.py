@@ -75,6 +75,7 @@ def test_executors_of_both_jobs_come_and_go_and_are_killed(servers: Servers, tmp
         stream.await_rows(50)
         for job in jobs:
             assert sending.is_alive(), "the stream is too short for all of it"
+            assert all("-XX:TieredStopAtLevel=1" in command_of(pid) for pid in executors(job).values())
             kill_an_executor(stream, job)
             before = failures(job)
             scale_in(stream, job)
