@@ -32,7 +32,7 @@ from spatialstream.stages import messages, tasks
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.messages import Row
-from spatialstream.stages.tasks import World
+from spatialstream.stages.tasks import SlotBlocks, World
 from spatialstream.stream.embedded import EmbeddedStream, embedded_world, ended, nothing
 from spatialstream.stream.engine import Engine
 from spatialstream.stream.settings import StreamSettings
@@ -121,18 +121,18 @@ class EpochTasks(tasks.EpochTasks):
 class RoundTasks(tasks.RoundTasks):
     """WORK and MERGE, counted."""
 
-    def work(self, world: World, slot: int) -> Iterator[PartRow]:
+    def work(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
         """See :class:`~spatialstream.stages.tasks.RoundTasks`; what is said of the load is counted here."""
         counts = {"objects": 0, "queries": 0, "bytes": 0, "candidates": 0}
-        for key, content in self._blocks(world, slot):
+        for key, content in self._blocks(world, of):
             _count_block(counts, key, content)
-        told = tasks.RoundTasks(replace(self.turn, measured=True), self.starts, self.ends)
-        for part, row in told.work(world, slot):
+        told = tasks.RoundTasks(replace(self.turn, measured=True))
+        for part, row in told.work(world, of):
             if row[1] == messages.LOAD:
                 load = json.loads(row[2]["load"][0].as_py())
                 counts["candidates"] += sum(load.get("leaf_checked", ()))
             yield part, row
-        _leave(world, self.turn.number, "WORK", slot, counts)
+        _leave(world, self.turn.number, "WORK", of[0], counts)
 
     def merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """See :class:`~spatialstream.stages.tasks.RoundTasks`."""

@@ -7,7 +7,6 @@ stream is settled. What a try that was given up has still under way is of an old
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
@@ -25,7 +24,7 @@ from spatialstream.seats.load import Load
 from spatialstream.seats.placement import placed
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import Counts
-from spatialstream.seats.wire import Command, SeatLost, act, endpoint, options
+from spatialstream.seats.wire import Command, Gathering, SeatLost, act, endpoint, options
 from spatialstream.sources.calls import called
 from spatialstream.sources.requests import Requests, requests
 from spatialstream.stages.tasks import TASKS, IdleTasks, World
@@ -155,35 +154,29 @@ class SeatEngine:
         if anywhere:
             found = self._wherever(do, items, seats, generation)
         else:
-            groups = self._by_seat([int(item) for item in items], seats)  # type: ignore[call-overload]
+            numbers = {_number(item): item for item in items}
+            groups = self._by_seat(list(numbers), seats)
+            over = Command.of(do, (), generation).over([numbers[each] for each in mine] for _, mine in groups)
             calls = {
-                self._asked(seat, "map", Command.of(do, mine, generation).to_json()): (seat, mine)
-                for seat, mine in groups
+                self._asked(seat, "map", body): (seat, mine) for (seat, mine), body in zip(groups, over, strict=True)
             }
             self._done({call: seat for call, (seat, _) in calls.items()}, generation)
             answered = [(mine, call.result()) for call, (_, mine) in calls.items()]
-            found = {item: lines for mine, of_mine in answered for item, lines in zip(mine, of_mine, strict=True)}
+            told = {number: lines for mine, of_mine in answered for number, lines in zip(mine, of_mine, strict=True)}
+            found = {item: told[number] for number, item in numbers.items()}
         return [line for item in items for line in found[item]]
 
     def gather(self, do: Work[T], items: Sequence[T], merge: Merge, parts: Sequence[int] = (0,)) -> list[str]:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         generation, gathering = self._generation, next(self._gatherings)
         seats = self._seats(generation)
-        numbers = {item if isinstance(item, int) else item[0]: item for item in items}  # type: ignore[index]
+        numbers = {_number(item): item for item in items}
         mergers = {~item: seat for seat, mine in self._by_seat([~part for part in parts], seats) for item in mine}
         groups = self._by_seat(list(numbers), seats)
-
-        def body(part: int) -> bytes:
-            told = generation, gathering, part
-            sources = [
-                (seat.address, json.loads(Command.of(do, [numbers[each] for each in mine], *told).to_json()))
-                for seat, mine in groups
-            ]
-            merging = json.loads(Command.of(merge, (), *told).to_json())
-            there = [seat.address for seat in seats]
-            return json.dumps({"merge": merging, "sources": sources, "seats": there}).encode()
-
-        calls = {part: self._asked(mergers[part], "gather", body(part)) for part in parts}
+        working, merging = (Command.of(each, (), generation, gathering) for each in (do, merge))
+        sources = [(seat.address, tuple(numbers[each] for each in mine)) for seat, mine in groups]
+        bodies = Gathering(merging, working, sources, [seat.address for seat in seats]).of_parts(parts)
+        calls = {part: self._asked(mergers[part], "gather", body) for part, body in zip(parts, bodies, strict=True)}
         self._done({call: mergers[part] for part, call in calls.items()}, generation, [seat for seat, _ in groups])
         self._accuser = ""
         return [line for call in calls.values() for line in call.result()]
@@ -338,13 +331,14 @@ class SeatEngine:
         self, do: Task[T], items: Sequence[T], seats: Sequence[Seated], generation: int
     ) -> dict[Any, list[str]]:
         kept, left = self._kept(items, seats)
+        command = Command.of(do, (), generation)
         found, calls = dict[Any, list[str]](), dict[Future[Any], tuple[Seated, Any]]()
         free = deque(sorted(seats, key=lambda seat: seat.name not in kept))
         while left or kept or calls:
             while free and (left or free[0].name in kept):
                 seat = free.popleft()
                 some = tuple(kept.pop(seat.name)) if seat.name in kept else left.popleft()
-                calls[self._asked(seat, "map", Command.of(do, some, generation).to_json())] = seat, some
+                calls[self._asked(seat, "map", next(command.over([some])))] = seat, some
             for call in self._some_done({call: seat for call, (seat, _) in calls.items()}, generation):
                 seat, some = calls.pop(call)
                 found |= zip(some, call.result(), strict=True)
@@ -416,3 +410,8 @@ class SeatEngine:
                     self._desk.drop(seat.address)
                 self._accuser = seat.name
         raise error
+
+
+def _number(item: Any) -> int:
+    """Of a slot or partition: the item itself, or the first of what it says of it."""
+    return int(item[0] if isinstance(item, tuple) else item)

@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,7 @@ from spatialstream.seats.tally import Tally
 from spatialstream.seats.wire import (
     ROWS,
     Command,
+    Gathering,
     Guard,
     SeatLost,
     act,
@@ -151,8 +152,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
             place = self._invitation.world.storage.place
             return listed(place, int(given["part"]), (number, take), given["asked"])
         if name == "gather":
-            sources = [(address, Command.read(command)) for address, command in given["sources"]]
-            return self._gather(Command.read(given["merge"]), sources, given["seats"])
+            return self._gather(Gathering.read(given))
         if name == "end":
             self._heed(math.inf)
             self.ended.set()
@@ -206,7 +206,8 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         try:
             yield
         finally:
-            self.worked[item if isinstance(item, int) else ELSEWHERE] += time.thread_time() - began
+            first = item[0] if isinstance(item, tuple) else item
+            self.worked[first if isinstance(first, int) else ELSEWHERE] += time.thread_time() - began
 
     def _map(self, command: Command) -> list[list[str]]:
         task, found = command.task(self._invitation.tasks), []
@@ -258,8 +259,9 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
 
     # ------------------------------------------------------------------------------------------------------ gathering
 
-    def _gather(self, merge: Command, sources: Sequence[tuple[str, Command]], seats: Collection[str]) -> list[str]:
+    def _gather(self, gathering: Gathering) -> list[str]:
         """Merge rows of seats, this one among them, as they come."""
+        merge, sources = gathering.merge, gathering.commands()
         task = merge.task(self._invitation.tasks)
         self._heed(merge.generation)
         with self._news:
@@ -267,7 +269,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         with lock:  # one of an older try ends with its next row
             self._check(merge.generation)
             with self._news:
-                for address in self._others.keys() - set(seats):
+                for address in self._others.keys() - set(gathering.seats):
                     self._others.pop(address).close()
             buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
             readers = [_Reader(self, address, command, buffer) for address, command in sources]

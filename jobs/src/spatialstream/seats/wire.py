@@ -14,7 +14,7 @@ import json
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from spatialstream.stream.engine import StageError
 __all__ = [
     "ROWS",
     "Command",
+    "Gathering",
     "Guard",
     "SeatLost",
     "act",
@@ -136,11 +137,55 @@ class Command:
         """As it is sent."""
         return to_json(self).encode()
 
+    def over(self, groups: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+        """As it is sent, over each of several groups of items: what they have in common is made once."""
+        rest = to_json({field.name: getattr(self, field.name) for field in fields(self) if field.name != "items"})
+        for items in groups:
+            yield f'{{"items": {to_json(items)}, {rest[1:]}'.encode()
+
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Command:
         """What :meth:`to_json` gave, parsed."""
-        items = tuple(tuple(item) if isinstance(item, list) else item for item in given["items"])
-        return cls(**{**given, "items": items})
+        return cls(**{**given, "items": _items(given["items"])})
+
+
+def _items(given: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(item) if isinstance(item, list) else item for item in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """What a part of MERGE is told: to merge what seats make of some items.
+
+    Each part is told of all seats, so what it is told of one is its address and its items alone.
+
+    Attributes:
+        merge: the task that merges.
+        work: that of the seats, over no items.
+        sources: address and items of each seat that has some.
+        seats: the addresses of all that there are.
+    """
+
+    merge: Command
+    work: Command
+    sources: Sequence[tuple[str, tuple[Any, ...]]]
+    seats: Sequence[str]
+
+    def of_parts(self, parts: Iterable[int]) -> Iterator[bytes]:
+        """As it is sent to each of several parts: what they have in common is made once."""
+        rest = to_json(self)
+        for part in parts:
+            yield f'{{"part": {part}, {rest[1:]}'.encode()
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Gathering:
+        """What :meth:`of_parts` gave for a part, parsed."""
+        merge, work = (replace(Command.read(given[name]), part=given["part"]) for name in ("merge", "work"))
+        return cls(merge, work, [(address, _items(items)) for address, items in given["sources"]], given["seats"])
+
+    def commands(self) -> list[tuple[str, Command]]:
+        """What each seat is told, by its address."""
+        return [(address, replace(self.work, items=items)) for address, items in self.sources]
 
 
 def write_rows(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

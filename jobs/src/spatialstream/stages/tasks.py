@@ -29,7 +29,10 @@ from spatialstream.stages.views import View, keep
 from spatialstream.stages.views import forget as forget_views
 from spatialstream.stages.work import Block, WorkSettings, slot_objects, slot_owner, slot_state, work
 
-__all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "Summary", "World"]
+__all__ = ["TASKS", "EpochTasks", "IdleTasks", "InputTasks", "RoundTasks", "SlotBlocks", "Summary", "World"]
+
+SlotBlocks = tuple[int, int, int]
+"""A slot, and the offsets of its blocks in its log, [start, end)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,28 +152,27 @@ class Summary:
 class RoundTasks:
     """What is done in a round, for each slot, and for each part of MERGE of what that gives.
 
+    Every seat is told all of this for each part of MERGE, so nothing here may be as long as there are slots.
+
     Attributes:
         turn: the round.
-        starts, ends: offsets of its blocks in each slot's log, [start, end).
         asking: the parts of MERGE of which queries need a second phase.
     """
 
     turn: Round
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
     asking: tuple[int, ...] = ()
 
-    def _blocks(self, world: World, slot: int) -> Iterator[Block]:
-        start = self.starts[slot]
+    def _blocks(self, world: World, of: SlotBlocks) -> Iterator[Block]:
+        slot, start, end = of
         if self.turn.number == 0:
             # before it there may be blocks of an earlier life, which may be removed at any time; that all of this life
             # are there is seen by their markers
             start = max(start, world.channel.begins()[slot])
-        return world.channel.blocks(slot, start, self.ends[slot])
+        return world.channel.blocks(slot, start, end)
 
-    def work(self, world: World, slot: int) -> Iterator[PartRow]:
+    def work(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
         """WORK: a slot's blocks to partials."""
-        partials = work(slot, self._blocks(world, slot), self.turn, world.settings, world.storage)
+        partials = work(of[0], self._blocks(world, of), self.turn, world.settings, world.storage)
         return divided(partials, world.settings.mergers)
 
     def merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
@@ -219,10 +221,10 @@ class RoundTasks:
         keep(world.storage.place, slot, View.of(objects, self.turn, world.settings.retention))
         return iter(())
 
-    def narrow_work(self, world: World, slot: int) -> Iterator[str]:
+    def narrow_work(self, world: World, of: SlotBlocks) -> Iterator[str]:
         """What WORK fails on."""
-        given = list(self._blocks(world, slot)), self.turn, world.settings, world.storage
-        return map(to_json, narrow_work(slot, *given))
+        given = list(self._blocks(world, of)), self.turn, world.settings, world.storage
+        return map(to_json, narrow_work(of[0], *given))
 
     def narrow_merge(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """What MERGE fails on."""
@@ -254,9 +256,9 @@ class IdleTasks:
         world.sink.rejected(0, "input", ())
         return iter(())
 
-    def take(self, world: World, part: tuple[int, int, int]) -> Iterator[PartRow]:
-        """As WORK: a slot, and offsets of its blocks [start, end)."""
-        deque(world.channel.blocks(*part), 0)
+    def take(self, world: World, of: SlotBlocks) -> Iterator[PartRow]:
+        """As WORK."""
+        deque(world.channel.blocks(*of), 0)
         return iter(())
 
     def forget(self, world: World, item: int) -> Iterator[str]:

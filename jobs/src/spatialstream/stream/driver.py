@@ -23,7 +23,7 @@ from spatialstream.model.jsonable import from_json
 from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
-from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, Summary
+from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotBlocks, Summary
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
@@ -214,7 +214,7 @@ class WorkerTurns:
 
     def _do(self, record: RoundRecord) -> Summary:
         engine, tasks = self.engine, _tasks(record)
-        told = engine.gather(tasks.work, range(self.slots), tasks.merge, self._parts)
+        told = engine.gather(tasks.work, _blocks(record), tasks.merge, self._parts)
         parts = [from_json(Summary, line) for line in told]
         summary = Summary.of_parts(parts)
         if summary.second:
@@ -268,10 +268,10 @@ class WorkerTurns:
         engine, tasks, slots = self.engine, _tasks(record), range(self.slots)
         self.go_back(record)
         self.step("narrow")
-        lines = engine.map(tasks.narrow_work, slots)
+        lines = engine.map(tasks.narrow_work, _blocks(record))
         if not lines:
             self.go_back(record)
-            lines = engine.gather(tasks.work, slots, tasks.narrow_merge, self._parts)
+            lines = engine.gather(tasks.work, _blocks(record), tasks.narrow_merge, self._parts)
         if not lines and (asking := self._asking(record)):
             tasks = replace(tasks, asking=asking)
             lines = engine.map(tasks.narrow_ask, slots)
@@ -288,4 +288,9 @@ class WorkerTurns:
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:
-    return RoundTasks(record.round, record.starts, record.ends)
+    return RoundTasks(record.round)
+
+
+def _blocks(record: RoundRecord) -> list[SlotBlocks]:
+    """What each slot reads in a round."""
+    return list(zip(range(len(record.ends)), record.starts, record.ends, strict=True))
