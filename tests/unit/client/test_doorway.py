@@ -28,10 +28,11 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.questions import Directory
+from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import ListingView
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.settings import StreamSettings
-from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
+from tests.unit.client.test_snapshots import MANY, PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, objects
 from tests.unit.client.test_snapshots import Stream as Slots
 
 OWN, ASKING = "own", "asking"
@@ -53,19 +54,19 @@ class Endpoints:
 
     def __init__(self) -> None:
         self.slots = Slots()
-        settings = StreamSettings("s", slots=SLOTS)
+        settings = StreamSettings("s", slots=SLOTS, space=PLANE)
         channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
         world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         world.storage.place = PLACE  # where the views are
-        self.seats = [Seat(Invitation("127.0.0.1:1", OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
+        save_version(world.storage, self.slots.version)
+        self.desk = Desk("127.0.0.1", OWN, 10.0, None, ASKING, self.directory)
+        desk = f"127.0.0.1:{self.desk.port}"
+        self.seats = [Seat(Invitation(desk, OWN, world, ASKING), "127.0.0.1") for _ in range(2)]
         self.addresses = [self.seats[0].address, self.seats[0].address, self.seats[1].address]
         self.parts: list[str | None] = [each.address for each in self.seats]
-        self.desk = Desk("127.0.0.1", OWN, 10.0, None, ASKING, self.directory)
         self.store: Any = Store()
         self.store.create(self.slots.version)
-        self.door = Door.of(
-            {"address": f"127.0.0.1:{self.desk.port}", "secret": ASKING, "certificate": None}, PLANE, DEFAULT_RULE
-        )
+        self.door = Door.of({"address": desk, "secret": ASKING, "certificate": None}, PLANE, DEFAULT_RULE)
         self.door.save(self.store)
 
     def directory(self) -> Any:
@@ -106,6 +107,58 @@ def silent() -> Iterator[str]:
     """The address of one that lets in whoever comes, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+ONES: list[dict[str, Any]] = [SRQ, SKQ, MANY, STQ]
+WORDS: list[dict[str, Any]] = [{"keywords": ["w3"]}, {"any": [["w1", "a"], ["w2"]], "none": ["w5"]}, {}]
+KINDS = [
+    {**kind, **more, "id": f"q{i}"}
+    for i, (kind, more) in enumerate((k, w) for k in (SRQ, SKQ, MANY, STQ) for w in WORDS)
+]
+
+
+def test_few_questions_are_answered_whole_by_one_seat(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends.slots.round(1_000, objects(300, 900))
+    with Stream(ends.store) as stream:
+        expected = [stream.ask({**each, "t": 1_000}) for each in KINDS]  # with its time it is asked of slots
+        assert expected == [ends.slots.right(each) for each in KINDS]
+        before = ends.answered()
+        with monkeypatch.context() as patched:
+            patched.setattr(stream, "_newest", None)
+            patched.setattr(stream, "_call", None)
+            assert [stream.ask(each) for each in KINDS] == expected
+            assert stream.ask(KINDS[:8]) == expected[:8]
+        assert ends.answered() == [count + more for count, more in zip(before, (3 + 3, 6 + 5, 3), strict=True)]
+        ends.slots.round(2_000, objects(300, 1_900))
+        assert [stream.ask(each) for each in KINDS] == [ends.slots.right(each) for each in KINDS]
+        assert stream.ask(KINDS) == [ends.slots.right(each) for each in KINDS]
+
+
+def test_what_one_seat_cannot_answer_whole_is_asked_of_slots(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends.slots.round(1_000, objects(300, 900))
+    with Stream(ends.store) as stream:
+        expected = stream.ask({**SRQ, "id": "q"})
+        monkeypatch.setattr("spatialstream.seats.whole.LARGEST", 100)
+        assert stream.ask({**SRQ, "id": "q"}) == expected
+        monkeypatch.undo()
+        assert stream.ask({**SRQ, "id": "q", "note": object()}) == expected
+        assert stream.ask({**SRQ, "id": "q", "region": {"box": list(map(np.float64, (0, 0, 8, 8)))}}) == expected
+        ends.desk._directory, directory = lambda: time.sleep(2.5), ends.desk._directory
+        threading.Timer(0.5, setattr, (ends.desk, "_directory", directory)).start()
+        assert stream.ask({**SRQ, "id": "q"}, timeout=4.0) == expected
+
+
+def test_a_seat_that_has_gone_is_not_asked_again(ends: Endpoints, silent: str) -> None:
+    ends.slots.round(1_000, objects(300, 900))
+    ends.addresses[:] = [silent] * SLOTS
+    with Stream(ends.store) as stream:
+        with pytest.raises(Unavailable, match="does not answer"):
+            stream.ask(SRQ, timeout=0.0)
+        ends.addresses[:] = [ends.seats[0].address] * SLOTS
+        began = time.monotonic()
+        assert len(stream.ask(SRQ, timeout=2.0)["objects"]) == 300
+        assert len(stream.ask(SRQ, timeout=2.0)["objects"]) == 300
+        assert time.monotonic() - began < 60.0
 
 
 def test_k_may_be_a_million(ends: Endpoints) -> None:

@@ -64,7 +64,8 @@ def test_who_may_ask_commands_nothing(seat: Seat) -> None:
 def test_who_knows_no_secret_is_told_nothing(seat: Seat, secret: str) -> None:
     desk = desk_of({"round": [0, 0]})
     try:
-        for client, name in ((client_of(seat.address), "map"), (client_of(f"127.0.0.1:{desk.port}"), "directory")):
+        driver = client_of(f"127.0.0.1:{desk.port}")
+        for client, name in ((client_of(seat.address), "map"), (client_of(seat.address), "ask"), (driver, "directory")):
             with pytest.raises(SeatLost, match="processes of one stream"):
                 act(client, name, b"{}", options(secret, 10.0))
     finally:

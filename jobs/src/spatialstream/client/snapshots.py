@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, overload
 
@@ -21,12 +21,18 @@ from spatialstream.model.queries import Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import parse_time
-from spatialstream.stages.questions import Call, Directory, answers_of
+from spatialstream.stages.questions import Call, Directory, lines_of
 
 __all__ = ["SnapshotAsker"]
 
 MOST = 1_000
 """Questions that are answered together. What has more is cut, and each part is as of the round that is newest then."""
+
+FEW = 8
+"""Questions that one seat is given to answer whole, at most: more are better shared by seats and who asks."""
+
+Whole = Callable[[Sequence[tuple[Query, Mapping[str, Any]]], float], tuple[dict[str, int], list[str]] | None]
+"""Has questions answered whole, see :meth:`~spatialstream.seats.door.Doorway.ask`."""
 
 _PAUSES = (0.002, 0.1)
 """Seconds between two looks at what is newest: the first, and the longest."""
@@ -42,6 +48,8 @@ class SnapshotAsker:
         space: of the stream.
         rule: of the stream's terms.
         pause: waits for so many seconds.
+        whole: has few questions answered at the newest round's clock, within so many seconds: ``as_of`` and rows; None:
+            they have to be asked otherwise.
 
     Attributes:
         space, rule: as given.
@@ -54,8 +62,9 @@ class SnapshotAsker:
         space: Space = WGS84,
         rule: TermRule = DEFAULT_RULE,
         pause: Callable[[float], object] = time.sleep,
+        whole: Whole = lambda questions, seconds: None,
     ) -> None:
-        self._newest, self._call = newest, call
+        self._newest, self._call, self._whole = newest, call, whole
         self.space, self.rule, self._pause = space, rule, pause
 
     def as_of(self, timeout: float = 10.0) -> dict[str, int] | None:
@@ -178,7 +187,7 @@ class SnapshotAsker:
             raise SettingError(
                 place, f"type: {record['type']} is no snapshot query, which SRQ, SKQ and STQ are; send it to the stream"
             )
-        return place, query, "t" in record
+        return _Asked(place, query, record)
 
     def _answers(
         self, requests: Sequence[tuple[list[_Asked] | SettingError, float]], earliest: int | None
@@ -192,6 +201,13 @@ class SnapshotAsker:
                 found[number] = asked
             else:
                 left[number] = asked
+        if earliest is None and left:
+            some = [each for asked in left.values() for each in asked]
+            whole = self._answered_whole(some, min(requests[number][1] for number in left))
+            if whole is not None:
+                rows = iter(whole)
+                found |= {number: list(islice(rows, len(asked))) for number, asked in left.items()}
+                left = {}
         while left:
             until = began + min(requests[number][1] for number in left)
             try:
@@ -220,24 +236,59 @@ class SnapshotAsker:
                 pause = min(2 * pause, _PAUSES[1])
         return [found[number] for number in range(len(requests))]
 
+    def _answered_whole(self, asked: Sequence[_Asked], timeout: float) -> list[str] | None:
+        """The answers of one seat; None: there are none."""
+        if not 0 < len(asked) <= FEW or any(each.timed for each in asked):
+            return None
+        found = self._whole(
+            [(each.query, each.record) for each in asked], max(1.0, timeout / 2)
+        )  # leaves time for more
+        if found is None:
+            return None
+        as_of, lines = found
+        return _with(as_of, lines)
+
     def _answered(self, asked: list[_Asked], directory: Directory, until: float) -> list[str]:
         if not asked:
             return []
-        queries = [query if timed else replace(query, t=directory.clock) for _, query, timed in asked]
-        lines = [""] * len(queries)
-        as_of, batch = f', "as_of": {json.dumps(_as_of(directory))}}}', QueryBatch.of(queries)
-        for answers in answers_of(batch, directory, self.space, self._call, lambda: _left(until)):
-            for number, line in zip(answers.number.tolist(), answers.lines.to_pylist(), strict=True):
-                lines[number] = line[:-1] + as_of
-        return lines
+        queries = [each.query if each.timed else replace(each.query, t=directory.clock) for each in asked]
+        given = QueryBatch.of(queries), directory, self.space, self._call
+        return _with(_as_of(directory), lines_of(*given, lambda: _left(until)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question.
+
+    Attributes:
+        place: that it comes from.
+        query: what it says.
+        record: itself.
+    """
+
+    place: str
+    query: Query
+    record: Mapping[str, Any]
+
+    @property
+    def timed(self) -> bool:
+        """Whether it says its time."""
+        return "t" in self.record
+
+
+def _with(as_of: Mapping[str, int], lines: Iterable[str]) -> list[str]:
+    """Rows that say what they are as of."""
+    end = f', "as_of": {json.dumps(as_of)}}}'
+    return [line[:-1] + end for line in lines]
 
 
 def _early(asked: Iterable[_Asked], clock: int) -> SettingError | None:
     """What is wrong with questions of which one is about a time that the clock has not come to."""
-    for place, query, timed in asked:
-        if timed and query.t > clock:
-            right = f"leave t out, or wait with at_least={query.t}"
-            return SettingError(place, f"t: {query.t} is after the stream's clock, which is at {clock}; {right}")
+    for each in asked:
+        if each.timed and each.query.t > clock:
+            right = f"leave t out, or wait with at_least={each.query.t}"
+            problem = f"t: {each.query.t} is after the stream's clock, which is at {clock}; {right}"
+            return SettingError(each.place, problem)
     return None
 
 
@@ -248,7 +299,3 @@ def _as_of(directory: Directory) -> dict[str, int]:
 def _left(until: float) -> float:
     """Seconds until then; what is tried at all gets a second at least."""
     return max(1.0, until - time.monotonic())
-
-
-_Asked = tuple[str, Query, bool]
-"""A question: the place that it comes from, itself, and whether it says its time."""

@@ -93,7 +93,8 @@ class Stream(SnapshotAsker):
             if opened is not None:
                 closing.push(opened)
             doorway = closing.enter_context(Doorway(store))
-            super().__init__(doorway.newest, doorway.call, Space.parse(doorway.door.space), doorway.door.rule)
+            space, rule = Space.parse(doorway.door.space), doorway.door.rule
+            super().__init__(doorway.newest, doorway.call, space, rule, whole=doorway.ask)
             self._inside = Inside(store, lambda: doorway.seats)
             self._doorway, self._opened = doorway, closing.pop_all()
 

@@ -12,16 +12,20 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.index.version import RoutingVersion
 from spatialstream.local.catalogue import Listed
 from spatialstream.model.errors import Gone, Replaced, Unavailable
+from spatialstream.model.queries import Nearest, Query
+from spatialstream.model.regions import Box, Circle
+from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.seats.wire import SeatLost, act, answering, client_of, options, received
@@ -36,6 +40,12 @@ __all__ = ["DOOR", "Door", "Doorway"]
 
 DOOR = "door"
 """The name under which it is kept."""
+
+_KNOWN_SECONDS = 5.0
+"""For which it is trusted that slots are where they were, to choose whom to ask: another seat answers as well."""
+
+_WHOLE_AGAIN_SECONDS = 1.0
+"""For which no seat is given questions whole after one that has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,21 @@ class Door:
         return cls(**{**kept[1], "stop_words": tuple(kept[1]["stop_words"])})
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Where slots are, as the driver has told it last; it may have changed since.
+
+    Attributes:
+        seats: address of the seat of each slot.
+        version: where objects are.
+        since: s of the monotonic clock.
+    """
+
+    seats: Mapping[int, str]
+    version: RoutingVersion
+    since: float = field(default_factory=time.monotonic)
+
+
 class Doorway:
     """Calls a stream's driver and slots; any number of threads may.
 
@@ -111,6 +136,8 @@ class Doorway:
         self._seats: dict[int, str] = {}
         self._parts: dict[int, str | None] = {}
         self._versions: dict[int, RoutingVersion] = {}
+        self._known: _Known | None = None
+        self._whole_from = float("-inf")
         self._stream = self.door.space, self.door.rule
 
     def __enter__(self) -> Self:
@@ -164,7 +191,9 @@ class Doorway:
         self._seats = {int(slot): address for slot, address in known["seats"].items() if address}
         self._parts = {int(part): address for part, address in known["parts"].items()}
         until, versions = time.monotonic() + seconds, self._versions
-        return Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
+        directory = Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
+        self._known = _Known(self._seats, directory.routing.active)
+        return directory
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
         """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""
@@ -182,6 +211,45 @@ class Doorway:
             asked = [called(partial(self._answered, address, mine, *given)) for address, mine in groups.items()]
             for answer in asked:
                 yield from answer.result()
+
+    def ask(
+        self, questions: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float
+    ) -> tuple[dict[str, int], list[str]] | None:
+        """Have a seat answer questions whole, as of the newest round, at its clock; see :mod:`~.whole`.
+
+        Args:
+            questions: what they say, and themselves, without times.
+            seconds: within which it has to be done.
+
+        Returns:
+            ``as_of`` and rows; None: it cannot be done so now, but :meth:`newest` and :meth:`call` may do.
+        """
+        now, known = time.monotonic(), self._known
+        if known is None or now < self._whole_from or now > known.since + _KNOWN_SECONDS:
+            return None
+        address = known.seats.get(_slot_of(questions[0][0], known.version))
+        if address is None:
+            return None
+        asked = [{name: value for name, value in record.items() if name in QUERY_FIELDS} for _, record in questions]
+        try:
+            body = json.dumps({"asked": asked, "seconds": seconds}).encode()
+        except (TypeError, ValueError, RecursionError):  # of a program's own types
+            return None
+        door = self.door
+        action, how = flight.Action("ask", body), options(door.secret, seconds)
+        try:
+            with answering(address):
+                results = self._client(door, address).do_action(action, how)
+                head, *lines = b"".join(result.body.to_pybytes() for result in results).split(b"\n")
+                answered = json.loads(head)
+        except SeatLost:
+            self._forget(address)
+            self._known, self._whole_from = None, time.monotonic() + _WHOLE_AGAIN_SECONDS
+            return None
+        if "failed" in answered:
+            self._known = None
+            return None
+        return None if answered["answer"] is None else (answered["answer"], [line.decode() for line in lines])
 
     def listed(self, round_id: RoundId, asked: Mapping[str, Any], seconds: float) -> list[Listed]:
         """What stands as of a round, by number, of all parts of MERGE; see :func:`~spatialstream.stages.views.listed`.
@@ -250,3 +318,17 @@ class Doorway:
                 problem = f"routing version {number} is new here, and the routing store does not give it in time"
                 raise Unavailable(f"{problem}: try again") from None
         return known[number]
+
+
+def _slot_of(query: Query, version: RoutingVersion) -> int:
+    """A slot that is likely to have most of an answer."""
+    match query.selection, query.predicate.region:
+        case Nearest(x, y), _:
+            at = x, y
+        case _, Box(west, south, east, north):
+            at = (west + east) / 2, (south + north) / 2
+        case _, Circle(x, y):
+            at = x, y
+        case _:
+            return 0
+    return int(version.mapping[version.index.nearest_leaves(np.array([at]))[0]])

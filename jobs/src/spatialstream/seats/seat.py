@@ -33,6 +33,7 @@ from spatialstream.model.errors import RunError
 from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.row_parts import RowParts
 from spatialstream.seats.tally import Tally
+from spatialstream.seats.whole import Wholes, kept
 from spatialstream.seats.wire import (
     ROWS,
     Command,
@@ -56,7 +57,7 @@ from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
 from spatialstream.stages.tasks import TASKS, World
-from spatialstream.stages.views import listed, respond
+from spatialstream.stages.views import RoundId, answer_at, listed, respond
 
 __all__ = ["ELSEWHERE", "Invitation", "Seat", "sit"]
 
@@ -134,12 +135,17 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self._newest = 0.0
         self._standing: _Standing | None = None
         self._others: dict[str, flight.FlightClient] = {}
+        self._wholes = Wholes(invitation.world, self._directory, self)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``.
 
-        ``listed`` is for those who ask: what stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`.
+        For those who ask: ``listed``, what stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`;
+        and ``ask``, see :class:`~spatialstream.seats.whole.Wholes`, the rows of which come line by line after the JSON.
         """
+        if action.type == "ask":
+            yield self._ask(json.loads(action.body.to_pybytes()))
+            return
         if action.type != "listed":
             Guard.check_own(context)
         yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
@@ -174,6 +180,59 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         slots, batch = asked["slots"], messages.unpack(questions)
         with self.tally.counting(slots, batch):
             yield from respond(self._invitation.world.storage.place, slots, (number, take), batch)
+
+    def _ask(self, given: Mapping[str, Any]) -> flight.Result:
+        lines = list[str]()
+
+        def ask() -> dict[str, int] | None:
+            found = self._wholes.ask(given["asked"], float(given["seconds"]))
+            if found is None:
+                return None
+            as_of, rows = found
+            lines.extend(rows)
+            return as_of
+
+        head = answer(ask)
+        return (
+            flight.Result(b"\n".join([head.body.to_pybytes(), *(line.encode() for line in lines)])) if lines else head
+        )
+
+    def _directory(self, seconds: float) -> Any:
+        """What the driver tells of the newest round."""
+        client, address = self._client(self._invitation.desk), self._invitation.desk
+        return act(client, "directory", b"", options(self._invitation.secret, seconds), address)
+
+    def of_seat(
+        self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    ) -> Iterator[Row]:
+        """What slots of a seat, which may be this one, answer, see :func:`~spatialstream.stages.views.answer_at`.
+
+        Raises:
+            TooLarge: it is too much to be kept.
+            Unavailable: it does not answer, or does not have that round.
+        """
+        if address == self.address:
+            with self.tally.counting(slots, questions):
+                yield from kept(answer_at(self._invitation.world.storage.place, slots, round_id, questions))
+            return
+        head = json.dumps({"slots": slots, "round": round_id}).encode()
+        ticket = flight.Ticket(head + b"\n" + messages.pack(questions).to_pybytes())
+        try:
+            with answering(address):
+                reader = self._client(address).do_get(ticket, options(self._invitation.secret, seconds))
+            yield from kept(received(address, reader))
+        except SeatLost:
+            with self._news:
+                self._others.pop(address, None)
+            raise
+
+    def _client(self, address: str) -> flight.FlightClient:
+        """Of another endpoint."""
+        with self._news:
+            client = self._others.get(address)
+            if client is None:
+                client = self._others[address] = client_of(address, self._invitation.root)
+            return client
 
     # ------------------------------------------------------------------------------------------------- one at a time
 
@@ -269,7 +328,7 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         with lock:  # one of an older try ends with its next row
             self._check(merge.generation)
             with self._news:
-                for address in self._others.keys() - set(gathering.seats):
+                for address in self._others.keys() - {*gathering.seats, self._invitation.desk}:
                     self._others.pop(address).close()
             buffer = RowBuffer(len(sources), lambda: self._check(merge.generation))
             readers = [_Reader(self, address, command, buffer) for address, command in sources]
@@ -289,12 +348,8 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         """
         if address == self.address:
             return self._rows(command), lambda: None
-        with self._news:
-            client = self._others.get(address)
-            if client is None:
-                client = self._others[address] = client_of(address, self._invitation.root)
         with answering(address):
-            reader = client.do_get(flight.Ticket(command.to_json()), options(self._invitation.secret))
+            reader = self._client(address).do_get(flight.Ticket(command.to_json()), options(self._invitation.secret))
         return received(address, reader), reader.cancel
 
 

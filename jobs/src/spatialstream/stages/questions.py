@@ -30,7 +30,7 @@ from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.two_phase import requests, still_to_ask
 from spatialstream.stages.views import RoundId
 
-__all__ = ["Call", "Directory", "answers_of"]
+__all__ = ["Call", "Directory", "answers_of", "lines_of"]
 
 Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Row]]
 """Asks slots, as of a round, the questions that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
@@ -109,6 +109,17 @@ def answers_of(
         by_kind.setdefault(kind, []).append(content)
     lists, terms = spools.values()
     yield from answers(by_kind, lists, terms, space, None, None)
+
+
+def lines_of(
+    queries: QueryBatch, directory: Directory, space: Space, call: Call, left: Callable[[], float]
+) -> list[str]:
+    """The rows of :func:`answers_of` in the order of the queries."""
+    lines = [""] * len(queries)
+    for found in answers_of(queries, directory, space, call, left):
+        for number, line in zip(found.number.tolist(), found.lines.to_pylist(), strict=True):
+            lines[number] = line
+    return lines
 
 
 def _answered(

@@ -1,0 +1,147 @@
+"""Questions that a seat answers whole: together where they wait at the same moment, and none at the cost of others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spatialstream.model.errors import Gone, Unavailable
+from spatialstream.seats import whole
+from spatialstream.seats.whole import Whole, Wholes, kept
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages import views
+from spatialstream.stages.messages import Row
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.versions import save_version
+from spatialstream.stages.views import RoundId
+from spatialstream.stream.settings import StreamSettings
+from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
+
+ASKED = [SRQ, SKQ, STQ, SRQ | {"keywords": ["w3"]}]
+
+
+class Slots:
+    """A stream's slots in two seats of this process, and what they answer by.
+
+    Attributes:
+        looks: how often it was asked for what is newest.
+        heavy: while it is not set, nothing that looks for ``heavy`` is answered.
+    """
+
+    def __init__(self) -> None:
+        self.stream = Stream(PLANE)
+        settings = StreamSettings("s", slots=SLOTS, space=PLANE)
+        channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+        self.world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
+        save_version(self.world.storage, self.stream.version)
+        self.looks, self.reached, self.heavy = 0, threading.Event(), threading.Event()
+        self.seats: dict[str, str | None] = {"0": "a", "1": "a", "2": "b"}
+        self.wholes = Wholes(self.world, self.newest, self)
+
+    def newest(self, seconds: float) -> Mapping[str, Any] | None:
+        self.looks += 1
+        return None if self.stream.turn is None else {**Directory.record(self.stream.turn), "seats": self.seats}
+
+    def of_seat(
+        self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
+    ) -> Iterator[Row]:
+        assert {self.seats[str(slot)] for slot in slots} == {address}
+        if any("heavy" in words for words in questions.column("keywords").to_pylist()):
+            self.reached.set()
+            assert self.heavy.wait(60.0)
+        if any("wrong" in words for words in questions.column("keywords").to_pylist()):
+            raise RuntimeError("wrong")
+        return kept(views.answer_at(PLACE, slots, round_id, questions))
+
+
+@pytest.fixture
+def slots() -> Iterator[Slots]:
+    views.forget()
+    made = Slots()
+    made.stream.round(1_000, objects(300, 900))
+    yield made
+    views.forget()
+
+
+def named(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [record | {"id": f"q{i}"} for i, record in enumerate(records)]
+
+
+def lines_of(found: Whole | None) -> list[str]:
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0])
+def test_those_that_wait_are_answered_together_or_beside_who_takes_long(
+    slots: Slots, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr(whole, "_PATIENCE", patience)
+    by_itself = [lines_of(slots.wholes.ask([record], 10.0)) for record in named(ASKED)]
+    looks = slots.looks
+    with ThreadPoolExecutor(len(ASKED) + 1) as pool:
+        heavy = pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["heavy"]}]), 60.0)
+        assert slots.reached.wait(60.0)
+        others = [pool.submit(slots.wholes.ask, [record], 60.0) for record in named(ASKED)]
+        if patience:
+            with slots.wholes._changed:
+                assert slots.wholes._changed.wait_for(lambda: len(slots.wholes._waiting) == len(ASKED), 60.0)
+                slots.wholes._changed.notify_all()
+        else:
+            assert [lines_of(other.result(60.0)) for other in others] == by_itself
+        slots.heavy.set()
+        assert [lines_of(other.result(60.0)) for other in others] == by_itself
+        assert heavy.result(60.0) is not None
+    if patience:
+        assert slots.looks == looks + 2, "one look for all that have waited"
+
+
+def test_what_fails_fails_alone(slots: Slots) -> None:
+    slots.heavy.clear()
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["heavy"]}]), 60.0)
+        assert slots.reached.wait(60.0)
+        wrong = pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["wrong"]}]), 60.0)
+        right = [pool.submit(slots.wholes.ask, [record], 60.0) for record in named(ASKED)]
+        slots.heavy.set()
+        assert first.result(60.0) is not None
+        with pytest.raises(RuntimeError, match="wrong"):
+            wrong.result(60.0)
+        found = [lines_of(each.result(60.0)) for each in right]
+    assert found == [lines_of(slots.wholes.ask([record], 10.0)) for record in named(ASKED)]
+
+
+def test_what_is_large_is_left_to_who_asks(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "LARGEST", 3_000)
+    small = {**SRQ, "region": {"box": [1, 1, 1.1, 1.1]}}
+    assert slots.wholes.ask(named([SRQ]), 10.0) is None
+    assert slots.wholes.ask(named([small]), 10.0) is not None
+
+
+def test_a_slot_that_moves_and_a_stream_that_has_only_begun(slots: Slots) -> None:
+    slots.seats["2"] = None
+    with pytest.raises(Gone, match="is moving"):
+        slots.wholes.ask(named([SRQ]), 10.0)
+    slots.stream.turn = None
+    assert slots.wholes.ask(named([SRQ]), 10.0) is None
+
+
+def test_what_is_no_question_is_refused(slots: Slots) -> None:
+    with pytest.raises(ValueError, match="no questions"):
+        slots.wholes.ask([{"id": "q", "type": "CKQ", "at": [1, 1], "k": 1, "duration": "1h"}], 10.0)
+    with pytest.raises(ValueError, match="no questions"):
+        slots.wholes.ask([{"id": "q", "type": "CANCEL"}], 10.0)
+
+
+def test_a_driver_that_does_not_answer_is_told_to_all(slots: Slots) -> None:
+    def away(seconds: float) -> None:
+        raise Unavailable("away")
+
+    with pytest.raises(Unavailable, match="away"):
+        Wholes(slots.world, away, slots).ask(named([SRQ]), 10.0)
