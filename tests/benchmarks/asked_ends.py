@@ -1,0 +1,196 @@
+"""What a question costs with its transport: ``python -m tests.benchmarks.asked_ends [objects] [seconds]``.
+
+A driver's desk, two seats with two slots each, and clients that ask one question in a call, all of them processes: no
+Kafka, no Spark, no rounds. Told is the processor time that each kind of process has for a question, which is much the
+same on a busy machine; answered whole by a seat, and by the slots, as questions are that have times of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spatialstream import kernels
+from spatialstream.client import Stream
+from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.terms import DEFAULT_RULE
+from spatialstream.seats.desk import Desk
+from spatialstream.seats.door import Door
+from spatialstream.seats.seat import Invitation, Seat
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages.questions import Directory
+from spatialstream.stages.turns import Round
+from spatialstream.stages.versions import save_version
+from spatialstream.store.memory import MemoryStore
+from spatialstream.stream.settings import StreamSettings
+from tests.benchmarks.bench_asked import EPOCH, PLACE, SLOTS, Slots, questions
+from tests.benchmarks.workload import SPACE, objects
+
+HOST, OWN, ASKING = "127.0.0.1", "own", "asking"
+SEATS = 2
+WARM = 100
+RUNS = [(kind, clients) for clients in (1, 8) for kind in ("SRQ", "SKQ", "STQ", "all")]
+
+
+def slots_of(n: int) -> tuple[Slots, ObjectBatch]:
+    """Slots without objects, and the objects."""
+    batch = objects(n, seed=1)
+    return Slots(batch.take(np.arange(0, n, max(1, n // 50_000)))), batch
+
+
+def spent() -> float:
+    """Processor time of this process, ms."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return (used.ru_utime + used.ru_stime) * 1e3
+
+
+def serve() -> None:
+    """Tell the processor time whenever a line comes, until there are no more."""
+    for _ in sys.stdin:
+        print(spent(), flush=True)
+
+
+def desk(n: int) -> None:
+    """The driver's endpoint; it is told the seats' addresses."""
+    known: dict[str, Any] = {}
+    made = Desk(HOST, OWN, 10.0, None, ASKING, lambda: known)
+    print(made.port, flush=True)
+    addresses, last = json.loads(sys.stdin.readline()), (n - 1) // EPOCH
+    known |= Directory.record(Round(last, (last,), (0,), int(objects(n, seed=1).t[-1]), 0))
+    known |= {"seats": {str(i): addresses[i * SEATS // SLOTS] for i in range(SLOTS)}, "parts": {}}
+    serve()
+
+
+def seat(n: int, port: int) -> None:
+    """A seat with all objects."""
+    kernels.prepare()
+    slots, batch = slots_of(n)
+    for start in range(0, n, EPOCH):
+        slots.round(batch.take(np.arange(start, min(start + EPOCH, n))))
+    channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+    settings = StreamSettings("s", slots=SLOTS, space=SPACE)
+    world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
+    world.storage.place = PLACE
+    save_version(world.storage, slots.version)
+    made = Seat(Invitation(f"{HOST}:{port}", OWN, world, ASKING), HOST)
+    print(made.address, flush=True)
+    serve()
+
+
+def client(n: int, port: int, kind: str, whole: bool, number: int, seconds: float) -> None:
+    """Asks one question after the other; tells how many, the seconds, its processor time, p50 and p95 (ms)."""
+    slots, batch = slots_of(n)
+    store = MemoryStore()
+    store.create(slots.version)
+    Door.of({"address": f"{HOST}:{port}", "secret": ASKING, "certificate": None}, SPACE, DEFAULT_RULE).save(store)
+    kinds = [records for name, records in questions(batch).items() if kind == "all" or name.startswith(kind)]
+    records = [each[i] for i in range(len(kinds[0])) for each in kinds]
+    with Stream(store) as stream:
+        if not whole:
+            stream._whole = lambda questions, seconds: None
+        for record in records[:WARM]:
+            stream.ask(record, timeout=120.0)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        times, at, began, before = [], 997 * number, time.monotonic(), spent()
+        while time.monotonic() - began < seconds:
+            asked = time.perf_counter()
+            stream.ask(records[at % len(records)], timeout=120.0)
+            times.append((time.perf_counter() - asked) * 1e3)
+            at += 1
+        p50, p95 = np.percentile(times, [50, 95]).tolist()
+        print(json.dumps([len(times), time.monotonic() - began, spent() - before, p50, p95]), flush=True)
+
+
+def begun(*arguments: object) -> subprocess.Popen[str]:
+    """A process that is one of those above."""
+    command = [sys.executable, "-m", "tests.benchmarks.asked_ends", *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str], line: str = "") -> str:
+    """What a process says, to a line if one is given."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if line:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def measure(n: int, seconds: float) -> None:
+    """Print a line for each run, the two ways alternating."""
+    driver = begun("desk", n)
+    port = int(said(driver))
+    seats = [begun("seat", n, port) for _ in range(SEATS)]
+    assert driver.stdin is not None
+    driver.stdin.write(json.dumps([said(each) for each in seats]) + "\n")
+    driver.stdin.flush()
+    for kind, clients in RUNS:
+        for whole in (False, True):
+            asking = [begun("client", n, port, kind, int(whole), number, seconds) for number in range(clients)]
+            for each in asking:
+                assert said(each) == "ready"
+            before = [_sum([driver]), _sum(seats)]
+            threads_told = _all(asking)
+            told = np.array([json.loads(each) for each in threads_told])
+            asked = told[:, 0].sum()
+            rest = (np.array([_sum([driver]), _sum(seats)]) - before) / asked
+            own = told[:, 2].sum() / asked
+            print(
+                f"{kind}, {clients} clients, {'whole' if whole else 'slots'}: {own + rest.sum():.2f} ms CPU each "
+                f"(clients {own:.2f}, driver {rest[0]:.2f}, seats {rest[1]:.2f}); "
+                f"{(told[:, 0] / told[:, 1]).sum():.0f}/s, p50 {np.median(told[:, 3]):.1f}, "
+                f"p95 {np.median(told[:, 4]):.1f} ms",
+                flush=True,
+            )
+            for each in asking:
+                each.wait(60.0)
+    for each in (driver, *seats):
+        each.kill()
+        each.wait(60.0)
+
+
+def _sum(processes: Sequence[subprocess.Popen[str]]) -> float:
+    return sum(float(said(each, "spent")) for each in processes)
+
+
+def _all(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
+    """What all say that have begun at once."""
+    found = [""] * len(processes)
+
+    def go(i: int) -> None:
+        found[i] = said(processes[i], "go")
+
+    threads = [threading.Thread(target=go, args=(i,)) for i in range(len(processes))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return found
+
+
+def main(given: Sequence[str]) -> None:
+    """Measure, or be one of the processes that are measured."""
+    match given:
+        case ["desk", n]:
+            desk(int(n))
+        case ["seat", n, port]:
+            seat(int(n), int(port))
+        case ["client", n, port, kind, whole, number, seconds]:
+            client(int(n), int(port), kind, whole == "1", int(number), float(seconds))
+        case _:
+            measure(int(given[0]) if given else 1_000_000, float(given[1]) if len(given) > 1 else 10.0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
