@@ -16,6 +16,8 @@ __all__ = ["imbalance", "karmarkar_karp"]
 _Subset = tuple[float, int, list[int]]
 """Sum, number of items, items."""
 
+_EMPTY: _Subset = (0.0, 0, [])
+
 
 def imbalance(loads: npt.NDArray[np.float64]) -> float:
     """Lmax / Lmin of the loads of slots (definition 4): infinite if a slot has no load, 1 if none has."""
@@ -28,23 +30,20 @@ def imbalance(loads: npt.NDArray[np.float64]) -> float:
 def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
     """Split n non-negative loads into k subsets with sums as equal as the heuristic gets them.
 
-    Each load starts as a solution of its own, with k subsets of which one holds it. The two solutions whose largest and
-    smallest sums differ most are merged, largest subset with smallest, until one is left. Between subsets of equal
-    sums the one with fewer items counts as smaller, so loads of 0 spread out as well.
+    Each load starts as a solution of its own, with k subsets of which one holds it; those that are empty are not
+    written down. The two solutions whose largest and smallest sums differ most are merged, largest subset with
+    smallest, until one is left. Between subsets of equal sums the one with fewer items counts as smaller, so loads of 0
+    spread out as well.
 
     Returns:
         The subset of each load, int32[n]. Subsets are numbered by their first load, so the result is a function of the
         loads alone.
     """
-    heap: list[tuple[float, int, int, list[_Subset]]] = []
-    for item, load in enumerate(loads.tolist()):
-        solution: list[_Subset] = [(load, 1, [item])] + [(0.0, 0, [])] * (k - 1)
-        heap.append(_entry(solution, item))
+    heap = [_entry([(load, 1, [item])], item, k) for item, load in enumerate(loads.tolist())]
     heapq.heapify(heap)
     for number in range(len(loads), 2 * len(loads) - 1):
         one, other = heapq.heappop(heap)[-1], heapq.heappop(heap)[-1]
-        merged = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(one, reversed(other), strict=True)]
-        heapq.heappush(heap, _entry(merged, number))
+        heapq.heappush(heap, _entry(_merged(one, other, k), number, k))
     result = np.zeros(len(loads), np.int32)
     if heap:
         subsets = sorted(sorted(subset[2]) for subset in heap[0][-1] if subset[2])
@@ -53,7 +52,16 @@ def karmarkar_karp(loads: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int
     return result
 
 
-def _entry(solution: list[_Subset], number: int) -> tuple[float, int, int, list[_Subset]]:
+def _merged(one: list[_Subset], other: list[_Subset], k: int) -> list[_Subset]:
+    """The largest subset of one with the smallest of the other, and so on; in no order."""
+    smallest, meet = other[::-1], max(0, len(one) + len(other) - k)  # the rest meets a subset that is empty
+    alone = len(one) - meet
+    both = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in zip(one[alone:], smallest[:meet], strict=True)]
+    return one[:alone] + both + smallest[meet:]
+
+
+def _entry(solution: list[_Subset], number: int, k: int) -> tuple[float, int, int, list[_Subset]]:
     """A solution with its subsets from largest to smallest, ordered by falling difference, then by age."""
     solution.sort(key=lambda subset: (-subset[0], -subset[1]))
-    return solution[-1][0] - solution[0][0], solution[-1][1] - solution[0][1], number, solution
+    largest, smallest = solution[0], solution[-1] if len(solution) == k else _EMPTY
+    return smallest[0] - largest[0], smallest[1] - largest[1], number, solution
