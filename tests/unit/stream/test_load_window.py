@@ -230,3 +230,20 @@ def test_what_a_leaf_holds_is_not_counted_from_before_there_was_a_clock() -> Non
     np.testing.assert_array_equal(counts.objects, np.full(len(version.mapping), 8.0))
     np.testing.assert_array_equal(counts.arrivals, np.full(len(version.mapping), 8.0))
     assert counts.span == 60_000
+
+
+def test_a_window_takes_no_more_room_for_more_rounds() -> None:
+    """And what it counts is that of the window, and of a 64th more at most."""
+    version = build(WGS84, *sample(), 4, SLOTS)
+    window = LoadWindow(span=60_000, retention=None)
+    window.use(version, 0)
+    given, sizes = loads_of(version), []
+    each = sum(sum(load["leaf_objects"]) for load in given.values())
+    for at in range(1, 3_001):
+        window.take(at * 100, given)
+        sizes.append(window.nbytes)
+        came = window.counts()
+        assert came is not None
+        within = min(at, 600)
+        assert within * each <= came.arrivals.sum() <= (within + 10) * each
+    assert max(sizes[600:]) == max(sizes[2_400:]) <= 66 * 5 * 8 * len(version.mapping)

@@ -1,4 +1,9 @@
-"""What the leaves of the active version have had lately: the slots' load records of the last minutes, added up."""
+"""What the leaves of the active version have had lately: the slots' load records of the last minutes, added up.
+
+There may be thousands of rounds in a window, and as many leaves. So rounds are added up as they come, until they are a
+64th of the window, and leave it together: what is kept, and what a look at it takes, grows with leaves, and not with
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +29,22 @@ SNAPSHOT = tuple(kind.type for kind in KINDS if not kind.standing)
 STANDING = tuple(kind.type for kind in KINDS if kind.standing and kind.route is Route.REGION)
 """Continuous queries that concern some leaves. CKQs concern the whole space: they are on every slot, and no leaf's."""
 
+_SAMPLES = 64
+"""Of a window, about."""
+
 _Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 @dataclass(slots=True)
 class _Sample:
-    """A round. There may be thousands in a window, so columns are as narrow as what they hold."""
+    """Some rounds, one after the other; the first and the last timestamp that one of them was counted up to."""
 
+    first: int
     upto: int
-    objects: npt.NDArray[np.int32]
+    objects: npt.NDArray[np.int64]
     checked: npt.NDArray[np.float64]
-    seconds: npt.NDArray[np.float32]
-    queries: dict[QueryType, list[_Cells]] = field(default_factory=dict)
+    seconds: npt.NDArray[np.float64]
+    queries: dict[QueryType, npt.NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,14 +112,16 @@ class LoadWindow:
 
     def take(self, upto: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
         """The slots' load records of a round have come."""
-        n = self.leaves
-        sample = _Sample(upto, np.zeros(n, np.int32), np.zeros(n), np.zeros(n, np.float32))
+        n, sample = self.leaves, self._samples[-1] if self._samples else None
+        if sample is None or upto - sample.first >= self._span // _SAMPLES:
+            sample = _Sample(upto, upto, np.zeros(n, np.int64), np.zeros(n), np.zeros(n))
+            self._samples.append(sample)
+        sample.upto = upto
         for slot, load in loads.items():
             self._objects(load, sample)
             self._queries(load, sample)
             self._standing(slot, load)
         self.nearest = max((load.get("standing", {}).get(QueryType.CKQ.value, 0) for load in loads.values()), default=0)
-        self._samples.append(sample)
         while self._samples and self._samples[0].upto <= upto - self._span:
             self._samples.popleft()
         if upto > NEVER:  # an epoch before anything was heard of some partition ends before all time
@@ -124,16 +135,15 @@ class LoadWindow:
         nothing = [0] * len(leaves)  # what records of an earlier release do not have
         columns = (load.get(f"leaf_{name}", nothing) for name in ("objects", "checked", "matches"))
         objects, checked, matches = (np.array(column, np.int64) for column in columns)
-        sample.objects[leaves] += objects.astype(np.int32)
+        sample.objects[leaves] += objects
         sample.checked[leaves] += checked
         spent = Spent.of(load.get("spent", {}))
-        sample.seconds[leaves] += object_seconds(spent, objects, checked, matches).astype(np.float32)
+        sample.seconds[leaves] += object_seconds(spent, objects, checked, matches)
 
-    @staticmethod
-    def _queries(load: Mapping[str, Any], sample: _Sample) -> None:
+    def _queries(self, load: Mapping[str, Any], sample: _Sample) -> None:
         found = [(kind, cells) for kind in SNAPSHOT if (cells := _cells(load, "leaf_queries", kind)) is not None]
         for kind, cells in found:
-            sample.queries.setdefault(kind, []).append(cells)
+            np.add.at(sample.queries.setdefault(kind, np.zeros(self.leaves, np.int64)), *cells)
         if found:
             leaves, counts = (np.concatenate(columns) for columns in zip(*(cells for _, cells in found), strict=True))
             np.add.at(sample.seconds, leaves, spread(Spent.of(load.get("spent", {})).queries, counts))
@@ -150,6 +160,12 @@ class LoadWindow:
                 standing[cells[0]] += cells[1]
 
     @property
+    def nbytes(self) -> int:
+        """Memory of the counts."""
+        columns = ((each.objects, each.checked, each.seconds, *each.queries.values()) for each in self._samples)
+        return sum(column.nbytes for sample in columns for column in sample)
+
+    @property
     def checked(self) -> npt.NDArray[np.float64]:
         """Candidates checked in each leaf in the window."""
         return self._sum(sample.checked for sample in self._samples)
@@ -161,11 +177,7 @@ class LoadWindow:
 
     def queries(self, kind: QueryType) -> npt.NDArray[np.float64]:
         """How many queries of one of the types :data:`SNAPSHOT` came for each leaf in the window."""
-        cells = [cells for sample in self._samples for cells in sample.queries.get(kind, ())]
-        if not cells:
-            return np.zeros(self.leaves)
-        leaves, counts = (np.concatenate(columns) for columns in zip(*cells, strict=True))
-        return np.bincount(leaves, counts, self.leaves).astype(np.float64)
+        return self._sum(sample.queries[kind] for sample in self._samples if kind in sample.queries)
 
     def view(self) -> WindowView:
         """What the window holds now; there is a version."""
