@@ -102,3 +102,17 @@ def test_sets_of_a_slice_of_a_vocabulary():
     lists = TermLists(np.array([0, 1], np.int32), np.array([1], np.int32), pa.array(["x", "a", "b"]).slice(1))
     assert sets(lists) == [["b"]]
     assert sets(TermLists.concat([lists, lists])) == [["b"], ["b"]]
+
+
+@pytest.mark.parametrize("words", [8, 20, 10_000])
+def test_what_is_compact_has_the_words_that_are_used_in_their_order(words: int) -> None:
+    """Whether the words are many or few beside the terms, a block is the same to the last byte."""
+    rng = np.random.default_rng(words)
+    codes = rng.integers(0, words, 60).astype(np.int32)
+    lists = TermLists(np.arange(0, 61, 3, dtype=np.int32), codes, pa.array([f"w{i}" for i in range(words)]))
+    compact = lists.compact()
+    used = sorted(set(codes.tolist()))
+    assert compact.vocabulary.to_pylist() == [f"w{i}" for i in used]
+    assert compact.codes.tolist() == [used.index(code) for code in codes.tolist()]
+    assert compact.codes.dtype == np.int32
+    assert [compact[i] for i in range(20)] == [lists[i] for i in range(20)]

@@ -110,3 +110,18 @@ def test_after_the_last_turn_there_is_none() -> None:
     assert next_turn(LAST_TURN - 1) == LAST_TURN
     with pytest.raises(StateError, match="has had 1000000000 turns, the most it can have; begin it anew"):
         next_turn(LAST_TURN)
+
+
+def test_what_all_slots_are_told_is_made_once() -> None:
+    """With a thousand slots an epoch's markers are most of what a router partition sends."""
+    forget()
+    storage = MemoryStorage()
+    told: dict[str, list[tuple[int, int]]] = {messages.MARKER: [], messages.ENDED: []}
+    for slot, key, content in route_epoch(stored(storage), 0, storage):
+        place = read_key(key)
+        assert place is not None
+        if place[1] in told:
+            told[place[1]].append((slot, content.address))
+    for kind in told:
+        assert [slot for slot, _ in told[kind]] == list(range(SLOTS))
+        assert len({address for _, address in told[kind]}) == 1

@@ -49,6 +49,10 @@ def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
     ]
 
 
+_FEW = 16
+"""How many times as long as the terms a vocabulary is for which they are sorted, rather than all of it looked at."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TermLists:
     """n sets of terms as columns, coded in a vocabulary of their own.
@@ -115,6 +119,9 @@ class TermLists:
 
     def compact(self) -> TermLists:
         """The same sets over a vocabulary without unused terms."""
+        if len(self.codes) * _FEW < len(self.vocabulary):  # a slot's share of an epoch, where slots are many
+            places, codes = np.unique(self.codes, return_inverse=True)
+            return TermLists(self.offsets, codes.astype(np.int32), self.vocabulary.take(pa.array(places)))
         used = np.zeros(len(self.vocabulary), np.bool_)
         used[self.codes] = True
         if used.all():

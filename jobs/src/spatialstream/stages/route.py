@@ -78,10 +78,13 @@ def route_epoch(epoch: Epoch, partition: int, storage: Storage) -> Iterator[tupl
     share = Share(epoch.number, epoch.upto, partition, epoch.partitions, objects, queries)
     registry = registry_state(epoch, partition, storage)
     sent: dict[int, int] = {}
+    before, packed = None, list[pa.Buffer]()
     for slot, kind, content in route(share, epoch.routing(storage), registry):
-        for part in _parts(kind, content):
+        if content is not before:  # what all slots are told is packed once
+            before, packed = content, [messages.pack(part) for part in _parts(kind, content)]
+        for data in packed:
             number = sent[slot] = sent.get(slot, -1) + 1
-            yield slot, block_key(epoch.number, partition, number, kind, epoch.take), messages.pack(part)
+            yield slot, block_key(epoch.number, partition, number, kind, epoch.take), data
     if epoch.measured:
         came = None if objects is None or partition else objects.objects
         asked = None if queries is None else queries.queries
@@ -161,8 +164,9 @@ def route(share: Share, routing: Routing, state: OwnerState) -> Iterator[Row]:
     state.end(registry)
     if share.objects is not None:
         yield from _route_objects(share.objects, share.epoch, routing)
+    marker = messages.marker(share.epoch, share.upto, share.partitions)
     for slot in range(routing.slots):
-        yield slot, messages.MARKER, messages.marker(share.epoch, share.upto, share.partitions)
+        yield slot, messages.MARKER, marker
 
 
 def _route_objects(share: ObjectShare, epoch: int, routing: Routing) -> Iterator[Row]:
