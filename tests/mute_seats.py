@@ -20,7 +20,7 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.seat import Invitation
 from spatialstream.seats.tally import none_asked
-from spatialstream.seats.wire import act, client_of, endpoint, options
+from spatialstream.seats.wire import ROWS, act, client_of, endpoint, options
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.requests import no_requests
@@ -68,6 +68,17 @@ class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
                 answer = [[] for _ in json.loads(body)["items"]]
         yield flight.Result(json.dumps({"answer": answer}).encode())
 
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """No rows."""
+        return flight.GeneratorStream(ROWS, iter(()))
+
+
+def _serve(told: Any) -> None:
+    """Answer until somebody says that it is enough."""
+    with _Endpoint({}) as server:
+        told["address"].send(endpoint(_HOST, server.port))
+        told["over"].wait()
+
 
 def _be(invitation: tuple[str, str], count: int, loads: Mapping[int, Any], told: Any) -> None:
     """Be so many seats, until somebody says that it is enough."""
@@ -105,6 +116,13 @@ class MuteSeating:
         given = (invitation.desk, invitation.secret), self.count, self.loads, told
         context.Process(target=_be, args=given, daemon=True).start()
         ready.wait()
+
+    def serve(self) -> str:
+        """Have an endpoint without a driver; its address."""
+        context = multiprocessing.get_context("spawn")
+        self._over, (here, there) = context.Event(), context.Pipe(duplex=False)
+        context.Process(target=_serve, args=({"address": there, "over": self._over},), daemon=True).start()
+        return str(here.recv())
 
     def check(self) -> None:
         """See :class:`~spatialstream.seats.engine.Seating`."""

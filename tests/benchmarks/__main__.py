@@ -1,9 +1,9 @@
 """``make bench``: every benchmark beside the figures to reach; a table on the terminal, figures and charts on disk.
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``crq``, ``segment``,
-``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``rebalance``,
-``live``; all of them by default. Each runs in a process of its own, one after the other; so do the curves
-(``growth-*.svg``) of those that have some. One that fails does not keep the others from running; the exit
+``asked``, ``gateway``, ``index``, ``decode``, ``ckq_ctq``, ``pipeline``, ``seats``, ``limits``, ``scale``,
+``rebalance``, ``live``; all of them by default. Each runs in a process of its own, one after the other; so do the
+curves (``growth-*.svg``) of those that have some. One that fails does not keep the others from running; the exit
 status is then 1.
 """
 
@@ -31,6 +31,7 @@ NAMES = (
     "pipeline",
     "seats",
     "limits",
+    "scale",
     "rebalance",
     "live",
 )
