@@ -32,7 +32,7 @@ PATIENCE = 240.0
 """Seconds within which comes what comes at all, on a slow machine that does much else."""
 
 TICK = 0.2
-"""Seconds between two sendings: each gives an epoch and a round, some 40 ms of processor time for few objects or many."""
+"""Seconds between two sendings: each gives an epoch and a round, some 40 ms of processor time however many objects."""
 
 
 @dataclass(frozen=True)
