@@ -16,7 +16,8 @@ import pytest
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.sources import kafka_clients
-from spatialstream.sources.kafka import Connection, Topics, read_properties
+from spatialstream.sources.kafka import Connection, Topics
+from spatialstream.sources.kafka_security import read_properties
 from spatialstream.sources.kafka_stream import KafkaChannel
 from spatialstream.sources.keys import block_key
 from tests.cluster.stream import PATIENCE, Servers

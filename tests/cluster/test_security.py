@@ -1,4 +1,4 @@
-"""A broker that asks for a password: everything goes through, and the password is in no log and no process list.
+"""A broker that asks for a password, or a token: everything goes through, and no log or process list has the secret.
 
 And a ZooKeeper that asks for certificates.
 """
@@ -11,11 +11,14 @@ import pytest
 
 from spatialstream.model.space import WGS84
 from spatialstream.servers.kafka import KafkaServer
+from spatialstream.servers.process import await_condition
 from spatialstream.servers.zookeeper import ZooKeeperServer
 from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority
-from tests.cluster.stream import LiveStream, Servers, differences
+from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
+from tests.cluster.test_executors import failures
 from tests.streams import random_stream
+from tests.tokens import Issuer, TokenEndpoint, with_endpoint
 
 _PASSWORD = "quite-secret-4711"
 
@@ -33,11 +36,44 @@ def test_password(servers: Servers, tmp_path: Path) -> None:
             commands = [_read(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
             stream.send(objects, queries, 0.0).join()
             assert differences(stream, objects, queries) == []
+    _is_hidden(_PASSWORD, tmp_path, commands)
+
+
+@pytest.mark.timeout(1200)
+def test_tokens(servers: Servers, tmp_path: Path) -> None:
+    """Jobs with tokens that end while the stream runs."""
+    drawn = random_stream(9, 400, 5, WGS84)
+    objects = sorted(drawn.objects, key=lambda each: each.t)
+    queries = sorted(drawn.queries, key=lambda each: each.t)
+    issuer, files = Issuer(), Authority().issue(tmp_path / "certificates")
+    login, tokens, tls = ("broker", "own"), issuer.accepted(tmp_path / "issuer"), TlsFiles(*files)
+    with (
+        KafkaServer(tmp_path / "kafka", login=login, tls=tls, tokens=tokens) as kafka,
+        TokenEndpoint(issuer, files, ("secretive", _PASSWORD), seconds=40.0) as endpoint,
+    ):
+        properties = with_endpoint(tmp_path / "kafka.properties", endpoint, files.authority, "secretive", _PASSWORD)
+        more = ("--kafka-security", str(properties))
+        with LiveStream(Servers(servers.zookeeper, kafka), "secret-tokens", tmp_path, WGS84, 2, *more) as stream:
+            commands = [_read(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
+            half = len(objects) // 2
+            stream.send(objects[:half], queries, 0.0).join()
+            issued = endpoint.issued
+            assert await_condition(lambda: endpoint.issued > 2 * issued, PATIENCE), (
+                "clients get new tokens by themselves"
+            )
+            stream.send(objects[half:], [], 0.0).join()
+            assert differences(stream, objects, queries) == []
+            assert failures(stream.router) == failures(stream.worker) == 0
+    _is_hidden(_PASSWORD, tmp_path, commands)
+
+
+def _is_hidden(secret: str, folder: Path, commands: list[bytes]) -> None:
+    """Neither in a command nor in a job's log."""
     assert any(b"secret" in command and b"router" in command for command in commands)
-    assert not any(_PASSWORD.encode() in command for command in commands)
-    for log in (tmp_path / "router" / "log", tmp_path / "worker" / "log"):
+    assert not any(secret.encode() in command for command in commands)
+    for log in (folder / "router" / "log", folder / "worker" / "log"):
         assert log.exists()
-        assert _PASSWORD not in log.read_text(errors="replace")
+        assert secret not in log.read_text(errors="replace")
 
 
 @pytest.mark.timeout(1200)

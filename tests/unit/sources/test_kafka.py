@@ -3,44 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
 from spatialstream.model.errors import SettingError
-from spatialstream.sources.kafka import Connection, Topics, read_properties
+from spatialstream.sources.kafka import Connection, Topics
 from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
-
-
-def test_properties_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "kafka.properties"
-    path.write_text("# a comment\n\nsecurity.protocol = SASL_SSL\nsasl.password=a=b\n")
-    assert read_properties(path) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
-
-
-@pytest.mark.parametrize("text", ["nonsense", "bootstrap.servers=x", "sasl.pasword=secret"])
-def test_what_is_not_known_is_refused_without_its_value(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "kafka.properties"
-    path.write_text(text)
-    with pytest.raises(SettingError, match=r"line 1 .* sasl\.password") as error:
-        read_properties(path)
-    assert "secret" not in str(error.value)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="cannot be read"):
-        read_properties(tmp_path / "none")
-
-
-def test_files_that_are_named_are_read(tmp_path: Path) -> None:
-    path, ca = tmp_path / "kafka.properties", tmp_path / "ca.pem"
-    path.write_text(f"security.protocol=SSL\nssl.ca.location={ca}\n")
-    with pytest.raises(SettingError, match=r"ca\.pem cannot be read"):
-        read_properties(path)
-    ca.write_text("CERTIFICATE\nOF MANY LINES\n")
-    security = {"security.protocol": "SSL", "ssl.ca.pem": "CERTIFICATE\nOF MANY LINES\n"}
-    assert read_properties(path) == security
-    assert Connection("h:1", security).client().items() >= security.items()
 
 
 def test_topics_begin_with_the_streams_name() -> None:

@@ -134,7 +134,7 @@ def _of(options: argparse.Namespace, name: str) -> argparse.Namespace:
 def _at_place(place: Place) -> ServedStream:
     """A stream of the cluster."""
     from spatialstream.client import Connection
-    from spatialstream.sources.kafka import read_properties
+    from spatialstream.sources.kafka_security import read_properties
     from spatialstream.store.tls import TlsTexts
     from spatialstream.store.zookeeper import ZooKeeperStore
 

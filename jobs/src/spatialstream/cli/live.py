@@ -189,7 +189,8 @@ def _property(text: str) -> tuple[str, str]:
 
 def connection(options: argparse.Namespace) -> Connection:
     """How to reach the broker."""
-    from spatialstream.sources.kafka import Connection, read_properties
+    from spatialstream.sources.kafka import Connection
+    from spatialstream.sources.kafka_security import read_properties
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
     said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)

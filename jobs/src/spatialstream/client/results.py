@@ -91,7 +91,7 @@ def answering(connection: Connection) -> Iterator[None]:
         yield
     except KafkaException as error:
         reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
-        raise Unavailable(f"the broker at {connection.bootstrap} does not answer: {reason}") from None
+        raise Unavailable(connection.why(f"the broker at {connection.bootstrap} does not answer: {reason}")) from None
 
 
 def bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:

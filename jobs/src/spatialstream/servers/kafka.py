@@ -8,6 +8,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from spatialstream.servers.process import Server
 from spatialstream.sources.kafka import COPIES
 from spatialstream.store.tls import TlsFiles
 
-__all__ = ["MESSAGE_BYTES", "KafkaServer", "metadata_of", "new_cluster"]
+__all__ = ["MESSAGE_BYTES", "KafkaServer", "Tokens", "metadata_of", "new_cluster"]
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 """The largest batch of records that the broker takes, in bytes."""
@@ -70,11 +71,28 @@ broker.session.timeout.ms={session}
 
 
 _LOGIN = """\
-sasl.enabled.mechanisms=PLAIN
+sasl.enabled.mechanisms={mechanisms}
 sasl.mechanism.inter.broker.protocol=PLAIN
 listener.name.{listener}.plain.sasl.jaas.config=\
 org.apache.kafka.common.security.plain.PlainLoginModule required \
 username="{user}" password="{password}" user_{user}="{password}";
+"""
+
+_ALLOWED_KEYS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+
+# With a longest time between two logins, clients have to show the next token before theirs has ended; otherwise one
+# would do for as long as a connection lasts. Unless the validator is named, signatures are not looked at (Kafka 4.1).
+_TOKENS = """\
+listener.name.{listener}.oauthbearer.sasl.jaas.config=\
+org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
+listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class=\
+org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
+listener.name.{listener}.oauthbearer.connections.max.reauth.ms=3600000
+sasl.oauthbearer.jwt.validator.class=org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator
+sasl.oauthbearer.jwks.endpoint.url={keys}
+sasl.oauthbearer.expected.issuer={issuer}
+sasl.oauthbearer.expected.audience={audience}
+sasl.oauthbearer.clock.skew.seconds=0
 """
 
 # The controller is for brokers alone: they show the certificate of this one.
@@ -86,6 +104,21 @@ ssl.truststore.location=clients.pem
 ssl.client.auth={asked}
 listener.name.controller.ssl.client.auth=required
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens that a broker lets in (JSON Web Tokens).
+
+    Attributes:
+        keys: file with the public keys of who issues them (JWKS).
+        issuer: who that is (``iss``).
+        audience: whom they are for (``aud``).
+    """
+
+    keys: Path
+    issuer: str
+    audience: str
 
 
 class KafkaServer(Server):
@@ -104,6 +137,9 @@ class KafkaServer(Server):
         tls: the broker's own certificate and key, and the authority that has vouched for it; None: connections are not
             encrypted. Where there is no login, clients have to show a certificate of that authority.
 
+        tokens: which ones clients may show in place of user and password (SASL, OAUTHBEARER); with a login alone, which
+            the broker needs for itself.
+
     Attributes:
         tls: as above.
     """
@@ -119,11 +155,12 @@ class KafkaServer(Server):
         number: int = 1,
         cluster: str = "",
         tls: TlsFiles | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         super().__init__(folder, port)
         self._controllers, self.number = tuple(controllers) or (free_port(),), number
         self._login, self._cluster = login, cluster or new_cluster()
-        self.tls = tls
+        self.tls, self._tokens = tls, tokens
 
     @property
     def bootstrap(self) -> str:
@@ -149,7 +186,12 @@ class KafkaServer(Server):
         )
         if self._login is not None:
             user, password = self._login
-            text += _LOGIN.format(listener=self._protocol.lower(), user=user, password=password)
+            mechanisms = "PLAIN" if self._tokens is None else "PLAIN,OAUTHBEARER"
+            listener = self._protocol.lower()
+            text += _LOGIN.format(mechanisms=mechanisms, listener=listener, user=user, password=password)
+            if (tokens := self._tokens) is not None:
+                given = {"issuer": tokens.issuer, "audience": tokens.audience}
+                text += _TOKENS.format(listener=listener, keys=tokens.keys.resolve().as_uri(), **given)
         if self.tls is not None:
             text += _ENCRYPTED.format(asked="required" if self._login is None else "none")
             write_stores(self.folder, self.tls)
@@ -171,7 +213,10 @@ class KafkaServer(Server):
             raise ServerError("Kafka's data folder could not be formatted", done.stdout + done.stderr)
 
     def _java(self) -> list[str]:
-        return [java(), *_MEMORY, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", kafka_class_path()]
+        logs, allowed = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", list[str]()
+        if self._tokens is not None:  # a broker reads keys from nowhere else
+            allowed = [f"-D{_ALLOWED_KEYS}={self._tokens.keys.resolve().as_uri()}"]
+        return [java(), *_MEMORY, logs, *allowed, "-cp", kafka_class_path()]
 
     def _command(self) -> list[str]:
         return [*self._java(), "kafka.Kafka", "server.properties"]

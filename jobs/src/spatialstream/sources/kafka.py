@@ -1,24 +1,25 @@
 """The broker: how to reach it, and the topics of a stream.
 
-All clients are of confluent-kafka (librdkafka), and configured from one set of properties, in its names. They are read
-from a file, never from the command line, and are not shown: a list of processes or a log has no secrets.
+All clients are of confluent-kafka (librdkafka), and configured from one set of properties, in its names
+(:mod:`~spatialstream.sources.kafka_security`).
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream.sources.kafka_security import client_settings
 
 __all__ = [
     "COPIES",
@@ -29,7 +30,6 @@ __all__ = [
     "Connection",
     "Offsets",
     "Topics",
-    "read_properties",
     "read_topic",
 ]
 
@@ -72,58 +72,14 @@ _PASSING = {
 }
 """Errors of brokers that are choosing a new controller, or are not all there: the next try may succeed."""
 
+_NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError._SSL}
+_REFUSAL_KEPT = 60.0
+"""Seconds for which it is known why clients were not let in."""
+
+_refusals: dict[str, tuple[float, str]] = {}
+"""By brokers, when and why clients of this process were not let in the last time."""
+
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_FILES = {
-    "ssl.ca.location": "ssl.ca.pem",
-    "ssl.certificate.location": "ssl.certificate.pem",
-    "ssl.key.location": "ssl.key.pem",
-}
-"""Properties that name files -> those that hold what is in them."""
-
-_KNOWN = {
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.username",
-    "sasl.password",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    *_FILES,
-}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise SettingError("kafka-security", f"{path} cannot be read: {error.strerror}") from None
-
-
-def read_properties(path: Path, text_of: Callable[[Path], str] = _text) -> dict[str, str]:
-    """Security properties from a file of ``name=value`` lines; ``#`` begins a comment line.
-
-    Files that they name are read, too: processes that speak to the broker may be on other machines.
-
-    Args:
-        path: of the file.
-        text_of: reads a file; its errors are SettingErrors.
-
-    Raises:
-        SettingError: a file cannot be read, or a line is not one of the properties that are known.
-    """
-    properties = {}
-    for number, line in enumerate(text_of(path).splitlines(), 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or name not in _KNOWN:
-            known = ", ".join(sorted(_KNOWN))
-            raise SettingError("kafka-security", f"{path} line {number} is not name=value with a name of: {known}")
-        if name in _FILES:
-            name, value = _FILES[name], text_of(Path(value))
-        properties[name] = value
-    return properties
 
 
 def read_topic(text: str) -> tuple[str, str]:
@@ -165,7 +121,21 @@ class Connection:
             "reconnect.backoff.max.ms": 1000,
             "socket.timeout.ms": int(_SILENCE * 1000),
         }
-        return {**default, **self.security, **more}
+        security = client_settings(self.security, partial(_note, self.bootstrap))
+        return {**default, "error_cb": partial(_noted, self.bootstrap), **security, **more}
+
+    def why(self, problem: str, client: Consumer | AdminClient | None = None) -> str:
+        """A problem, and why clients were not let in, if they were not lately.
+
+        Args:
+            problem: what is known of it.
+            client: one that may know, and that nobody polls.
+        """
+        if client is not None:
+            with suppress(KafkaException, RuntimeError):
+                client.poll(0.0)
+        at, reason = _refusals.get(self.bootstrap, (0.0, ""))
+        return f"{problem}; {reason}" if reason and time.monotonic() < at + _REFUSAL_KEPT else problem
 
     def admin(self) -> AdminClient:
         """A client for administration."""
@@ -275,7 +245,7 @@ class Topics:
         """
         admin = connection.admin()
         unreachable = f"the broker at {connection.bootstrap} cannot be reached"
-        with _reached(unreachable):
+        with _reached(unreachable, connection, admin):
             cluster = admin.list_topics(timeout=_TIMEOUT)
             present: Mapping[str, TopicMetadata] = cluster.topics
             copies = min(COPIES, max(1, len(cluster.brokers))) if replicas is None else replicas
@@ -303,7 +273,7 @@ class Topics:
                 f"{self.results} has {counts[self.results]} partitions, and each of {mergers} mergers writes one: "
                 "add partitions, or remove it, it is made anew",
             )
-        with _reached(unreachable):
+        with _reached(unreachable, connection, admin):
             self._check_sizes(admin)
         return counts
 
@@ -347,8 +317,8 @@ class Topics:
             Unavailable: the broker cannot be reached, or does not delete them.
         """
         wanted = {self._names[kind] for kind in kinds or self._names}
-        with _reached(f"topics of {self.stream} cannot be removed"):
-            admin = connection.admin()
+        admin = connection.admin()
+        with _reached(f"topics of {self.stream} cannot be removed", connection, admin):
             names = sorted(wanted & admin.list_topics(timeout=_TIMEOUT).topics.keys())
             for deleted in admin.delete_topics(names).values() if names else ():
                 deleted.result(_TIMEOUT)
@@ -420,7 +390,8 @@ class Offsets:
                     return {topic: [found[topic, i] for i in range(count)] for topic, count in partitions.items()}
                 problem = next((at.error.str() for at in answers if at.error is not None), "it went away")
             if time.monotonic() > until:
-                raise Unavailable(f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}")
+                told = f"the broker does not tell the offsets of {', '.join(partitions)}: {problem}"
+                raise Unavailable(self._connection.why(told, self._client))
             time.sleep(0.2)
             # a client may hold on to what it knew of a broker that has been started again
             self._client = self._connected()
@@ -436,21 +407,32 @@ class Offsets:
             try:
                 present = self._client.list_topics(timeout=_TIMEOUT).topics
             except KafkaException as error:
-                raise Unavailable(f"the broker does not tell its topics: {_words(error)}") from None
+                told = f"the broker does not tell its topics: {_words(error)}"
+                raise Unavailable(self._connection.why(told, self._client)) from None
             counts = {topic: len(present[topic].partitions) for topic in present}
             self._counts = time.monotonic(), counts
         return {topic: counts[topic] for topic in topics if topic in counts}
 
 
+def _note(bootstrap: str, reason: str) -> None:
+    _refusals[bootstrap] = time.monotonic(), reason
+
+
+def _noted(bootstrap: str, error: KafkaError) -> None:
+    """A client tells what goes wrong with it."""
+    if error.code() in _NOT_LET_IN:
+        _note(bootstrap, error.str())
+
+
 @contextmanager
-def _reached(problem: str) -> Iterator[None]:
+def _reached(problem: str, connection: Connection, client: AdminClient) -> Iterator[None]:
     """That a broker does not answer, or has not in time, is Unavailable, with this problem."""
     try:
         yield
     except KafkaException as error:
-        raise Unavailable(f"{problem}: {_words(error)}") from None
+        raise Unavailable(connection.why(f"{problem}: {_words(error)}", client)) from None
     except TimeoutError:
-        raise Unavailable(f"{problem}: no answer within {_TIMEOUT:.0f} s") from None
+        raise Unavailable(connection.why(f"{problem}: no answer within {_TIMEOUT:.0f} s", client)) from None
 
 
 def _words(error: KafkaException) -> str:

@@ -147,6 +147,8 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
         reader.consumer.close()
         if isinstance(error, KafkaException):
             raise Unavailable(f"{topic} cannot be read: {error}") from None
+        if isinstance(error, Unavailable):
+            raise Unavailable(connection.why(str(error))) from None
         raise
     clients.append(reader)
 
@@ -319,5 +321,7 @@ def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes
         sender.producer.flush(_END_PATIENCE)
         if isinstance(error, KafkaException):
             raise Unavailable(f"{topic} takes no message: {error}") from None
+        if isinstance(error, Unavailable):
+            raise Unavailable(connection.why(str(error))) from None
         raise
     clients.append(sender)
