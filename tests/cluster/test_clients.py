@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import pickle
+import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spatialstream.client import Inlet, Results
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.kafka import KafkaServer
 from spatialstream.sources import kafka_clients
 from spatialstream.sources.kafka import Connection, Topics
 from spatialstream.sources.kafka_security import read_properties
-from spatialstream.sources.kafka_stream import KafkaChannel
+from spatialstream.sources.kafka_stream import KafkaChannel, KafkaSink
 from spatialstream.sources.keys import block_key
+from spatialstream.store.tls import TlsFiles
+from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, Servers
 
 
@@ -149,3 +155,65 @@ def test_certificates_go_with_the_clients(tmp_path: Path) -> None:
         channel = pickle.loads(pickle.dumps(KafkaChannel(connection, "s", 1)))
         channel.send([block(0)])
         assert numbers(channel) == [block(0)[1]]
+
+
+@pytest.mark.timeout(900)
+def test_certificates_are_renewed_under_open_clients(tmp_path: Path) -> None:
+    """The broker comes back with those of another authority, after the clients have theirs, and before."""
+    folder, stream = tmp_path / "certificates", "renewed"
+    properties, files = tmp_path / "kafka.properties", Authority("first").issue(folder)
+    with KafkaServer(tmp_path / "kafka", tls=TlsFiles(*files)) as kafka:
+        properties.write_text("".join(f"{name}={value}\n" for name, value in kafka.security.items()))
+        connection = Connection(kafka.bootstrap, read_properties(properties), file=properties)
+        Topics(stream).ensure(connection, slots=1)
+        channel, inlet, sink = (
+            KafkaChannel(connection, stream, 1),
+            Inlet(connection, stream),
+            KafkaSink(connection, stream),
+        )
+        results = Results(connection, stream)
+
+        def goes_on(number: int) -> None:
+            channel.send([block(number)])
+            assert numbers(channel) == [block(each)[1] for each in range(number + 1)]
+            assert inlet.queries({"id": f"{number}"}).offset == number
+            row = json.dumps({"query": f"{number}"})
+            assert sink.rows(number, 0, [pa.array([row], pa.large_string())]) == 1
+            assert next(results.messages(lambda: False)) == row.encode()
+
+        goes_on(0)
+        kafka.stop()
+        Authority("second").issue(folder)
+        kafka.start(PATIENCE)
+        goes_on(1)
+        kafka.stop()
+        later = Authority("third").issue(tmp_path / "later")
+        kafka.tls = TlsFiles(*later)
+        kafka.start(PATIENCE)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(_send_at_last, channel, block(2))
+            for path in (
+                later.key,
+                later.certificate,
+                later.authority,
+            ):  # not all at once, and the broker is there before
+                assert wait([sending], 2.0).not_done
+                shutil.copy(path, folder)
+            refusals = sending.result(PATIENCE)
+        assert "what is shown to the broker has been renewed" in refusals[0]
+        assert "certificate" in refusals[0], "it is said why nobody is let in"
+        inlet.queries({"id": "2"})
+        assert numbers(channel)[-1] == block(2)[1]
+        results.close()
+
+
+def _send_at_last(channel: KafkaChannel, what: tuple[int, bytes, pa.Buffer]) -> list[str]:
+    """Send it, as often as needed; why it failed before."""
+    failed = list[str]()
+    while True:
+        try:
+            channel.send([what])
+        except Unavailable as error:
+            failed.append(str(error))
+        else:
+            return failed

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from spatialstream.model.errors import SettingError
+from spatialstream.sources import kafka_security
 from spatialstream.sources.kafka import Connection
 from spatialstream.sources.kafka_security import client_settings, read_properties
+from tests.certificates import Authority
 
 _OAUTH = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
 _OIDC = f"{_OAUTH}sasl.oauthbearer.method=oidc\nsasl.oauthbearer.token.endpoint.url=https://issuer/token\n"
@@ -130,3 +134,38 @@ def test_a_token_that_is_in_no_file_of_this_process_is_kept() -> None:
     assert settings["oauth_cb"]("")[0] == held["token"]
     assert held["token"] not in repr(Connection("h:1", known))
     assert not any("nowhere" in str(value) for value in known.values())
+
+
+def test_what_has_been_renewed_is_shown_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, files = tmp_path / "kafka.properties", Authority("first").issue(tmp_path / "certificates")
+    named = {"ssl.ca": files.authority, "ssl.certificate": files.certificate, "ssl.key": files.key}
+    lines = [f"{name}.location={file}\n" for name, file in named.items()]
+    path.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password=one\n" + "".join(lines))
+    first = read_properties(path)
+    connection = pickle.loads(pickle.dumps(Connection("h:1", first, file=path)))
+    monkeypatch.setattr(kafka_security, "_LOOK", 0.0)
+    shown = connection.shown
+    assert (shown, connection.shown is shown) == (first, True)
+    path.write_text(path.read_text().replace("=one", "=two"))
+    assert connection.shown["sasl.password"] == "two"
+    assert connection.client()["sasl.password"] == "two"
+    before = dict(connection.shown)
+    later = Authority("second").issue(tmp_path / "later")
+    shutil.copy(later.key, files.key)
+    assert connection.shown == before, "the key is of another certificate"
+    files.authority.unlink()
+    shutil.copy(later.certificate, files.certificate)
+    assert connection.shown == before, "a file is missing"
+    shutil.copy(later.authority, files.authority)
+    assert connection.shown == read_properties(path) != before
+    before = dict(connection.shown)
+    path.write_text("nonsense")
+    assert connection.shown == before
+    path.unlink()
+    assert connection.client().items() >= before.items()
+
+
+def test_what_is_not_on_this_machine_stays_as_it_came(tmp_path: Path) -> None:
+    connection = Connection("h:1", {"sasl.password": "one"}, file=tmp_path / "elsewhere")
+    assert connection.client()["sasl.password"] == "one"
+    assert connection.shown is connection.shown

@@ -194,7 +194,7 @@ def connection(options: argparse.Namespace) -> Connection:
 
     security = {} if options.kafka_security is None else read_properties(options.kafka_security)
     said = dict(_topic(text) for text in (_environment("topics") or "").split(",") if text)
-    return Connection(options.bootstrap, security, said | dict(options.topic))
+    return Connection(options.bootstrap, security, said | dict(options.topic), options.kafka_security)
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:

@@ -59,12 +59,17 @@ class Glimpse:
     """
 
     def __init__(self, connection: Connection, stream: str, space: Space) -> None:
+        self._connection, self._stream = connection, stream
         self._topic, self._space = connection.topics(stream).objects, space
         self._of_message = 1.0  # objects in a message, on average
         self._next: dict[int, int] = {}
         with answering(connection):
-            self._consumer: Consumer = connection.consumer(f"{stream}-glimpse")
-            self._begin()
+            self._connect()
+
+    def _connect(self) -> None:
+        self._shown = self._connection.shown
+        self._consumer: Consumer = self._connection.consumer(f"{self._stream}-glimpse")
+        self._begin()
 
     def _begin(self) -> int:
         """Go on with what comes from now on; how many messages are passed over by that."""
@@ -76,6 +81,10 @@ class Glimpse:
 
     def take(self, seconds: float, most: int) -> Seen:
         """What comes within so many seconds, and of it so many objects at most."""
+        if self._connection.shown is not self._shown:  # passwords or certificates have been renewed
+            self._consumer.close()
+            with answering(self._connection):
+                self._connect()
         until, lines, size, messages = time.monotonic() + seconds, list[bytes](), 0, 0
         while size < _MOST_BYTES and (left := until - time.monotonic()) > 0.0:
             message = self._consumer.poll(left)

@@ -66,6 +66,7 @@ class Inlet:
         self._turns = count()
         self._lock = threading.Lock()
         self._producer: Producer | None = None
+        self._shown: Mapping[str, str] | None = None
 
     def objects(self, lines: bytes) -> None:
         """Send objects as they are written, in their order in one partition, and wait until the broker has them.
@@ -91,7 +92,8 @@ class Inlet:
         value = b"\n".join(json.dumps(record, ensure_ascii=False).encode() for record in records)
         unread = dict(enumerate(self._ends()))
         with self._lock:  # one at a time, see spatialstream.sources.kafka_clients: what is first sent goes alone
-            if self._producer is None:
+            if self._producer is None or self._connection.shown is not self._shown:
+                self._shown = self._connection.shown
                 self._producer = self._connection.producer(**{"message.timeout.ms": int(_PATIENCE * 1000)})
             outcome: list[tuple[Any, Any]] = []
             try:

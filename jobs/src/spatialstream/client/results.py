@@ -161,6 +161,7 @@ class Results:
         self._begun: dict[tuple[int, str], int] = {}
         self._last: Row | None = None
         with answering(connection), ExitStack() as opened:
+            self._stream, self._shown = stream, connection.shown
             self._consumer: Consumer = opened.enter_context(closing(connection.consumer(f"{stream}-results")))
             topic_id = None if position is None and start is None else self._id_of_topic(connection)
             self.mark = "" if topic_id is None else hashlib.sha256(topic_id.encode()).hexdigest()[:8]
@@ -290,10 +291,24 @@ class Results:
         position.next[row.partition], position.held = row.next, row.held
         position.save(_SAVE_SECONDS)
 
+    def _renew(self) -> None:
+        """Go on with another client, if passwords or certificates have been renewed since this one was made."""
+        shown = self._connection.shown
+        if shown is not self._shown:
+            places = self._consumer.position(self._consumer.assignment())
+            fresh = self._connection.consumer(f"{self._stream}-results")
+            for each in places:
+                if each.offset < 0:  # nothing of it has been read
+                    each.offset = self._position.next[each.partition]
+            fresh.assign(places)
+            self._consumer.close()
+            self._consumer, self._shown = fresh, shown
+
     def _messages(self, stop: Callable[[], bool], patience: float | None) -> Iterator[Message]:
         """Messages without an error."""
         heard = time.monotonic()
         while not stop():
+            self._renew()
             message = self._consumer.poll(0.2)
             error = None if message is None else message.error()
             if error is not None and error.code() in _FATAL:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicMetadata
 
 from spatialstream.model.errors import SettingError, Unavailable
-from spatialstream.sources.kafka_security import client_settings
+from spatialstream.sources.kafka_security import client_settings, renewed
 
 __all__ = [
     "COPIES",
@@ -103,11 +104,18 @@ class Connection:
         bootstrap: ``host:port,...``.
         security: properties in librdkafka's names; never shown.
         names: names of topics that do not begin with their stream's name, by kind; see :data:`NAMED`.
+        file: where the properties were read, and may be renewed; None: they stay as they are.
     """
 
     bootstrap: str
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
+
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """What a client that is made now shows the broker: another object if it is not what one made before does."""
+        return self.security if self.file is None else renewed(self.file, self.security, self.bootstrap)
 
     def topics(self, stream: str) -> Topics:
         """The topics of a stream, as they are called on this broker."""
@@ -121,7 +129,7 @@ class Connection:
             "reconnect.backoff.max.ms": 1000,
             "socket.timeout.ms": int(_SILENCE * 1000),
         }
-        security = client_settings(self.security, partial(_note, self.bootstrap))
+        security = client_settings(self.shown, partial(_note, self.bootstrap))
         return {**default, "error_cb": partial(_noted, self.bootstrap), **security, **more}
 
     def why(self, problem: str, client: Consumer | AdminClient | None = None) -> str:

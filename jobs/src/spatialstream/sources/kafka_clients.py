@@ -2,7 +2,8 @@
 
 A process makes its clients when it first needs them, and keeps them: to connect takes longer than most tasks. Whoever
 uses one has it alone, so there are as many as threads use them at a time, and one that has failed is thrown away. A
-process that is forked makes its own; librdkafka's threads are not forked with it.
+process that is forked makes its own; librdkafka's threads are not forked with it. When passwords or certificates have
+been renewed, others are made too, and what waits for an answer with the old ones fails, to be done again with the new.
 
 Reading is between exact offsets. A stream is read range after range, so who has read one reads on, and mostly has the
 next one in memory when it is asked for; of a few partitions, for that takes a client of its own. Not every offset has a
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -30,6 +32,9 @@ T = TypeVar("T")
 
 PATIENCE = 120.0
 """Seconds within which a broker that does not answer has to do so again."""
+
+_LOOK = 1.0
+"""Seconds after which who waits looks whether it still shows the broker what it should."""
 
 _END_PATIENCE = 5.0
 """Seconds within which a partition has to be as long as it was: after a failure a broker may not know at once."""
@@ -54,11 +59,19 @@ _AHEAD_SECONDS = 60.0
 """Seconds after which what nobody goes on with is let go of, for a slot may have moved."""
 
 _idle: dict[tuple[Any, ...], list[Any]] = {}
+_shown: dict[tuple[str, Path | None], Mapping[str, str]] = {}
+"""By brokers and files of properties, what the clients of this process show."""
 
 
 def _unused(connection: Connection, use: str) -> list[Any]:
     """The clients of this process for a use that nobody uses."""
-    security = tuple(sorted(connection.security.items()))
+    shown, place = connection.shown, (connection.bootstrap, connection.file)
+    security = tuple(sorted(shown.items()))
+    before, _shown[place] = _shown.get(place), shown
+    if before is not None and before is not shown and connection.file is not None:
+        old = connection.bootstrap, tuple(sorted(before.items()))
+        for key in [key for key in _idle if key[0] == os.getpid() and key[2:] == old]:
+            del _idle[key]  # nobody needs them any more
     return _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
 
 
@@ -90,6 +103,18 @@ def offsets(connection: Connection) -> Offsets:
     return found
 
 
+class _Renewal:
+    """Tells a client that waits whether it shows what it should not any more."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._shown = connection, connection.shown
+
+    def check(self) -> None:
+        """Raise Unavailable if passwords or certificates have been renewed since the client was made."""
+        if self._connection.shown is not self._shown:
+            raise Unavailable("what is shown to the broker has been renewed while it did not answer")
+
+
 class _Reader:
     """A consumer, and where it goes on to read.
 
@@ -101,6 +126,7 @@ class _Reader:
     """
 
     def __init__(self, connection: Connection, place: tuple[str, int] | None) -> None:
+        self.renewal = _Renewal(connection)
         self.consumer = connection.consumer("spatialstream", **(_READING if place is None else _AHEAD))
         self.place, self.next, self.used = place, -1, 0.0
 
@@ -157,7 +183,7 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
     at, shortest = start, None  # the next offset, and that at which the partition was said to end
     until, complete = time.monotonic() + PATIENCE, True
     while at < end:
-        messages = _taken(reader.consumer, min(_MOST, end - at), until - time.monotonic())
+        messages = _taken(reader.consumer, min(_MOST, end - at), min(_LOOK, until - time.monotonic()))
         if any(message.error() is not None for message in messages):
             events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
@@ -172,6 +198,8 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
             if shortest is not None:
                 raise StateError(f"{topic} ends at offset {shortest} in partition {partition}, but {end} were there")
             raise Unavailable(f"{topic} cannot be read: no answer within {PATIENCE:.0f} s")
+        else:
+            reader.renewal.check()
         if messages:
             at = max(at, int(messages[-1].offset() or 0) + 1)
             while messages and int(messages[-1].offset() or 0) >= end:
@@ -262,6 +290,7 @@ class _Sender:
 
     def __init__(self, connection: Connection) -> None:
         self.failed: list[str] = []
+        self._renewal = _Renewal(connection)
         self._known: set[tuple[str, int]] = set()
         self.producer: Producer = connection.producer(
             **NEAR,
@@ -284,6 +313,7 @@ class _Sender:
                 self.producer.poll(0)
             except BufferError:  # the queue is full, until messages are delivered or have waited too long
                 self.producer.poll(0.1)
+                self._renewal.check()
             else:
                 break
         if (topic, partition) not in self._known:
@@ -296,7 +326,12 @@ class _Sender:
         Raises:
             Unavailable: it may not have.
         """
-        if self.producer.flush(PATIENCE) or self.failed:
+        until = time.monotonic() + PATIENCE
+        while left := self.producer.flush(_LOOK):
+            if self.failed or time.monotonic() > until:
+                break
+            self._renewal.check()
+        if left or self.failed:
             raise Unavailable(f"messages were not taken: {self.failed[0] if self.failed else 'no answer'}")
 
 

@@ -6,6 +6,9 @@ With OAUTHBEARER a client shows a token that ends. librdkafka gets it itself fro
 and the next one in time. Or a token is a file that somebody keeps new, as the kubelet does with one of a service
 account; it is named as Kafka's own clients are told it, by ``sasl.oauthbearer.token.endpoint.url=file:///...``, and
 read whenever one is needed, by the process that needs it.
+
+librdkafka takes everything else, a password or a certificate, when a client is made. So what is in the files is looked
+at now and then, and who keeps clients makes others when it has changed (:func:`renewed`).
 """
 
 from __future__ import annotations
@@ -15,14 +18,17 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from confluent_kafka import KafkaException, Producer
+
 from spatialstream.model.errors import SettingError
 
-__all__ = ["client_settings", "read_properties"]
+__all__ = ["client_settings", "read_properties", "renewed"]
 
 _FILES = {
     "https.ca.location": "https.ca.pem",
@@ -52,6 +58,9 @@ _KNOWN = {
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _EXTENSION = re.compile(r"[A-Za-z]+=[\x21-\x2b\x2d-\x7e][\x20-\x2b\x2d-\x7e]*")
+
+_LOOK = 1.0
+"""Seconds after which a file is read again."""
 
 _AGAIN = 5.0
 """Seconds after which a token's file is read again that held none that is good."""
@@ -155,6 +164,54 @@ def _extensions(properties: Mapping[str, str]) -> dict[str, str]:
     if any(not _EXTENSION.fullmatch(each) for each in found):
         raise _wrong(f"{_EXTENSIONS} is not name=value,..., with names of letters")
     return {name: value for name, _, value in (each.partition("=") for each in found)}
+
+
+# -------------------------------------------------------------------------------------------------------------- renewal
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found in a file, and when, s of the monotonic clock."""
+
+    at: float
+    properties: Mapping[str, str]
+
+
+_looked: dict[tuple[Path, str], _Looked] = {}
+
+
+def renewed(path: Path, known: Mapping[str, str], bootstrap: str) -> Mapping[str, str]:
+    """Properties as they are in a file now, or were a second ago; the same object for as long as they do not change.
+
+    Where the file is not, as on another machine, or while what is in it cannot be used, as when half of it has been
+    replaced, they stay as they were.
+
+    Args:
+        path: of the file.
+        known: as they were read, maybe by another process.
+        bootstrap: whose they are.
+    """
+    key = path, bootstrap
+    found = _looked.get(key)
+    if found is not None and time.monotonic() < found.at + _LOOK:
+        return found.properties
+    properties = known if found is None else found.properties
+    try:
+        read = read_properties(path)
+        if read != properties and read == read_properties(path):
+            _try(read)
+            properties = read
+    except (SettingError, KafkaException, ValueError):
+        pass
+    _looked[key] = _Looked(time.monotonic(), properties)
+    return properties
+
+
+def _try(properties: Mapping[str, str]) -> None:
+    """Raise a KafkaException if no client can be made with certificates and keys of these properties."""
+    encrypting = {name: value for name, value in properties.items() if name.startswith("ssl.")}
+    if properties.get("security.protocol", "").upper().endswith("SSL"):
+        Producer({"security.protocol": "SSL", "log_level": 0, **encrypting})
 
 
 # -------------------------------------------------------------------------------------------------------------- clients
