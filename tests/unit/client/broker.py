@@ -60,6 +60,8 @@ class Broker:
         hear: is told each record that is sent to the topic of queries, and its offset.
     """
 
+    bootstrap, shown = "nowhere:1", None
+
     def __init__(
         self,
         topic: Topic | Sequence[Topic],
@@ -74,6 +76,9 @@ class Broker:
 
     def topics(self, stream: str) -> Topics:
         return Topics(stream)
+
+    def why(self, problem: str) -> str:
+        return problem
 
     def consumer(self, group: str) -> Broker:
         return Broker(self.topic, self.letters)

@@ -41,6 +41,8 @@ class Message:
 class Broker:
     """Two partitions, read from where they ended; stands for a connection and its consumer."""
 
+    shown = None
+
     def __init__(self) -> None:
         self.log: list[list[tuple[bytes | None, bytes]]] = [[(None, b"before")], []]
         self.next: dict[int, int] = {}

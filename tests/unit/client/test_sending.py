@@ -69,6 +69,9 @@ class Topic:
     def topics(self, stream: str) -> Topics:
         return Topics(stream)
 
+    def why(self, problem: str) -> str:
+        return problem
+
     def producer(self, **options: object) -> Self:
         return self
 
