@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from spatialstream.model.errors import Gone, Unavailable
+from spatialstream.model.queries import Query
 from spatialstream.seats import whole
 from spatialstream.seats.whole import Whole, Wholes, kept
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.views import RoundId
 from spatialstream.stream.settings import StreamSettings
@@ -32,6 +33,7 @@ class Slots:
     Attributes:
         looks: how often it was asked for what is newest.
         heavy: while it is not set, nothing that looks for ``heavy`` is answered.
+        alone: whether what a seat can answer alone is answered without asking slots.
     """
 
     def __init__(self) -> None:
@@ -40,13 +42,16 @@ class Slots:
         channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
         self.world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         save_version(self.world.storage, self.stream.version)
-        self.looks, self.reached, self.heavy = 0, threading.Event(), threading.Event()
+        self.looks, self.reached, self.heavy, self.alone = 0, threading.Event(), threading.Event(), False
         self.seats: dict[str, str | None] = {"0": "a", "1": "a", "2": "b"}
         self.wholes = Wholes(self.world, self.newest, self)
 
     def newest(self, seconds: float) -> Mapping[str, Any] | None:
         self.looks += 1
         return None if self.stream.turn is None else {**Directory.record(self.stream.turn), "seats": self.seats}
+
+    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
+        return lines_here(queries, directory, PLANE, PLACE, whole.LARGEST) if self.alone else {}
 
     def of_seat(
         self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
@@ -100,6 +105,17 @@ def test_those_that_wait_are_answered_together_or_beside_who_takes_long(
         assert heavy.result(60.0) is not None
     if patience:
         assert slots.looks == looks + 2, "one look for all that have waited"
+
+
+def test_what_one_seat_answers_alone_is_asked_of_nobody(slots: Slots) -> None:
+    records = named([*ASKED, SRQ | {"region": {"box": [1, 1, 1.1, 1.1]}}])
+    right = lines_of(slots.wholes.ask(records, 10.0))
+    slots.alone, slots.seats = True, {"0": None, "1": None, "2": None}
+    assert lines_of(slots.wholes.ask(records, 10.0)) == right
+    views.forget(PLACE, 2)
+    slots.seats = {"0": "a", "1": "a", "2": "b"}
+    with pytest.raises(Gone, match="no view"):
+        slots.wholes.ask(records, 10.0)
 
 
 def test_what_fails_fails_alone(slots: Slots) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,14 @@ def test_rows_say_what_they_hold(rows: list[tuple[str, list[str], int | None]]) 
     lines, row, expected = lines_of(rows, None)
     assert [json.loads(line) for line in lines] == expected
     assert row == list(range(len(rows)))
+
+
+@given(ROWS, st.none() | st.integers(1, 200))
+def test_few_rows_are_written_as_many_are(rows: list[tuple[str, list[str], int | None]], most: int | None) -> None:
+    limits = None if most is None else RowLimits(10**9, most)
+    few = lines_of(rows, limits)
+    with patch.object(result_rows, "_FEW", -1):
+        assert lines_of(rows, limits) == few
 
 
 @given(ROWS, st.integers(1, 200))

@@ -30,10 +30,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError
+from spatialstream.model.queries import Query
 from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.row_parts import RowParts
 from spatialstream.seats.tally import Tally
-from spatialstream.seats.whole import Wholes, kept
+from spatialstream.seats.whole import LARGEST, Wholes, kept
 from spatialstream.seats.wire import (
     ROWS,
     Command,
@@ -56,6 +57,7 @@ from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
+from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.tasks import TASKS, World
 from spatialstream.stages.views import RoundId, answer_at, listed, respond
 
@@ -201,6 +203,14 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         """What the driver tells of the newest round."""
         client, address = self._client(self._invitation.desk), self._invitation.desk
         return act(client, "directory", b"", options(self._invitation.secret, seconds), address)
+
+    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
+        """The rows of the questions that this seat's slots answer alone, by position."""
+        world = self._invitation.world
+        began = time.perf_counter()
+        found = lines_here(queries, directory, world.settings.space, world.storage.place, LARGEST)
+        self.tally.answered([queries[i].type for i in found], time.perf_counter() - began)
+        return found
 
     def of_seat(
         self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -70,6 +70,15 @@ class Tally:
             raise
         finally:
             self._count(slots, questions, outcome, time.perf_counter() - began)
+
+    def answered(self, types: Iterable[QueryType], seconds: float) -> None:
+        """Count questions that have been answered whole and together, by their types; each took as long as all."""
+        rows, bucket = [ASKED.index(each) for each in types], bisect_left(LIMITS, seconds)
+        with self._lock:
+            for row in rows:
+                self.counts[row, OUTCOMES.index("answered")] += 1
+                self.counts[row, len(OUTCOMES) + bucket] += 1
+                self.counts[row, -1] += seconds
 
     def _count(self, slots: Sequence[int], questions: pa.RecordBatch, outcome: str, seconds: float) -> None:
         codes, asked = coded(questions.column("type")), questions.column("slots")

@@ -30,7 +30,7 @@ from spatialstream.stages.tasks import World
 from spatialstream.stages.versions import load_version
 from spatialstream.stages.views import RoundId
 
-__all__ = ["TooLarge", "Whole", "Wholes", "kept"]
+__all__ = ["LARGEST", "TooLarge", "Whole", "Wholes", "kept"]
 
 LARGEST = 16 << 20
 """Bytes of what the slots of a seat find for questions that are answered together, at most."""
@@ -44,6 +44,12 @@ Whole = tuple[dict[str, int], list[str]]
 
 class Slots(Protocol):
     """How slots are asked."""
+
+    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
+        """The rows of the questions that this seat's slots answer alone, by position: some of them, or none.
+
+        See :func:`~spatialstream.stages.questions.lines_here`.
+        """
 
     def of_seat(
         self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
@@ -160,9 +166,14 @@ class Wholes:
         if not directory.begun:
             return None
         seats = {int(slot): address for slot, address in known["seats"].items() if address}
-        batch = QueryBatch.of([replace(query, t=directory.clock) for query in queries])
+        asked = [replace(query, t=directory.clock) for query in queries]
+        lines = self._slots.here(asked, directory)
+        others = [i for i in range(len(asked)) if i not in lines]
+        if others:
+            given = QueryBatch.of([asked[i] for i in others]), directory, self._world.settings.space
+            lines |= zip(others, lines_of(*given, partial(self._call, seats), left), strict=True)
         as_of = {"round": directory.round[0], "clock": directory.clock}
-        return as_of, lines_of(batch, directory, self._world.settings.space, partial(self._call, seats), left)
+        return as_of, [lines[i] for i in range(len(asked))]
 
     def _call(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ _MOST_ESCAPED = 6
 
 _ROOM = 2**31 - 1
 """Bytes of an array of strings with 32-bit offsets, at most."""
+
+_FEW = 32
+"""Rows that are joined one by one: to begin a kernel of Arrow's costs as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,9 @@ def _joined(*parts: Any) -> pa.StringArray | pa.LargeStringArray:
     size = sum(each.nbytes for each in arrays) + len(arrays[0]) * sum(len(p) for p in parts if isinstance(p, str))
     large = size > _ROOM or any(pa.types.is_large_string(each.type) for each in arrays)
     kind = pa.large_string() if large else pa.string()
+    if len(arrays[0]) <= _FEW:
+        texts = zip(*(part.to_pylist() if isinstance(part, pa.Array) else repeat(part) for part in parts), strict=False)
+        return pa.array(map("".join, texts), kind)
     typed = [_as(kind, part) if isinstance(part, pa.Array) else pa.scalar(part, kind) for part in parts]
     return pc.binary_join_element_wise(*typed, pa.scalar("", kind))
 

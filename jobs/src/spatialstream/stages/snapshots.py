@@ -23,14 +23,27 @@ from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.model.hashing import distinct
 from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType, Route, Selects, having
-from spatialstream.model.queries import Nearest, Query, QueryBatch, TopTerms, coded, named
+from spatialstream.model.queries import Everything, Nearest, Query, QueryBatch, TopTerms, coded, named
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row, columns, numbers
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.rows import RowLimits, object_texts, row_lines, term_texts
 
-__all__ = ["BLOCK_BYTES", "Answers", "Objects", "answer", "answers", "found_columns", "reach", "stack"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Answers",
+    "Columns",
+    "Objects",
+    "answer",
+    "answers",
+    "found_columns",
+    "nbytes",
+    "reach",
+    "rows_of",
+    "search",
+    "stack",
+]
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of partials, about."""
@@ -39,6 +52,15 @@ _NEAREST = having(lambda kind: kind.route is Route.NEAREST)
 
 Objects = SegmentStore | ObjectsView
 """A slot's objects: those that it has, or those that it had after a round."""
+
+Columns = dict[str, Any]
+"""Named numpy or Arrow arrays of one length: what a slot has found for a query."""
+
+_PARTIALS: Mapping[type, str] = {
+    Everything: messages.SNAPSHOT_LISTS,
+    Nearest: messages.SNAPSHOT_OBJECTS,
+    TopTerms: messages.SNAPSHOT_TERMS,
+}
 
 Reach = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 """From when on each query looks at objects, (since, t], and whether that is all that it asks for."""
@@ -97,35 +119,49 @@ def answer(
     if len(nearest) and two_phase:
         content = queries_with_numbers(queries.take(nearest), number[nearest])
         yield slot, messages.ASKED, content.append_column("since", pa.array(since[nearest]))
-    gathered: dict[str, list[dict[str, Any]]] = {}
+    gathered: dict[str, list[Columns]] = {}
     sizes: dict[str, int] = {}
     for i in range(len(queries)):
         query = queries[i]
         assert isinstance(query, Query)
-        first = int(since[i])
-        region, keywords = query.predicate.region, query.predicate.expression.literals
-        match query.selection:
-            case TopTerms(k):
-                kind = messages.SNAPSHOT_TERMS
-                terms, counts = objects.term_counts(region, keywords, first, query.t)
-                if alone is not None and alone[i] and k < len(counts):
-                    kept = np.flatnonzero(counts >= np.partition(counts, -k)[-k])
-                    terms, counts = terms.take(pa.array(kept)), counts[kept]
-                part = {"number": np.full(len(counts), number[i]), "term": terms, "count": counts}
-            case Nearest(x, y, k):
-                kind = messages.SNAPSHOT_OBJECTS
-                part = found_columns(int(number[i]), objects.nearest(x, y, k, keywords, first, query.t))
-            case _:
-                kind = messages.SNAPSHOT_LISTS
-                found = objects.range_query(region, keywords, first, query.t)
-                part = found_columns(int(number[i]), found)
+        kind = _PARTIALS[type(query.selection)]
+        part = search(objects, query, int(number[i]), int(since[i]), alone=alone is not None and bool(alone[i]))
         gathered.setdefault(kind, []).append(part)
-        sizes[kind] = sizes.get(kind, 0) + sum(column.nbytes for column in part.values())
+        sizes[kind] = sizes.get(kind, 0) + nbytes(part)
         if sizes[kind] >= BLOCK_BYTES:
             yield from ((slot, kind, piece) for piece in _pieces(stack(gathered.pop(kind))))
             sizes[kind] = 0
     for kind, parts in gathered.items():
         yield from ((slot, kind, piece) for piece in _pieces(stack(parts)))
+
+
+def search(objects: Objects, query: Query, number: int, since: int, *, alone: bool) -> Columns:
+    """What a slot has for a snapshot query.
+
+    Args:
+        objects: of the slot.
+        query: the query.
+        number: stands for it.
+        since: it looks at objects of (since, t].
+        alone: see :func:`answer`.
+    """
+    region, keywords = query.predicate.region, query.predicate.expression.literals
+    match query.selection:
+        case TopTerms(k):
+            terms, counts = objects.term_counts(region, keywords, since, query.t)
+            if alone and k < len(counts):
+                kept = np.flatnonzero(counts >= np.partition(counts, -k)[-k])
+                terms, counts = terms.take(pa.array(kept)), counts[kept]
+            return {"number": np.full(len(counts), number), "term": terms, "count": counts}
+        case Nearest(x, y, k):
+            return found_columns(number, objects.nearest(x, y, k, keywords, since, query.t))
+        case _:
+            return found_columns(number, objects.range_query(region, keywords, since, query.t))
+
+
+def nbytes(part: Columns) -> int:
+    """Bytes of what a slot has found."""
+    return sum(column.nbytes for column in part.values())
 
 
 def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -135,7 +171,7 @@ def _pieces(content: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield content.slice(first, rows)
 
 
-def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
+def found_columns(number: int, found: ObjectRows) -> Columns:
     """Objects that a query has found, as the columns of a :data:`~spatialstream.stages.messages.SNAPSHOT_OBJECTS`."""
     return {
         "number": np.full(len(found), number),
@@ -147,7 +183,7 @@ def found_columns(number: int, found: ObjectRows) -> dict[str, Any]:
     }
 
 
-def stack(parts: list[dict[str, Any]]) -> pa.RecordBatch:
+def stack(parts: Sequence[Columns]) -> pa.RecordBatch:
     """Parts with the same columns, one below the other."""
     stacked = {}
     for name in parts[0]:
@@ -215,7 +251,7 @@ def answers(
         else:
             groups = _answered(asked, terms if kind.selects is Selects.TERMS else lists)
         for some, parts in groups:
-            yield _rows(kind, some, parts, space, limits)
+            yield rows_of(kind, some, parts, space, limits)
 
 
 def _answered(
@@ -231,10 +267,18 @@ def _answered(
         yield asked.slice(first), []
 
 
-def _rows(
+def rows_of(
     kind: Kind, asked: pa.RecordBatch, parts: Sequence[pa.RecordBatch], space: Space, limits: RowLimits | None
 ) -> Answers:
-    """A row for each of some queries of one type, made of the slots' parts."""
+    """A row for each of some queries of one type, made of the slots' parts.
+
+    Args:
+        kind: the type.
+        asked: the queries: ``number`` (ascending), ``id``, ``t``, ``k``, and :func:`reach` as ``since`` and ``whole``.
+        parts: what slots have found; those of an STQ, and those of an SRQ, are all here.
+        space: of the stream.
+        limits: how long rows may be; None: any length.
+    """
     is_terms = kind.selects is Selects.TERMS
     offsets, items = _no_lists(asked)
     if parts and is_terms:

@@ -28,7 +28,16 @@ from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
 from spatialstream.stages.state import get_records, put_records
 
-__all__ = ["Second", "answer_second", "asked_of", "requests", "second_name", "second_phase", "still_to_ask"]
+__all__ = [
+    "Second",
+    "answer_second",
+    "asked_of",
+    "others_within",
+    "requests",
+    "second_name",
+    "second_phase",
+    "still_to_ask",
+]
 
 _SLACK = 1e-9
 """Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
@@ -96,11 +105,7 @@ def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.Reco
     number, since, t, k = (numbers(record, name) for name in ("number", "since", "t", "k"))
     at = numpy_view(record.column("at").flatten()).reshape(-1, 2)
     found = [content for _, kind, content in rows if kind == messages.SNAPSHOT_OBJECTS]
-    radius = _radius(number, k, found)
-    wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
-    row, target = routing.slots_within(at, wide, since, t)
-    others = target != slot[row]
-    row, target = row[others], target[others]
+    row, target = others_within(at, _radius(number, k, found), since, t, slot, routing, space)
     if not len(row):
         return None
     again = np.unique(row)
@@ -109,6 +114,32 @@ def still_to_ask(rows: Sequence[Row], routing: Routing, space: Space) -> pa.Reco
     place[again] = np.arange(len(again))
     order = np.argsort(place[row], kind="stable")
     return requests(record.take(pa.array(again)), place[row][order], target[order])
+
+
+def others_within(
+    at: npt.NDArray[np.float64],
+    radius: npt.NDArray[np.float64],
+    since: npt.NDArray[np.int64],
+    t: npt.NDArray[np.int64],
+    slot: npt.NDArray[np.integer],
+    routing: Routing,
+    space: Space,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The slots that may have something nearer than what the first one has found: (row, slot), ascending.
+
+    Args:
+        at: float64[n, 2], the places of n queries.
+        radius: float64[n], the distance of the k-th object that was found; infinite where there are fewer.
+        since: int64[n], ms; objects of (since, t] are looked for.
+        t: int64[n], ms.
+        slot: int[n], the slots that have been asked.
+        routing: where objects are.
+        space: of the stream.
+    """
+    wide = radius * (1.0 + _SLACK) + (0.01 if space.geographic else 0.0)
+    row, target = routing.slots_within(at, wide, since, t)
+    others = target != slot[row]
+    return row[others], target[others]
 
 
 def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:

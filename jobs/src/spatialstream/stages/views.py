@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ __all__ = [
     "listed",
     "respond",
     "view_of",
+    "views_here",
 ]
 
 FEWEST = 4
@@ -135,6 +137,15 @@ def view_of(place: str, slot: int, round_id: RoundId) -> View:
     view = _of_round(place, slot, round_id)
     assert isinstance(view, View)
     return view
+
+
+def views_here(place: str, slots: Iterable[int], round_id: RoundId) -> dict[int, View]:
+    """The views of a round that are kept here, of some slots."""
+    found = {}
+    for slot in slots:
+        with suppress(Gone):
+            found[slot] = view_of(place, slot, round_id)
+    return found
 
 
 def listed(place: str, part: int, round_id: RoundId, asked: Mapping[str, Any]) -> list[Listed]:

@@ -1,0 +1,129 @@
+"""Questions that one process answers without blocks between: rows are those of the way by blocks, and the oracle's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spatialstream.model.queries import Query, QueryBatch, parse_query
+from spatialstream.oracle import answers
+from spatialstream.stages import questions, views
+from spatialstream.stages.questions import lines_here, lines_of
+from spatialstream.stages.views import View
+from tests.unit.client.test_snapshots import PLACE, PLANE, SLOTS, Stream, objects
+
+CLOCK, MOST = 3_000, 1 << 30
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    views.forget()
+    made = Stream()
+    for t in (1_000, 2_000, CLOCK):
+        made.round(t, objects(150, t - 100))
+    yield made
+    views.forget()
+
+
+def asked(n: int) -> list[Query]:
+    rng = np.random.default_rng(n)
+    found = []
+    for i in range(n):
+        x, y = rng.uniform(0, 8, 2).tolist()
+        side = float(rng.choice([0.0, 0.3, 2.0, 20.0]))
+        box = {"box": [max(0.0, x - side), max(0.0, y - side), min(8.0, x + side), min(8.0, y + side)]}
+        region = {"circle": [x, y, side]} if i % 2 else box
+        record: dict[str, Any] = {"id": f'q"{i}', "t": CLOCK, "duration": int(rng.choice([1, 900, 1_500, 9_000]))}
+        match i % 3:
+            case 0:
+                record |= {"type": "SRQ", "region": region}
+            case 1:
+                record |= {"type": "SKQ", "at": [x, y], "k": int(rng.choice([1, 3, 40, 1_000]))}
+            case _:
+                record |= {"type": "STQ", "region": region, "k": int(rng.choice([1, 2, 50]))}
+        record |= [{}, {"keywords": ["w3"]}, {"any": [["w1", "a"], ["w2"]]}, {"none": ["w5"]}, {"keywords": ["no"]}][
+            i % 5
+        ]
+        query = parse_query(record, PLANE)
+        assert isinstance(query, Query)
+        found.append(query)
+    return found
+
+
+def by_blocks(stream: Stream, queries: list[Query]) -> list[str]:
+    directory = stream.newest(1.0)
+    assert directory is not None
+    return lines_of(QueryBatch.of(queries), directory, PLANE, stream.call, lambda: 1.0)
+
+
+def here(stream: Stream, queries: list[Query], most: int = MOST) -> dict[int, str]:
+    directory = stream.newest(1.0)
+    assert directory is not None
+    return lines_here(queries, directory, PLANE, PLACE, most)
+
+
+@pytest.mark.parametrize("together", [1, 7, 120])
+def test_rows_are_those_by_blocks_and_the_oracles(stream: Stream, together: int) -> None:
+    queries = asked(120)
+    for first in range(0, len(queries), together):
+        some = queries[first : first + together]
+        lines = here(stream, some)
+        assert sorted(lines) == list(range(len(some)))
+        assert [lines[i] for i in range(len(some))] == by_blocks(stream, some)
+    rows, _ = answers(stream.seen, queries, PLANE)
+    lines = here(stream, queries)
+    right = {row["query"]: row for row in rows}
+    assert [json.loads(lines[i]) for i in range(len(queries))] == [right[query.id] for query in queries]
+
+
+def test_what_concerns_a_slot_that_is_elsewhere_is_left_out(stream: Stream) -> None:
+    queries = asked(120)
+    right = by_blocks(stream, queries)
+    left_out = set[str]()
+    for slot in range(SLOTS):
+        views.forget(PLACE, slot)
+        lines = here(stream, queries)
+        assert all(lines[i] == right[i] for i in lines)
+        left_out |= {queries[i].type.value for i in range(len(queries)) if i not in lines}
+        assert stream.turn is not None
+        views.keep(PLACE, slot, View.of(stream.stores[slot], stream.turn, None))
+    assert left_out == {"SRQ", "SKQ", "STQ"}
+    views.forget()
+    assert here(stream, queries) == {}
+
+
+def test_a_radius_that_reaches_a_slot_elsewhere_is_left_out(stream: Stream) -> None:
+    queries = [query for query in asked(120) if query.k == 1_000]  # more than the first slot has
+    assert set(here(stream, queries)) == set(range(len(queries)))
+    views.forget(PLACE, 1)
+    assert here(stream, queries) == {}
+
+
+def test_of_another_round_there_is_nothing(stream: Stream) -> None:
+    queries, directory = asked(6), stream.newest(1.0)
+    assert directory is not None
+    later = questions.Directory((directory.round[0] + 1, 0), directory.clock, directory.routing)
+    assert lines_here(queries, later, PLANE, PLACE, MOST) == {}
+
+
+def test_what_is_too_much_together_is_left_out(stream: Stream) -> None:
+    queries = asked(60)
+    sizes = [len(here(stream, queries, most)) for most in (0, 2_000, 20_000, MOST)]
+    assert sizes == sorted(sizes)
+    assert sizes[1] < sizes[2] < sizes[3] == len(queries)
+    right = by_blocks(stream, queries)
+    assert all(line == right[i] for i, line in here(stream, queries, 20_000).items())
+
+
+def test_retention_says_what_is_not_complete(stream: Stream) -> None:
+    assert stream.turn is not None
+    for slot, store in enumerate(stream.stores):
+        views.keep(PLACE, slot, View.of(store, stream.turn, 1_200))
+    queries = asked(60)
+    lines = here(stream, queries)
+    assert [lines[i] for i in range(len(queries))] == by_blocks(stream, queries)
+    assert any("complete_after" in line for line in lines.values())
