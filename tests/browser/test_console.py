@@ -143,6 +143,20 @@ def test_a_question_asked_once(visit: Visit) -> None:
     expect(visit.page.get_by_text("Nothing is asked yet.")).to_be_visible()
 
 
+def test_the_questions_are_skipped_to_and_stay(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Everywhere").click()
+    page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    expect(page).to_have_url(re.compile("q="))
+    page.get_by_role("link", name="Skip to the questions").press("Enter")
+    expect(page.locator("#panel")).to_be_focused()
+    page.evaluate("() => (location.hash = 'panel')")  # as a link to a place in the page
+    expect(page).to_have_url(re.compile("q="))
+    expect(visit.card("Asked once")).to_have_count(1)
+
+
 def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page

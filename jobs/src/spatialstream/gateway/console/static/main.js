@@ -7,7 +7,7 @@ import { moment, short, span } from "./format.js";
 import { Space } from "./geometry.js";
 import { Inside } from "./inside.js";
 import { LiveMap } from "./map.js";
-import { readAddress, writeAddress, isStanding } from "./query.js";
+import { isAddress, readAddress, writeAddress, isStanding } from "./query.js";
 import { COLOURS, Question } from "./question.js";
 import { Replay, isSpan } from "./replay.js";
 import { Standing } from "./standing.js";
@@ -499,8 +499,19 @@ class App {
       this.pointer = null;
       $("tip").hidden = true;
     });
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault(); // the address is for the questions
+      $("panel").focus();
+    });
     addEventListener("hashchange", () => {
-      if (takeToken()) location.reload();
+      if (takeToken()) {
+        location.reload();
+        return;
+      }
+      if (!isAddress(location.hash)) {
+        this.#save(); // what there is stays, and its address
+        return;
+      }
       this.address = readAddress(location.hash);
       if (this.streams.length) this.enter();
     });

@@ -67,6 +67,13 @@ export function timing(query) {
 
 const TYPES = new Set(Object.keys(KIND));
 const MOST = 40;
+const SAID = ["stream", "view", "map", "q", "replay"];
+
+/** Whether what is after the # is the page's own, and not a place in it. */
+export function isAddress(hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  return SAID.some((each) => given.has(each));
+}
 
 /** What the address says after its #; what is no such thing is passed over. A token does not stay in it. */
 export function readAddress(hash) {
