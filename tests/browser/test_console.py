@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Route, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from spatialstream.client import Inlet
 from tests.cluster.stream import LiveStream
@@ -206,6 +207,31 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     expect(card).to_have_attribute("data-state", "cancelled")
     left = Client(gateway.port, TOKEN)("GET", f"/streams/gateway/queries/{query['id']}")
     assert left.status == 404
+
+
+def link(page: Page, *questions: dict[str, Any]) -> str:
+    """The address of the page with these questions."""
+    said = urlencode({"stream": "gateway", "q": json.dumps(questions)})
+    return f"{page.url.partition('#')[0]}#{said}"
+
+
+def test_what_stands_no_more_says_so(visit: Visit, gateway: GatewayServer) -> None:
+    visit.sign_in()
+    query = {"id": "brief", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}, "duration": "15s"}
+    assert Client(gateway.port, TOKEN)("POST", "/streams/gateway/queries", query).status == 201
+    visit.page.goto(link(visit.page, query, query | {"id": "nobody"}))
+    brief, nobody = visit.card("Standing").nth(0), visit.card("Standing").nth(1)
+    expect(brief).to_have_attribute("data-state", "standing")
+    expect(brief.locator(".status")).to_contain_text("stands since")
+    expect(nobody).to_have_attribute("data-state", "ended")
+    expect(brief).to_have_attribute("data-state", "ended")  # while the page is open
+    expect(brief.locator(".status")).to_contain_text("its time was over at")
+    expect(visit.page).to_have_url(re.compile("brief.*nobody"))  # its results stay, and may be replayed
+    visit.page.reload()
+    expect(brief).to_have_attribute("data-state", "ended")
+    for _ in range(2):
+        visit.page.get_by_role("button", name=re.compile("^Remove")).first.click()
+    expect(visit.page.locator(".card")).to_have_count(0)
 
 
 def stand(visit: Visit) -> Locator:

@@ -33,6 +33,7 @@ export class Problem extends Error {
   constructor(status, said, retry) {
     super(said.detail ?? said.title ?? `status ${status}`);
     this.status = status;
+    this.kind = said.type?.split(":").at(-1) ?? null;
     this.errors = said.errors ?? [];
     this.retry = retry;
   }

@@ -33,6 +33,13 @@ export function duration(text) {
   return unit === "ms" ? span(Number(n)) : `${n === "1" ? "" : `${n} `}${names[unit]}${n === "1" ? "" : "s"}`;
 }
 
+/** The same in ms; null: it is none. */
+export function milliseconds(text) {
+  if (typeof text === "number") return text;
+  const match = /^(\d+)(ms|s|m|h|d|w)$/.exec(text ?? "");
+  return match && Number(match[1]) * { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }[match[2]];
+}
+
 /** A moment: the time of day, and the day if it is not today's. */
 export function moment(ms, now = Date.now()) {
   const at = new Date(ms);

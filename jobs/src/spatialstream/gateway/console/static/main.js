@@ -17,6 +17,7 @@ const TEXTS = 20_000; // of objects that have passed, kept to be shown with what
 const SPAN = 5_000; // ms over which rates are told
 const LATEST = 5;
 const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its connections: a browser has six to a host
+const LAST = 5_000; // ms for which the last rows of what stands no more may be on their way
 const KEPT = "spatialstream-page";
 
 const $ = (id) => document.getElementById(id);
@@ -263,12 +264,17 @@ class App {
   }
 
   #followed() {
-    return this.questions.filter((each) => each.standing && !["cancelled", "refused"].includes(each.state));
+    return this.#lasting().filter((each) => each.standing && each.state !== "ended");
+  }
+
+  /** Those that are in the address, and there again when the page is loaded again. */
+  #lasting() {
+    return this.questions.filter((each) => !["cancelled", "refused"].includes(each.state));
   }
 
   /** One connection for all that stand, from the last row that has come. */
   #follow() {
-    if (this.replay.question !== null) return;
+    if (this.replay.question !== null || this.asleep) return;
     if (this.#followed().length) this.results.open();
     else {
       this.results.close();
@@ -282,6 +288,12 @@ class App {
     if (age > -5_000 && age < 600_000) this.ages.push({ at: Date.now(), type: row.type, age });
     if (this.ages.length > 2_000) this.ages.splice(0, 500);
     this.questions.find((each) => each.query.id === row.query)?.take(row, true);
+  }
+
+  /** One of the questions stands no more. */
+  over() {
+    this.changed();
+    setTimeout(() => this.#follow(), LAST);
   }
 
   answered(ms) {
@@ -324,6 +336,7 @@ class App {
     $("behind").closest("div").dataset.late = String(clock !== null && clock > 10_000 && clock < 86_400_000);
     this.#drawLatest(live && !total);
     this.#drawState();
+    if (document.visibilityState === "visible") this.questions.forEach((each) => each.tick(this.clock?.clock ?? 0));
   }
 
   #drawLatest(silent) {
@@ -401,13 +414,13 @@ class App {
 
   #save() {
     if (this.stream === null || this.space === null) return;
-    const questions = this.questions.filter((each) => !["cancelled", "refused"].includes(each.state)).map((each) => each.query);
+    const questions = this.#lasting().map((each) => each.query);
     const written = writeAddress({ stream: this.stream, view: this.view, map: this.map.view, questions, replay: this.replay.said });
     if (written !== location.hash) history.replaceState(null, "", written);
   }
 
   #keep() {
-    const questions = Object.fromEntries(this.#followed().map((each) => [each.query.id, each.keep()]));
+    const questions = Object.fromEntries(this.#lasting().filter((each) => each.standing).map((each) => [each.query.id, each.keep()]));
     try {
       sessionStorage.setItem(KEPT, JSON.stringify({ stream: this.stream, last: this.results.last, questions }));
     } catch {

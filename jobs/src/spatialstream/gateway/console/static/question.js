@@ -1,8 +1,8 @@
 // A question with its card: what it asks, how it stands, and its results.
 
-import { call, streamPath } from "./api.js";
+import { Problem, call, streamPath } from "./api.js";
 import { el, icon, say } from "./dom.js";
-import { moment, span } from "./format.js";
+import { milliseconds, moment, span } from "./format.js";
 import { KIND, isStanding, timing, told } from "./query.js";
 import { Matches, Nearest, Words } from "./views.js";
 
@@ -10,6 +10,10 @@ import { Matches, Nearest, Words } from "./views.js";
 export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];
 const VIEWS = { objects: Matches, nearest: Nearest, terms: Words };
 const TYPES = { objects: "objects", nearest: "nearest", terms: "top words" };
+// ms between two times that it is asked whether a question stands: until that is known or when its time is over, and otherwise
+const SOON = 5_000;
+const RARELY = 60_000;
+const LIVES = ["looking", "sent", "standing"];
 
 let made = 0;
 
@@ -28,6 +32,7 @@ export class Question {
     this.rows = 0;
     this.newest = null;
     this.state = "new";
+    [this.since, this.until, this.looked] = [null, null, 0];
     this.element = this.#card();
     app.map.setRegion(this.key, query, colour);
   }
@@ -101,8 +106,8 @@ export class Question {
     this.#wait("The stream is taking it in …");
     try {
       const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
-      if (said.taken_in) this.#stands(said.as_of);
-      else this.#set("registering", "sent; the stream has not come to it yet");
+      if (said.taken_in) this.#stands({ ...this.query, t: said.as_of.clock });
+      else this.#set("sent", "sent; the stream has not come to it yet");
     } catch (problem) {
       this.#set("refused", problem.message, true);
       this.#wait("It does not stand.");
@@ -110,19 +115,59 @@ export class Question {
     }
   }
 
-  #stands(asOf) {
-    this.#set("standing", asOf ? `stands since ${moment(asOf.clock)}` : "stands");
+  /** It stands, as what is given says; null: that is not known yet. */
+  #stands(query) {
+    if (query) {
+      const life = milliseconds(query.duration);
+      [this.since, this.until] = [query.t, life === null ? null : query.t + life];
+    }
+    this.#set("standing", this.since === null ? "stands" : `stands since ${moment(this.since)}`);
     this.#wait({ objects: "No match yet. They appear here, and on the map, as they come.", nearest: "Nothing is near yet.", terms: "The first words come with the next step." }[this.kind]);
   }
 
   /** Follows a question that stands already. */
   follow(kept) {
-    this.#stands(kept?.since ?? null);
+    this.#set("looking", "looking whether it stands …");
+    this.#wait("Looking whether it stands …");
     if (kept?.view) {
       this.view.restore(kept.view);
       this.rows = kept.rows;
       this.#fill();
     }
+    this.look();
+  }
+
+  /** Asks whether it stands, and since when. */
+  async look() {
+    this.looked = Date.now();
+    try {
+      const { query } = await call("GET", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
+      if (LIVES.includes(this.state)) this.#stands(query);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      // what has only been sent does not stand yet
+      if (problem.kind === "not-found" && ["looking", "standing"].includes(this.state)) this.#ended();
+    }
+  }
+
+  /** Looks again when its time is over, and now and then: anybody may have cancelled it. */
+  tick(clock) {
+    if (!LIVES.includes(this.state)) return;
+    const soon = this.state !== "standing" || (this.until !== null && clock >= this.until);
+    if (Date.now() - this.looked > (soon ? SOON : RARELY)) this.look();
+  }
+
+  #ended() {
+    const over = this.until !== null && this.app.clock !== null && this.app.clock.clock >= this.until;
+    this.#over("ended", over ? `its time was over at ${moment(this.until)}` : "stands no more: cancelled, or its time is over");
+    this.#wait("It stands no more. Replay shows what it has had, as far as that is kept.");
+  }
+
+  #over(state, text) {
+    this.#set(state, text);
+    this.end.title = "Remove";
+    say(this.end.querySelector(".hidden"), "Remove");
+    this.app.over();
   }
 
   /** What is needed to go on after the page has been loaded again. */
@@ -140,7 +185,7 @@ export class Question {
     this.newest = row.t;
     this.view.row(row, live);
     this.#fill();
-    if (this.state === "registering") this.#stands(null);
+    if (["registering", "sent", "looking"].includes(this.state)) this.#stands(null);
     if (this.standing && live) {
       this.element.classList.remove("lit");
       void this.element.offsetWidth; // begins the animation anew
@@ -169,7 +214,7 @@ export class Question {
   }
 
   async #end() {
-    if (!this.standing || this.state === "cancelled" || this.state === "refused") {
+    if (!this.standing || ["cancelled", "ended", "refused"].includes(this.state)) {
       this.app.remove(this);
       return;
     }
@@ -182,15 +227,12 @@ export class Question {
     try {
       await call("DELETE", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
     } catch (problem) {
-      if (problem.status !== 404) {
+      if (problem.kind !== "not-found") {
         this.#set("standing", problem.message, true);
         return;
       }
     }
-    this.#set("cancelled", "cancelled; its results stay until it is removed");
-    this.end.title = "Remove";
-    say(this.end.querySelector(".hidden"), "Remove");
-    this.app.changed();
+    this.#over("cancelled", "cancelled; its results stay until it is removed");
   }
 
   /** Takes it off the map. */
