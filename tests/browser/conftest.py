@@ -21,8 +21,11 @@ from tests.cluster.test_gateway import TOKEN, GatewayServer
 from tests.unit.gateway.http import Client
 
 RATE = 40.0
+ELSEWHERE = "console.test"
+"""A name of this machine in the browser, to which it is not this machine: pages are not served safely from there."""
 _DRAWING = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 """Tests run as root, and draw without a graphics card."""
+_NAMES = [f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +69,7 @@ def browser() -> Iterator[Browser]:
     """Chromium, as CHROMIUM names it."""
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(
-            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=_DRAWING
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=[*_DRAWING, *_NAMES]
         )
         yield made
         made.close()

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from spatialstream.client import Inlet
+from tests.browser.conftest import ELSEWHERE
 from tests.cluster.stream import LiveStream
 from tests.cluster.test_gateway import TOKEN, GatewayServer
 from tests.unit.gateway.http import Client
@@ -40,7 +41,7 @@ class Visit:
         problems: what the page says to its developers: errors, and what its policy has refused.
     """
 
-    def __init__(self, browser: Browser, gateway: GatewayServer, **how: Any) -> None:
+    def __init__(self, browser: Browser, gateway: GatewayServer, host: str = "localhost", **how: Any) -> None:
         self.problems: list[str] = []
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | how))
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -48,7 +49,7 @@ class Visit:
         self.page.set_default_timeout(PATIENCE)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._told)
-        self.page.goto(f"http://localhost:{gateway.port}/")
+        self.page.goto(f"http://{host}:{gateway.port}/")
 
     def _told(self, message: ConsoleMessage) -> None:
         if "Content Security Policy" in message.text:
@@ -246,6 +247,15 @@ def stand(visit: Visit) -> Locator:
 def cancel(visit: Visit) -> None:
     visit.page.get_by_role("button", name=re.compile("^Cancel")).first.click()
     expect(visit.page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
+
+
+def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
+    visit = Visit(browser, gateway, ELSEWHERE)
+    assert not visit.page.evaluate("() => isSecureContext")
+    visit.sign_in()
+    stand(visit)
+    cancel(visit)
+    visit.end()
 
 
 def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:

@@ -20,6 +20,9 @@ const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its 
 const LAST = 5_000; // ms for which the last rows of what stands no more may be on their way
 const KEPT = "spatialstream-page";
 
+/** Letters and digits that nobody else has: also where the page is not served safely, and there is no randomUUID. */
+const unique = () => [...crypto.getRandomValues(new Uint8Array(7))].map((each) => each.toString(16).padStart(2, "0")).join("");
+
 const $ = (id) => document.getElementById(id);
 
 class Texts extends Map {
@@ -203,7 +206,7 @@ class App {
   async submit(query) {
     this.replay.close();
     const standing = isStanding(query);
-    const named = standing ? { id: `console-${crypto.randomUUID().slice(0, 13)}`, ...query } : query;
+    const named = standing ? { id: `console-${unique()}`, ...query } : query;
     const question = this.#add(named);
     // first follow, then register: so its first row is not missed
     if (standing) this.#follow();
