@@ -249,6 +249,20 @@ def cancel(visit: Visit) -> None:
     expect(visit.page.locator(".card[data-state=cancelled]")).not_to_have_count(0)
 
 
+def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
+    visit.sign_in()
+    visit.flood()
+    page = visit.page
+    with (
+        page.expect_request(re.compile("/results[?]")) as followed,
+        page.expect_response(lambda answer: answer.request.method == "POST") as registered,
+    ):
+        page.get_by_role("button", name="Let it stand").click()
+    assert followed.value.headers["last-event-id"] == registered.value.json()["position"]
+    expect(visit.card("Standing").locator(".figure b")).to_have_text(re.compile(r"[1-9]"))
+    cancel(visit)
+
+
 def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")

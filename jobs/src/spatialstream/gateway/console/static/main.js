@@ -208,10 +208,16 @@ class App {
     const standing = isStanding(query);
     const named = standing ? { id: `console-${unique()}`, ...query } : query;
     const question = this.#add(named);
-    // first follow, then register: so its first row is not missed
-    if (standing) this.#follow();
+    // rows are followed from the last that has come; where none has, from before the first that it can have
+    const fresh = standing && this.results.last === null;
+    if (fresh) this.results.close();
+    else if (standing) this.#follow();
     try {
-      await (standing ? question.register() : question.ask());
+      const position = await (standing ? question.register() : question.ask());
+      if (fresh && this.questions.includes(question)) {
+        this.results.last ??= position;
+        this.#follow();
+      }
       this.composer.clear();
     } catch (problem) {
       this.remove(question);

@@ -100,7 +100,7 @@ export class Question {
     }
   }
 
-  /** Registers a standing question. */
+  /** Registers a standing question; a place before its first row. */
   async register() {
     this.#set("registering", "the stream is taking it in …");
     this.#wait("The stream is taking it in …");
@@ -108,6 +108,7 @@ export class Question {
       const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
       if (said.taken_in) this.#stands({ ...this.query, t: said.as_of.clock });
       else this.#set("sent", "sent; the stream has not come to it yet");
+      return said.position;
     } catch (problem) {
       this.#set("refused", problem.message, true);
       this.#wait("It does not stand.");
