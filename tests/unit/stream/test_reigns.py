@@ -582,6 +582,19 @@ def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() ->
     assert begun(log, files, 3)[1] == 2, "that of the larger number"
 
 
+def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
+    def of(number: int, epoch: int) -> dict[str, Any]:
+        return {"job": "router", "reign": f"{number}-{number:08x}", "epoch": epoch}
+
+    known = Standing("router", number=2, reign=of(2, 0)["reign"], count=5, record="r", announced=3)
+    standing, counting = known.read([of(3, 4), of(2, 5), of(1, 5), of(3, 5)], 9)
+    assert counting == [of(3, 4), of(3, 5)], "of the largest number; the older ones have been superseded"
+    assert (standing.number, standing.announced, standing.count, standing.offset) == (3, 5, 0, 9)
+    decision = {"job": "router", "reign": of(4, 0)["reign"], "count": 2, "record": "s"}
+    assert standing.after(decision).record == "s"
+    assert standing.after({"job": "worker", "reign": "9-0", "count": 1, "record": "t"}) == standing
+
+
 def test_who_is_alone_writes_over_what_was_decided_before() -> None:
     files = Files()
     alone = Alone(files, "epochs/")

@@ -182,7 +182,13 @@ class WorkerTurns:
         if worker.unfinished:
             return worker.unfinished
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
-        given, offset = channel.announced(after, most, patience)
+        try:
+            given, offset = channel.announced(after, most, patience)
+        except StateError:
+            if after is None:
+                raise
+            # the broker keeps them for a day, in which nothing may have happened; if something has, the next one tells
+            given, offset = channel.announced(None, most, patience)
         known = [each for each in given if each is not None]
         self.foreign += len(given) - len(known)
         router, announcements = router.read(known, offset)

@@ -48,7 +48,8 @@ Oracle
 Cost: a message each turn, and the time until it can be read, some 3 ms.
 
 Where the broker has removed what came after the newest record, because nothing has been decided for a day, the newest
-record of the largest number counts.
+record of the largest number counts. A beginning that it has removed is known by what comes after it: the id of a reign
+says its number.
 """
 
 from __future__ import annotations
@@ -123,9 +124,9 @@ class Standing:
         """What the log says with some more messages, up to an offset, and the announcements among them that count."""
         standing, counting = self, []
         for message in messages:
+            standing = standing.after(message)
             if "epoch" in message and standing.counts(message):
                 counting.append(message)
-            standing = standing.after(message)
         return replace(standing, offset=offset), counting
 
     def after(self, message: Mapping[str, Any]) -> Standing:
@@ -136,12 +137,22 @@ class Standing:
             number, reign = int(message["number"]), str(message["reign"])
             return self if number < self.number else replace(self, number=number, reign=reign, count=0)
         if not self.counts(message):
-            return self
+            began = _number_of(message)
+            if began <= self.number:
+                return self
+            # the broker keeps its beginning no more, which counted: what a reign writes comes after it
+            return replace(self, number=began, reign=str(message["reign"]), count=0).after(message)
         if "epoch" in message:
             return replace(self, announced=max(self.announced, message["epoch"]))
         if message["count"] > self.count:  # one that took long may come after its repetition
             return replace(self, count=message["count"], record=message["record"])
         return self
+
+
+def _number_of(message: Mapping[str, Any]) -> int:
+    """The number of the reign that a message is of; 0: of none."""
+    number, _, _ = str(message.get("reign", "")).partition("-")
+    return int(number) if number.isdecimal() else 0
 
 
 class _Records:

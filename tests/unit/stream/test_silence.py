@@ -1,0 +1,102 @@
+"""A stream in which nothing happens for so long that the broker keeps nothing of what was announced: it goes on."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spatialstream.model.errors import StateError
+from spatialstream.sources.memory import MemoryChannel, MemoryLog
+from spatialstream.stages import views
+from spatialstream.stages.state import forget
+from spatialstream.stream.job import RouterJob, WorkerJob
+from tests.unit.stream.test_full_disk import Stream
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept() -> Iterator[None]:
+    yield
+    forget()
+    views.forget()
+
+
+class Silent:
+    """A stream of which half has come, and has been answered; processes have leases."""
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+        log = self.stream.source.logs["objects/0"]
+        messages = log.read(*log.bounds)
+        half = len(messages) // 2
+        self.stream.source.logs["objects/0"] = MemoryLog()
+        self.later = messages[half:]
+        self.come(messages[:half])
+        channel = self.stream.world.channel
+        assert isinstance(channel, MemoryChannel)
+        self.log = channel._epochs
+        self.number = 0
+        self.router, self.worker = self.new_router(), self.new_worker()
+        self.work()
+
+    def come(self, messages: list[Any]) -> None:
+        self.stream.source.logs["objects/0"].append(*messages)
+
+    def _arguments(self) -> dict[str, Any]:
+        self.number += 1
+        return {**self.stream.arguments(), "lease": types.SimpleNamespace(number=self.number, superseded=False)}
+
+    def new_router(self) -> RouterJob:
+        job = RouterJob(**self._arguments(), most_messages=40)
+        job._prepare()
+        return job
+
+    def new_worker(self) -> WorkerJob:
+        job = WorkerJob(**self._arguments(), checkpoint_interval=0.0)
+        job._prepare()
+        return job
+
+    def work(self) -> None:
+        """Until there is nothing more to do."""
+        while self.router._turn():
+            pass
+        idle = 0
+        while idle < 3:
+            idle = 0 if self.worker._turn() else idle + 1
+
+    def a_day_passes(self) -> None:
+        self.log.remove(self.log.bounds[1])
+
+
+@pytest.mark.parametrize("router", ["goes on", "restarted before", "restarted after"])
+@pytest.mark.parametrize("worker", ["goes on", "has failed", "restarted"])
+def test_a_stream_goes_on_after_a_day_of_silence(router: str, worker: str) -> None:
+    silent = Silent()
+    if router == "restarted before":
+        silent.router = silent.new_router()
+    silent.a_day_passes()
+    if router == "restarted after":
+        silent.router = silent.new_router()
+    if worker == "has failed":
+        silent.worker._forget()
+    if worker == "restarted":
+        silent.worker = silent.new_worker()
+    silent.come(silent.later)
+    silent.work()
+    assert silent.stream.differences() == []
+
+
+def test_what_was_announced_and_is_gone_is_missed() -> None:
+    silent = Silent()
+    silent.come(silent.later[:60])
+    while silent.router._turn():
+        pass
+    silent.a_day_passes()
+    silent.worker._forget()
+    silent.come(silent.later[60:])
+    while silent.router._turn():
+        pass
+    with pytest.raises(StateError, match="the last one that has come is"):
+        silent.worker._turn()
