@@ -500,7 +500,6 @@ class WorkerJob(_Job):
 
     def _turn(self) -> bool:
         assert self._turns is not None
-        assert self._reporter is not None
         turns = self._turns
         self._parts.begin("wait")
         record = turns.next(self.most_epochs, _WAIT_SECONDS) or turns.worker.settle()
@@ -510,7 +509,7 @@ class WorkerJob(_Job):
             summary = turns.do(record)
             self.publish(record.round)
             self.observe(record, summary, time.monotonic() - began, self._turn_ended())
-            self._reporter.observe(record, summary)
+            self._report_load(record, summary)
             foreign += summary.foreign
             self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
         else:
@@ -522,6 +521,14 @@ class WorkerJob(_Job):
                 self._recalled = moves
         self._tell_foreign(foreign)
         return record is not None
+
+    def _report_load(self, record: RoundRecord, summary: Summary) -> None:
+        """Report loads, which no answer needs: the round is done, whatever comes of it."""
+        assert self._reporter is not None
+        try:
+            self._reporter.observe(record, summary)
+        except Exception as error:  # noqa: BLE001 - it is told
+            self.report(f"worker: loads are not reported: {_cause(error)}")
 
     def _tell_foreign(self, count: int) -> None:
         """Tell of messages that were passed over: metrics at once, a person now and then, for there may be many."""
