@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -72,6 +73,9 @@ VARIABLES = {
 """Environment variables that say where a stream is, where the command line does not."""
 
 _FINISHING = "spatialstream: finishing what is under way; once more to stop at once"
+_GRACE = 10.0
+"""Seconds for which a job that is to stop finishes its turn. It may wait for a broker that is away, or for seats, much
+longer; and whatever is left of a turn is done when the job starts again."""
 
 ZOOKEEPER = "127.0.0.1:2181"
 """Where ZooKeeper is unless it is said, as ``cluster up`` starts it."""
@@ -350,7 +354,7 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
     """Run a job until it is interrupted."""
-    with stopping(options, job.stop):
+    with stopping(options, job.stop, grace=_GRACE):
         say(options, f"{options.command} of {options.stream}: starting")
         job.run()
 
@@ -443,7 +447,10 @@ def say(options: argparse.Namespace, text: str) -> None:
 
 @contextmanager
 def stopping(
-    options: argparse.Namespace, then: Callable[[], object] = lambda: None, told: str = _FINISHING
+    options: argparse.Namespace,
+    then: Callable[[], object] = lambda: None,
+    told: str = _FINISHING,
+    grace: float | None = None,
 ) -> Iterator[Callable[[], bool]]:
     """Gives a function that says whether an interrupt or SIGTERM has come; a second one ends at once.
 
@@ -451,13 +458,19 @@ def stopping(
         options: whether a person wants quiet.
         then: is called at the first one.
         told: what a person is told then.
+        grace: seconds after which the first one counts as two; None: it never does.
     """
     received: list[int] = []
+    impatience: list[threading.Timer] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
         if received:
             raise KeyboardInterrupt
         received.append(number)
+        if grace is not None:
+            impatience.append(threading.Timer(grace, os.kill, (os.getpid(), number)))
+            impatience[0].daemon = True
+            impatience[0].start()
         if not options.quiet:
             print(told, file=sys.stderr, flush=True)
         then()
@@ -472,5 +485,7 @@ def stopping(
     try:
         yield stop
     finally:
+        for timer in impatience:
+            timer.cancel()
         for each, previous in before.items():
             signal.signal(each, previous)
