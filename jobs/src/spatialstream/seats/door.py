@@ -193,7 +193,15 @@ class Doorway:
         until, versions = time.monotonic() + seconds, self._versions
         directory = Directory.of(known, lambda number: self._version(number, versions, until - time.monotonic()))
         self._known = _Known(self._seats, directory.routing.active)
+        self._keep({known["version"], *(past[0] for past in known["past"])}, {door.address, *self._seats.values()})
         return directory
+
+    def _keep(self, versions: set[int], addresses: set[str]) -> None:
+        """Let go of versions that no question goes by any more, and of clients of seats that have gone."""
+        with self._lock:
+            self._versions = {number: version for number, version in self._versions.items() if number in versions}
+            addresses |= {address for address in self._parts.values() if address is not None}
+            self._clients = {address: client for address, client in self._clients.items() if address in addresses}
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterator[Row]:
         """Ask slots, see :data:`~spatialstream.stages.questions.Call`."""

@@ -23,6 +23,8 @@ from pyspark.sql import SparkSession
 from spatialstream.model.errors import RunError
 from spatialstream.seats.seat import Invitation, sit
 from spatialstream.spark.failures import explained
+from spatialstream.stages import views
+from spatialstream.stages.state import forget
 
 __all__ = ["SparkSeating", "spark_ended", "stop_spark"]
 
@@ -69,7 +71,11 @@ class SparkSeating:
         """Have the job, and begin it anew when it has failed."""
 
         def seat(number: int, nothing: Iterable[int]) -> Iterable[int]:
-            sit(invitation, number, _executor())
+            try:
+                sit(invitation, number, _executor())
+            finally:  # Spark may have other work for this process
+                forget(invitation.world.storage)
+                views.forget(invitation.world.storage.place)
             return ()
 
         context = self._session.sparkContext
