@@ -398,6 +398,43 @@ def test_the_streams_inside(visit: Visit, stream: LiveStream) -> None:
     visit.picture("inside")
 
 
+def test_what_cannot_be_shown_costs_a_row_and_not_the_connection(visit: Visit) -> None:
+    visit.sign_in()
+    asked = list[str | None]()
+
+    def rows(route: Route) -> None:
+        asked.append(route.request.headers.get("last-event-id"))
+        query = re.findall("query=([^&]+)", route.request.url)[0]
+        row = {"query": query, "type": "CRQ", "t": 1, "object": {"id": "a", "t": 1, "lon": 4.5, "lat": 52}}
+        bad = {"query": query, "type": "CRQ", "t": 1}
+        said = "".join(f"id: {i}\ndata: {json.dumps(each)}\n\n" for i, each in enumerate([row, bad, row]))
+        route.fulfill(body=said, content_type="text/event-stream")
+
+    page = visit.page
+    page.route(re.compile("/results[?]"), rows)
+    visit.flood()
+    page.get_by_role("button", name="Let it stand").click()
+    card = visit.card("Standing")
+    expect(card.locator(".figure b")).to_have_text(re.compile("[2-9]"))
+    expect(page.locator("#toast")).to_contain_text("has failed")
+    page.unroute(re.compile("/results[?]"))
+    assert set(asked[1:]) <= {"2"}, "it goes on after the last row"
+    assert visit.problems
+    visit.problems.clear()
+    cancel(visit)
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Inside").click()
+    page.route("**/console/inside", lambda route: route.fulfill(body='{"space": "wg', content_type="application/json"))
+    inside = page.get_by_role("region", name="Inside the stream")
+    expect(inside).to_contain_text("the answer was cut off")
+    page.unroute("**/console/inside")
+    expect(inside).not_to_contain_text("the answer was cut off")
+
+
 def test_the_gateway_goes_and_comes_again(visit: Visit, gateway: GatewayServer) -> None:
     visit.sign_in()
     gateway.kill()

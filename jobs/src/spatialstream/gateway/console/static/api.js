@@ -61,7 +61,13 @@ async function request(method, path, { body, headers = {}, signal } = {}) {
 }
 
 export async function call(method, path, body, signal) {
-  return (await request(method, path, { body, signal })).json();
+  const response = await request(method, path, { body, signal });
+  try {
+    return await response.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Problem(0, { detail: "the answer was cut off" });
+  }
 }
 
 export const streamPath = (stream, rest) => `/streams/${encodeURIComponent(stream)}/${rest}`;
@@ -127,6 +133,15 @@ export class Events {
     this.#timer = setTimeout(() => this.#run(new AbortController()), wait);
   }
 
+  /** What cannot be shown has come all the same, and what is after it is shown. */
+  #tell(data) {
+    try {
+      this.#event(data);
+    } catch (error) {
+      reportError(error);
+    }
+  }
+
   async #read(body, controller) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -141,7 +156,7 @@ export class Events {
       rest = lines.pop();
       for (const line of lines) {
         if (line === "") {
-          if (data.length) this.#event(data.join("\n"));
+          if (data.length) this.#tell(data.join("\n"));
           if (id !== null) this.last = id;
           [id, data] = [null, []];
         } else if (line.startsWith("data: ")) data.push(line.slice(6));

@@ -53,7 +53,8 @@ export class Inside {
     const stream = this.app.stream;
     try {
       if (document.visibilityState === "visible" && stream !== null && this.app.space !== null) {
-        this.take(await call("GET", streamPath(stream, "console/inside")));
+        const look = await call("GET", streamPath(stream, "console/inside"));
+        if (stream === this.app.stream) this.take(look);
         if (this.shown && this.app.rights.has("ask") && Date.now() - (this.lettersAt ?? 0) > LETTERS_EVERY) {
           this.lettersAt = Date.now();
           this.#letters(await call("GET", streamPath(stream, "console/rejected")));
@@ -64,9 +65,10 @@ export class Inside {
       if (!(problem instanceof Problem)) throw problem;
       this.failed = problem.message;
       this.#now();
+    } finally {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.#poll(), EVERY);
     }
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.#poll(), EVERY);
   }
 
   take(look) {

@@ -62,8 +62,8 @@ class App {
     this.#listen();
     setInterval(() => this.#second(), 1000);
     const frame = () => {
-      if (this.replay.question === null) this.questions.forEach((each) => each.draw());
       setTimeout(() => requestAnimationFrame(frame), 200);
+      if (this.replay.question === null) this.questions.forEach((each) => each.draw());
     };
     requestAnimationFrame(frame);
     this.enter();
@@ -537,6 +537,9 @@ class App {
       this.address = readAddress(location.hash);
       if (this.streams.length) this.enter();
     });
+    for (const name of ["error", "unhandledrejection"]) {
+      addEventListener(name, (event) => (event.error ?? event.reason) && this.toast("Something on this page has failed; the rest of it goes on"));
+    }
     addEventListener("pagehide", () => this.#keep());
     document.addEventListener("visibilitychange", () => {
       clearTimeout(this.hiding);

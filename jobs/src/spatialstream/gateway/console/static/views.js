@@ -89,13 +89,13 @@ export class Matches extends View {
       row.objects.slice(-MARKED_ONCE).forEach((each) => this.mark(each, MARKED_ONCE));
       return;
     }
-    this.total += 1;
-    this.recent = [row.object, ...this.recent].slice(0, LISTED);
     if (live) {
-      this.times.push(Date.now());
       this.mark(row.object, MARKED);
+      this.times.push(Date.now());
       this.app.map.light(this.question.key);
     }
+    this.total += 1;
+    this.recent = [row.object, ...this.recent].slice(0, LISTED);
   }
 
   draw() {
