@@ -424,6 +424,32 @@ def test_what_cannot_be_shown_costs_a_row_and_not_the_connection(visit: Visit) -
     cancel(visit)
 
 
+def test_what_is_refused_is_said_and_may_be_tried_again(visit: Visit) -> None:
+    page, state, told = visit.page, visit.page.locator("#state"), visit.page.get_by_role("alert")
+    visit.sign_in()
+    card = stand(visit)
+    page.route("**/console/inside", lambda route: route.fulfill(status=403, json={"detail": "you may not"}))
+    page.reload()
+    expect(state).to_have_text("refused")
+    expect(told.filter(has_text="Refused: you may not")).to_be_visible()
+    page.unroute("**/console/inside")
+    page.get_by_role("button", name="Try again").click()
+    visit.live()
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(card).to_have_attribute("data-state", "standing")
+    cancel(visit)
+
+
+def test_a_stream_that_is_not_there_may_come(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.route("**/console/objects", lambda route: route.fulfill(status=404, json={"detail": "there is no stream"}))
+    page.reload()
+    expect(page.locator("#state")).to_have_text("reconnecting")
+    page.unroute("**/console/objects")
+    visit.live()
+
+
 def test_an_answer_that_is_cut_off_is_asked_for_again(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page

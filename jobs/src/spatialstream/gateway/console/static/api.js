@@ -2,6 +2,7 @@
 
 const KEY = "spatialstream-token";
 const SILENT = 45_000; // ms without a word, which comes every 15 s, after which a connection is given up
+const PASSING = [404, 408, 429]; // of the refusals: streams come and go
 const LONGEST = 8_000; // ms between two attempts
 
 // In this tab only, and never in a URL: EventSource could not send it, so events are read with fetch.
@@ -110,7 +111,7 @@ export class Events {
       this.#again(controller, "the gateway has closed the connection", 300);
     } catch (error) {
       if (controller.signal.aborted && controller !== this.#controller) return;
-      if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429 && error.status !== 408) {
+      if (error instanceof Problem && error.status >= 400 && error.status < 500 && !PASSING.includes(error.status)) {
         this.#controller = null;
         this.#state("refused", { problem: error });
         return;

@@ -84,12 +84,14 @@ export class Composer {
 
   /** Which kind of place there is. */
   get shape() {
+    if (this.app.space === null) return null;
     if (this.kind === "nearest") return this.at ? "at" : null;
     if (!this.region) return null;
     return this.app.space.isEverywhere(this.region) ? "everywhere" : this.region.box ? "box" : "circle";
   }
 
   refresh() {
+    this.#stopDrawing();
     this.#update();
   }
 
@@ -321,6 +323,7 @@ export class Composer {
     marker.on("drag", () => {
       const { lng, lat } = marker.getLngLat();
       const { space } = this.app;
+      if (space === null) return;
       const to = space.fromMap({ lng, lat }).map((each) => rounded(each));
       if (this.kind === "nearest") this.at = to;
       else if (this.region.circle) {

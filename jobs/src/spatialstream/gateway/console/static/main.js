@@ -18,6 +18,7 @@ const SPAN = 5_000; // ms over which rates are told
 const LATEST = 5;
 const HIDDEN = 20_000; // ms after which a page that nobody sees lets go of its connections: a browser has six to a host
 const LAST = 5_000; // ms for which the last rows of what stands no more may be on their way
+const NONE = 10_000; // ms after which it is looked again for a stream, where there is none
 const KEPT = "spatialstream-page";
 
 /** Letters and digits that nobody else has: also where the page is not served safely, and there is no randomUUID. */
@@ -84,6 +85,7 @@ class App {
       if (!this.streams.length) {
         this.#connection("session", "live");
         this.#banner(`${session.caller} may look at no stream here.`);
+        this.entering = setTimeout(() => this.enter(), NONE);
         return;
       }
       const wanted = this.address.stream ?? this.stream;
@@ -98,6 +100,16 @@ class App {
       if (problem.status === 401) this.#askToken(hasToken() ? "The gateway does not know this token." : "This gateway asks for a token.");
       else this.#later(problem, () => this.enter());
     }
+  }
+
+  /** Begins anew with what the page shows, or was to show. */
+  again() {
+    if (this.space !== null) {
+      this.#keep();
+      this.#save();
+      this.address = readAddress(location.hash);
+    }
+    this.enter();
   }
 
   /** Who turns to something lets go of what is being turned to; whether nobody has since. */
@@ -120,7 +132,9 @@ class App {
     this.objects.close();
     this.results.close();
     [...this.questions].forEach((each) => this.#drop(each));
-    this.stream = name;
+    this.#connection("session", "connecting");
+    for (const each of ["objects", "results"]) this.#connection(each, "idle");
+    [this.stream, this.space] = [name, null];
     $("stream").value = name;
     document.title = `${name} – spatialstream`;
     this.composer.refresh();
@@ -131,7 +145,7 @@ class App {
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (!current()) return;
-      if (problem.status === 403) this.#banner(problem.message);
+      if (problem.status === 403) this.#connection("session", "refused", { problem });
       else if (problem.status === 401) this.#askToken(problem.message);
       else this.#later(problem, () => this.open(name));
       return;
@@ -194,6 +208,10 @@ class App {
 
   #askToken(told) {
     this.#connection("session", "refused", { problem: { message: told } });
+    this.#openToken(told);
+  }
+
+  #openToken(told) {
     say($("token-told"), told);
     say($("token-error"), "");
     $("token-forget").hidden = !hasToken();
@@ -366,13 +384,12 @@ class App {
   // -------------------------------------------------------------------------------------------------------- connections
 
   #connection(name, state, more = {}) {
-    this.states[name] = { state, ...more };
-    if (name === "results" && state === "refused") {
-      if (more.problem.status === 410) {
-        this.results.last = null;
-        this.toast("The broker does not keep what came meanwhile: rows are missing here");
-        setTimeout(() => this.#follow());
-      } else this.toast(more.problem.message);
+    const gone = name === "results" && state === "refused" && more.problem.status === 410;
+    this.states[name] = gone ? { state: "connecting" } : { state, ...more };
+    if (gone) {
+      this.results.last = null;
+      this.toast("The broker does not keep what came meanwhile: rows are missing here");
+      setTimeout(() => this.#follow());
     }
     if (state === "refused" && more.problem?.status === 401) this.#askToken(more.problem.message);
     this.#drawState();
@@ -390,13 +407,19 @@ class App {
     $("state").title = problem?.message ?? (worst === "waiting" ? `${why}; next attempt in ${left} s` : "");
     document.documentElement.dataset.connection = worst;
     if (worst === "waiting") this.#banner(`Reconnecting: ${why}. Nothing is lost: what stands goes on, and its rows come when the gateway is back.`, "waiting");
-    else if ($("banner").dataset.kind === "waiting") this.#banner(null);
+    else if (worst === "refused") this.#banner(`Refused: ${problem.message}`, "refused");
+    else if (["waiting", "refused"].includes($("banner").dataset.kind)) this.#banner(null);
   }
 
+  /** What is to be known before anything else; of what is refused also how to try again. */
   #banner(text, kind = "") {
-    $("banner").hidden = text === null;
-    $("banner").dataset.kind = kind;
-    say($("banner"), text ?? "");
+    const banner = $("banner");
+    if (text === this.bannered) return; // and not read out again
+    this.bannered = text;
+    banner.hidden = text === null;
+    banner.dataset.kind = kind;
+    banner.replaceChildren(text ?? "");
+    if (kind === "refused") banner.append(" ", el("button", { type: "button", class: "link", text: "Try again", onclick: () => this.again() }));
   }
 
   // -------------------------------------------------------------------------------------------------------- the address
@@ -491,7 +514,7 @@ class App {
       this.#save();
       this.copy(location.href, "Link copied: it has the view and the questions, and no token");
     });
-    $("key").addEventListener("click", () => this.#askToken("Requests from this page bear this token."));
+    $("key").addEventListener("click", () => this.#openToken("Requests from this page bear this token."));
     $("token-forget").addEventListener("click", () => {
       keepToken(null);
       $("token-dialog").close();
@@ -505,14 +528,11 @@ class App {
         await call("GET", "/console/session");
         $("token").value = "";
         $("token-dialog").close();
-        this.enter();
+        this.again();
       } catch (problem) {
         if (!before) keepToken(null);
         say($("token-error"), problem.message);
       }
-    });
-    $("token-dialog").addEventListener("close", () => {
-      if (this.stream !== null && this.space !== null) this.#connection("session", "live");
     });
     this.map.map.on("moveend", () => this.save());
     this.map.map.on("mousemove", paced(60, () => this.#tip()));
