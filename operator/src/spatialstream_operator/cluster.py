@@ -227,6 +227,9 @@ class Cluster:
                 body=body,
                 auth_settings=["BearerToken"],
             )
+            if not all(value.isascii() and value.isprintable() for value in request[2].values()):
+                # else the library refuses it with an error that shows it
+                raise ClusterError("the API server cannot be asked: the token is not one line of plain text")
             answer = self._client.call_api(*request, _request_timeout=self._timeout)
             content = answer.read()
         except (HTTPError, OpenApiException, ConfigException, OSError) as error:

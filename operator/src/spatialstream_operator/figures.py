@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spatialstream.model.errors import Unavailable
+from spatialstream_operator.causes import cause
 from spatialstream_operator.decisions.autoscaling import Use
 from spatialstream_operator.decisions.rebalancing_inputs import Load
 from spatialstream_operator.decisions.rejects import Inflow
@@ -92,7 +93,7 @@ async def read_figures(prometheus: Prometheus, names: StreamNames, now: int, *, 
     except Unavailable as error:
         return Figures(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series that have the names, and are not the jobs'
-        return Figures(now, problem=f"Prometheus has series of another form: {error!r}")
+        return Figures(now, problem=f"Prometheus has series of another form: {cause(error)}")
 
 
 async def _router(prometheus: Prometheus, router: str) -> Use | None:

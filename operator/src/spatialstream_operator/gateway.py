@@ -11,6 +11,7 @@ from urllib.parse import quote
 import aiohttp
 
 from spatialstream.model.errors import Unavailable
+from spatialstream_operator.causes import cause
 
 __all__ = ["Gateway", "Refusal"]
 
@@ -87,7 +88,7 @@ class Gateway:
                 content = await answer.json(content_type=None)
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Unavailable(f"the gateway at {self._url} cannot be asked: {error!r}") from None
+            raise Unavailable(f"the gateway at {self._url} cannot be asked: {cause(error)}") from None
         if not isinstance(content, dict):
             raise Unavailable(f"the gateway at {self._url} answers with {status}, in another form")
         if 200 <= status < 300:

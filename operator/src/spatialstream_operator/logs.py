@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from spatialstream_operator.causes import cause
 from spatialstream_operator.config import OperatorConfig
 
 __all__ = ["AboutStreams", "set_up_logging"]
@@ -36,7 +37,7 @@ class _Json(logging.Formatter):
 class AboutStreams(logging.Filter):
     """What Kopf says of a stream: with the stream's name, and once in ten minutes.
 
-    That a handler is to be called again is left out: why, the handler has said.
+    That a handler is to be called again is left out: why, the handler has said. So is what a request bore that failed.
 
     Args:
         clock: seconds of a clock that never goes back.
@@ -53,8 +54,10 @@ class AboutStreams(logging.Filter):
         if "failed temporarily" in text:
             return False
         about = getattr(record, "k8s_ref", {})
-        record.msg, record.args = f"{about.get('namespace')}/{about.get('name')}: {text}", ()
         error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            text = text.replace(repr(error), cause(error))
+        record.msg, record.args = f"{about.get('namespace')}/{about.get('name')}: {text}", ()
         if type(error).__module__.startswith(
             ("kopf.", "aiohttp.")
         ):  # the message says it; no mistake of the operator's

@@ -18,6 +18,7 @@ from pathlib import Path
 import aiohttp
 
 from spatialstream.model.errors import SettingError, Unavailable
+from spatialstream_operator.causes import cause, without_login
 
 __all__ = ["Prometheus", "PrometheusAccess", "Sample"]
 
@@ -126,6 +127,7 @@ class Prometheus:
 
     def __init__(self, url: str, access: PrometheusAccess | None = None) -> None:
         self._url, self._access = url.rstrip("/"), access
+        self._named = f"Prometheus at {without_login(self._url)}"
 
     async def query(self, expression: str) -> list[Sample]:
         """The instant vector of an expression, now.
@@ -143,21 +145,21 @@ class Prometheus:
                 session.post(place, data=form, ssl=trust, allow_redirects=self._access is None) as answer,
             ):
                 if answer.status in (401, 403):
-                    raise Unavailable(f"Prometheus at {self._url} does not let the operator in ({answer.status})")
+                    raise Unavailable(f"{self._named} does not let the operator in ({answer.status})")
                 record = await answer.json(content_type=None)
             if record["status"] != "success":
-                raise Unavailable(f"Prometheus at {self._url} refuses a question: {record.get('error', 'no reason')}")
+                raise Unavailable(f"{self._named} refuses a question: {record.get('error', 'no reason')}")
             return [
                 Sample(series["metric"], value)
                 for series in record["data"]["result"]
                 if not math.isnan(value := float(series["value"][1]))
             ]
         except SettingError as error:
-            raise Unavailable(f"Prometheus at {self._url} cannot be asked: {error}") from None
+            raise Unavailable(f"{self._named} cannot be asked: {error}") from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unavailable(f"Prometheus at {self._url} cannot be reached: {error!r}") from None
+            raise Unavailable(f"{self._named} cannot be reached: {cause(error)}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Unavailable(f"Prometheus at {self._url} gives an answer of another form: {error!r}") from None
+            raise Unavailable(f"{self._named} gives an answer of another form: {cause(error)}") from None
 
     async def value(self, expression: str) -> float | None:
         """The value of an expression with one series; None if it has none.

@@ -6,6 +6,7 @@ import json
 import pickle
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from spatialstream_operator.cluster import ApiError, Cluster, ClusterError
+from tests.unit.operator.shell.garbled import garbled
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/geo/leases"
 
@@ -80,9 +82,9 @@ def server() -> Iterator[PlayedServer]:
 def connect(tmp_path, monkeypatch):
     """Makes a client of a server, as the user's kubeconfig names it."""
 
-    def make(url, **settings) -> Cluster:
+    def make(url, user=None, **settings) -> Cluster:
         named = {"name": "it", "context": {"cluster": "it", "user": "it"}}
-        config = {"contexts": [named], "current-context": "it", "users": [{"name": "it", "user": {}}]}
+        config = {"contexts": [named], "current-context": "it", "users": [{"name": "it", "user": user or {}}]}
         config["clusters"] = [{"name": "it", "cluster": {"server": url}}]
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
         monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
@@ -141,6 +143,26 @@ def test_a_server_that_is_not_there_is_an_error_and_the_same_each_time(server, c
     assert str(one) == str(other)
     assert "Connection refused" in str(one)
     assert (one.code, isinstance(one, ApiError)) == (0, False)
+
+
+@pytest.mark.parametrize("token", ["secret\n", "secret\r\nX-Other: 1", "secret\x00", "secr\u00e9t"])
+def test_a_token_that_cannot_be_sent_is_not_shown(server, connect, token):
+    error = failure(connect(server.url, {"token": token}))
+
+    assert str(error) == "the API server cannot be asked: the token is not one line of plain text"
+    assert (error.__cause__, server.asked) == (None, [])
+
+
+def test_a_token_is_not_shown_where_the_answer_is_none(connect):
+    async def main():
+        async with garbled() as url:
+            cluster = connect(url, {"token": "secret"})
+            with pytest.raises(ClusterError, match="cannot be asked: ") as caught:
+                await cluster.get("Lease", "it", "geo")
+            await cluster.close()
+            return "".join(traceback.format_exception(caught.value))
+
+    assert "secret" not in asyncio.run(main())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from spatialstream_operator.names import StreamNames
 from spatialstream_operator.prometheus import Prometheus, PrometheusAccess, Sample
 from spatialstream_operator.steps.measuring import server_of
 from tests.certificates import Authority
+from tests.unit.operator.shell.garbled import garbled
 
 NAMES = StreamNames("geo", "quakes")
 AT = 1_795_262_400.5
@@ -346,6 +347,23 @@ def test_one_without_token_is_known_by_the_systems_authorities(guarded, access):
             (access.folder / "ca.crt").unlink()
             with pytest.raises(Unavailable, match="certificate verify failed"):
                 await Prometheus(guarded.url, access).value("up")
+
+    asyncio.run(main())
+
+
+def test_what_a_question_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
+    """What a Prometheus that cannot be asked says comes into the status of every stream."""
+    (tmp_path / "headers").write_text("X-Scope-OrgID: secret")
+
+    async def main():
+        async with garbled() as url:
+            login = url.replace("//", "//me:secret@")
+            for each in (Prometheus(url, PrometheusAccess(tmp_path)), Prometheus(login)):
+                figures = await read_figures(each, NAMES, 77)
+                assert figures.problem.startswith(
+                    f"Prometheus at {url} cannot be reached: ClientResponseError: 400, Bad status line: "
+                )
+                assert "secret" not in figures.problem
 
     asyncio.run(main())
 

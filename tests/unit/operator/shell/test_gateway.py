@@ -18,6 +18,7 @@ from tests.unit.gateway.http import served, serving
 from tests.unit.gateway.results import opener
 from tests.unit.gateway.test_openapi import Answering
 from tests.unit.gateway.test_writing import CRQ, Stream
+from tests.unit.operator.shell.garbled import garbled
 
 TOKEN = "everything-0123456789"
 
@@ -106,3 +107,24 @@ def test_no_gateway_and_no_token_are_no_answer(gateway: Gateway, tmp_path: Path)
             await gateway.clock("geo.quakes")
 
     asyncio.run(main())
+
+
+def test_a_token_is_not_told_with_an_answer_that_is_none(gateway: Gateway, tmp_path: Path) -> None:
+    """What a gateway that cannot be asked says comes into the status of a SpatialQuery."""
+
+    async def main() -> str:
+        async with garbled() as url:
+            with pytest.raises(
+                Unavailable, match="cannot be asked: ClientResponseError: 400, Bad status line"
+            ) as caught:
+                await Gateway(url, str(tmp_path / "token")).clock("geo.quakes")
+        return str(caught.value)
+
+    assert TOKEN not in asyncio.run(main())
+
+
+def test_a_file_that_holds_no_text_is_not_told(gateway: Gateway, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(TOKEN.encode() + b"\xff")
+    with pytest.raises(Unavailable, match="cannot be asked: UnicodeDecodeError") as caught:
+        asyncio.run(gateway.clock("geo.quakes"))
+    assert TOKEN not in str(caught.value)

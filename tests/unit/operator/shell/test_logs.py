@@ -1,9 +1,13 @@
+import asyncio
 import logging
 import sys
 
+import aiohttp
+import pytest
 from kopf import AdmissionError
 
 from spatialstream_operator.logs import AboutStreams
+from tests.unit.operator.shell.garbled import garbled
 
 ABOUT = {"k8s_ref": {"namespace": "geo", "name": "quakes"}}
 
@@ -50,6 +54,23 @@ def test_only_mistakes_of_the_operators_own_show_where_they_were_made():
     assert said.filter(kopfs)
     assert ours.exc_info is not None
     assert kopfs.exc_info is None
+
+
+def test_what_a_request_bore_is_not_logged():
+    """Kopf shows an error as its ``repr``, with the headers of the request that it is about."""
+
+    async def main():
+        async with garbled() as url, aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
+            await session.get(url)
+
+    with pytest.raises(aiohttp.ClientResponseError) as caught:
+        asyncio.run(main())
+    said = record(f"Throttling for 1 seconds due to an unexpected error: {caught.value!r}", caught.value)
+    assert "secret" in said.getMessage()
+
+    assert AboutStreams().filter(said)
+    assert "an unexpected error: ClientResponseError: 400, Bad status line" in said.getMessage()
+    assert "secret" not in logging.Formatter().format(said)
 
 
 def test_what_it_remembers_is_bounded():
