@@ -24,9 +24,20 @@ class Slow(Broker):
         return message
 
 
-def opener(*topic: Topic) -> Any:
+class Slower(Slow):
+    """One that takes its time with each message."""
+
+    def consumer(self, group: str) -> Slower:
+        return Slower(self.topic, self.letters)
+
+    def poll(self, timeout: float) -> Any:
+        time.sleep(0.05)
+        return super().poll(timeout)
+
+
+def opener(*topic: Topic, broker: type[Slow] = Slow) -> Any:
     """Of the partitions of a topic."""
-    return lambda start: Results(Slow(topic), "s", start=start)  # type: ignore[arg-type]
+    return lambda start: Results(broker(topic), "s", start=start)  # type: ignore[arg-type]
 
 
 def row(query: str, number: int) -> bytes:

@@ -30,7 +30,7 @@ def run(test: Callable[[], Awaitable[Any]]) -> None:
 async def collect(listener: Listener, patience: float = 0.05) -> list[bytes]:
     """What comes until nothing does."""
     found: list[bytes] = []
-    while rows := await listener.rows(patience):
+    while (rows := await listener.rows(patience)) or listener.behind:
         found += [each.line for _, each in rows]
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -11,11 +12,13 @@ from urllib.parse import quote
 import pytest
 
 from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.feed import Feed, FeedLimits
 from spatialstream.gateway.metrics import GatewayMetrics
+from spatialstream.gateway.streams import ServedStream
 from spatialstream.servers.process import await_condition
 from tests.unit.client.broker import Topic
-from tests.unit.gateway.http import Client, served, serving
-from tests.unit.gateway.results import messages, opener, row
+from tests.unit.gateway.http import Client, nowhere, served, serving
+from tests.unit.gateway.results import Slower, messages, opener, row
 
 PATH = "/streams/s/results"
 
@@ -91,6 +94,7 @@ def test_events_are_resumed_by_their_ids(live: Live) -> None:
     live.topic.messages += messages([row("x", 1), row("z", 2), row("y", 3)], 5, 0)
     assert first.rows(2) == [row("x", 1), row("y", 3)]
     first.close()
+    assert await_condition(lambda: sample("listeners") == 0.0, 60.0), "else what comes next is sent there, too"
     live.topic.messages += messages([row("y", 4), row("x", 5)], 1, 1)
     live.topic.messages += messages([row("y", 4), row("x", 5)], 1, 1)  # done again
     second = Events(live.client, f"{PATH}?query=x&query=y", first.last)
@@ -122,6 +126,47 @@ def test_polls_go_on_where_the_last_one_ended(live: Live) -> None:
     threading.Timer(0.3, lambda: live.topic.messages.extend(messages([row("x", 3)], 1, 1))).start()
     assert live.client("GET", f"{PATH}?query=x&position={place}").body == row("x", 3) + b"\n"
     assert live.client("GET", f"{PATH}?query=x&wait=0").body == b""
+
+
+@pytest.fixture
+def far() -> Iterator[Client]:
+    """A gateway of which a row lies behind many of others, three seconds of reading back."""
+    topic = Topic(messages([*(row("z", number) for number in range(60)), row("x", 60), row("z", 61)], 1, 0))
+    feed = Feed("s", opener(topic, broker=Slower), FeedLimits(back=1))
+    with serving(Gateway([ServedStream("s", nowhere, feed, None)], limits=Limits(heartbeat=0.2))) as client:  # type: ignore[arg-type]
+        yield client
+
+
+def test_a_poll_of_what_lies_far_back_ends_in_time_and_comes_on(far: Client) -> None:
+    far("GET", f"{PATH}?query=x&wait=0")  # it reads now
+    places, body = ["oldest"], b""
+    while not body:
+        began = time.monotonic()
+        answer = far("GET", f"{PATH}?query=x&position={quote(places[-1])}&wait=100ms")
+        assert time.monotonic() - began < 2.0
+        assert answer.status == 200
+        body, place = answer.body, answer.headers["next-position"]
+        assert place not in places
+        places.append(place)
+    assert body == row("x", 60) + b"\n"
+    assert len(places) > 5
+
+
+def test_who_reads_what_lies_far_back_hears_how_far_that_is(far: Client) -> None:
+    events = Events(far, f"{PATH}?query=x&position=oldest")
+    heard = [next(event for event in events if event.comment) for _ in range(3)]
+    events.close()
+    assert len({event.id for event in heard}) == 3
+    rest = Events(far, f"{PATH}?query=x&position=oldest", events.last)
+    found = []
+    for event in rest:
+        found.append(event)
+        if event.data:
+            break
+    rest.close()
+    assert found[-1].data == row("x", 60)
+    assert {event.comment for event in found[1:-1]} == {b"nothing now"}
+    assert not {event.id for event in found} & {event.id for event in heard[:-1]}, "what was read is not read again"
 
 
 def test_what_is_no_place_is_refused(live: Live) -> None:

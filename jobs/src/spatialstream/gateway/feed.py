@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -283,25 +284,31 @@ class Listener:
         else:
             self.cursor = self._past.start
 
+    @property
+    def behind(self) -> bool:
+        """Whether it reads what lies further back, so that its place moves even where no rows come."""
+        return self._past is not None and self.over is None
+
     async def rows(self, patience: float) -> Rows:
         """The rows after those given before, as soon as there are some; none after so many seconds, or if it is over.
 
         Raises:
             Unavailable: what lies back cannot be read.
         """
+        until = time.monotonic() + patience
         while self._past is not None:
             if all(map(ge, self.cursor.offsets, self._feed.first)):
                 self.close()
                 break
-            rows, self.cursor = await self._past.rows(self.cursor, self.queries, tuple(self._feed.first))
-            if rows or self.over is not None:
+            rows, self.cursor = await self._past.rows(self.cursor, self.queries, tuple(self._feed.first), until)
+            if rows or self.over is not None or time.monotonic() >= until:
                 return rows
         if not self._is_joined:
             rows, self._is_joined = self._feed.join(self)
             if rows:
                 return rows
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(until - time.monotonic()):
                 await self._wake.wait()
         lines, self._waiting, self._size = self._waiting, deque(), 0
         if self.over is None:
@@ -353,6 +360,7 @@ class _Past:
         self._threads, self._release = threads, release
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._results: Results | None = None
+        self._heard = 0.0
         self.start = Cursor(())
 
     async def open(self, opener: Callable[[], Results]) -> None:
@@ -362,24 +370,32 @@ class _Past:
             with self._lock:
                 if not self._stop.is_set():
                     self._results = opener()
-                    self.start = _beginning(self._results)
-                    self._messages = self._results.messages_with_rows(self._stop.is_set, _PATIENCE)
+                    self.start, self._heard = _beginning(self._results), time.monotonic()
 
         await asyncio.get_running_loop().run_in_executor(self._threads, opened)
 
-    async def rows(self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int]) -> tuple[Rows, Cursor]:
+    async def rows(
+        self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int], until: float
+    ) -> tuple[Rows, Cursor]:
         """Rows of queries after a cursor, some at a time, not far beyond these offsets; and how far that is.
+
+        It ends at a time of the monotonic clock, however little it has come to.
 
         Raises:
             Unavailable: the broker does not answer.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: self._rows(cursor, queries, upto))
+        return await loop.run_in_executor(self._threads, lambda: self._rows(cursor, queries, upto, until))
 
-    def _rows(self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int]) -> tuple[Rows, Cursor]:
+    def _rows(self, cursor: Cursor, queries: frozenset[str], upto: Sequence[int], until: float) -> tuple[Rows, Cursor]:
         rows, size = Rows(), 0
         with self._lock:
-            for partition, _, resume, whole in self._messages:
+            if self._results is None:
+                return rows, cursor
+            for partition, _, resume, whole in self._results.messages_with_rows(
+                lambda: self._stop.is_set() or time.monotonic() >= until
+            ):
+                self._heard = time.monotonic()
                 for row in whole:
                     if not cursor.has(row):
                         cursor = cursor.after(row)
@@ -389,9 +405,9 @@ class _Past:
                 cursor = cursor.at(partition, resume)
                 if size >= _PIECE or all(map(ge, cursor.offsets, upto)):
                     return rows, cursor
-        if self._stop.is_set():
-            return rows, cursor
-        raise Unavailable("the broker does not give the rows that it has")
+            if not self._stop.is_set() and time.monotonic() > self._heard + _PATIENCE:
+                raise Unavailable("the broker does not give the rows that it has")
+        return rows, cursor
 
     def close(self) -> None:
         """Let go of it, as soon as nothing uses it."""

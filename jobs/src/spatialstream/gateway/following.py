@@ -2,7 +2,8 @@
 
 An event is a row, and its id the place after it; a browser that has lost the connection comes again with that id by
 itself (``Last-Event-ID``). Where nothing comes for a while, an id alone does, so that whoever comes again need not read
-what was not for them. A poll ends with the first rows, and says in ``Next-Position`` where the next one goes on.
+what was not for them. A poll ends with the first rows, and says in ``Next-Position`` where the next one goes on; where
+there are none it is further on all the same, as long as what lies back has not been read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ JSON_LINES = "application/jsonl"
 
 _AGAIN = 500
 """ms after which a client comes again that was let go."""
+_ON = 0.5
+"""Seconds, time and again, for a poll that has not come on from its place within those that it was given."""
 _STALLED = 20.0
 """Seconds within which a client has to take something of what waits in its connection."""
 
@@ -38,7 +41,10 @@ async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent:
         sent: is told how many there are.
     """
     async with opened as listener:
+        begun = listener.cursor
         rows = await listener.rows(wait)
+        while listener.behind and listener.cursor == begun:  # else whoever polls for moments would never come on
+            rows = await listener.rows(_ON)
         sent(len(rows))
         where = rows[-1][0] if rows else listener.cursor
         body = b"".join(row.line + b"\n" for _, row in rows)
