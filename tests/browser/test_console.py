@@ -176,6 +176,21 @@ def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
 
 
+def test_a_circle_is_made_with_keys(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Circle", exact=True).press("Enter")
+    radius = page.get_by_label("Radius, km")
+    assert float(radius.input_value()) > 0
+    for name, value in (("Longitude", "4.5"), ("Latitude", "52"), ("Radius, km", "100")):
+        page.get_by_label(name).fill(value)
+    page.get_by_role("button", name="Ask once").press("Enter")
+    card = visit.card("Asked once")
+    expect(card).to_have_attribute("data-state", "answered")
+    expect(card).to_contain_text("within 100 km of 52.00° N 4.50° E")
+    expect(card.locator(".objects li").first).to_contain_text("flood")
+
+
 def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     visit: Visit, browser: Browser, gateway: GatewayServer
 ) -> None:

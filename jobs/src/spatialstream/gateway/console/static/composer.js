@@ -202,7 +202,7 @@ export class Composer {
 
   // ------------------------------------------------------------------------------------------------ places, by hand
 
-  /** Begins to draw; a second time ends it. */
+  /** Begins to draw, with what is in the middle of the map, whose numbers may be changed as well; a second time ends it. */
   draw(shape) {
     const was = this.drawing;
     this.#stopDrawing();
@@ -212,6 +212,7 @@ export class Composer {
       this.#update();
       return;
     }
+    if (this.shape !== shape) this.#middle(shape);
     this.drawing = shape;
     const { map } = this.app.map;
     const canvas = map.getCanvasContainer();
@@ -223,12 +224,12 @@ export class Composer {
       const box = canvas.getBoundingClientRect();
       return map.unproject([event.clientX - box.left, event.clientY - box.top]);
     };
-    let start = null;
+    let [start, before] = [null, null];
     const down = (event) => {
       if (event.button !== 0 || !event.isPrimary) return;
       event.preventDefault();
       event.stopPropagation();
-      start = where(event);
+      [start, before] = [where(event), this.region];
       canvas.setPointerCapture(event.pointerId);
       if (shape === "at") this.#drawn(shape, start, start);
     };
@@ -237,13 +238,30 @@ export class Composer {
       if (!start) return;
       if (shape !== "at") this.#drawn(shape, start, where(event));
       const large = shape === "at" || this.#isLarge();
-      if (!large) this.region = null;
       start = null;
+      if (!large) this.region = before;
       if (large) this.#stopDrawing();
+      else this.#update();
     };
     this.handlers = [["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", up]];
     for (const [name, handler] of this.handlers) canvas.addEventListener(name, handler, true);
     this.#update();
+  }
+
+  /** A place in the middle of the map, or a region of half its size: for who cannot draw one. */
+  #middle(shape) {
+    const { map } = this.app.map;
+    const [center, bounds] = [map.getCenter(), map.getBounds()];
+    const half = ({ lng, lat }) => ({ lng: (center.lng + lng) / 2, lat: (center.lat + lat) / 2 });
+    const [low, high] = [half(bounds.getSouthWest()), half(bounds.getNorthEast())];
+    if (shape === "at") this.#drawn(shape, center, center);
+    else if (shape === "box") this.#drawn(shape, low, high);
+    else {
+      const { space } = this.app;
+      const edges = [{ lng: high.lng, lat: center.lat }, { lng: center.lng, lat: high.lat }];
+      const far = (edge) => space.distance(space.fromMap(center), space.fromMap(edge));
+      this.#drawn(shape, center, edges.reduce((a, b) => (far(b) < far(a) ? b : a)));
+    }
   }
 
   #isLarge() {
