@@ -25,6 +25,8 @@ __all__ = ["Prometheus", "PrometheusAccess", "Sample"]
 _TIMEOUT = 10.0
 _ACCESS = "SPATIALSTREAM_OPERATOR_PROMETHEUS_ACCESS"
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)")
+_TENANTS = frozenset({"x-scope-orgid", "thanos-tenant"})
+"""Headers that say whose the series are, and prove nothing: those of Mimir or Cortex, and of Thanos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class PrometheusAccess:
 
     - ``token``: a bearer token;
     - ``ca.crt``: certificates of authorities, one of which has to vouch for the server's (PEM); not the system's;
-    - ``headers``: lines ``Name: value``, which go with every question.
+    - ``headers``: lines ``Name: value``, which go with every question. By plain HTTP only what names a tenant may.
 
     Attributes:
         folder: where they are.
@@ -58,7 +60,7 @@ class PrometheusAccess:
         """Refuse what cannot be used with a server.
 
         Raises:
-            SettingError: there are none, one does not hold what it should, or a token would be sent in clear.
+            SettingError: there are none, one does not hold what it should, or a secret would be sent in clear.
         """
         if not url:
             problem = "is for the operator's own Prometheus; give SPATIALSTREAM_OPERATOR_PROMETHEUS_URL too"
@@ -66,14 +68,13 @@ class PrometheusAccess:
         if not any((self.folder / name).exists() for name in ("token", "ca.crt", "headers")):
             raise SettingError(_ACCESS, f"{self.folder} holds none of the files token, ca.crt and headers")
         self.trust()
-        if any(name.lower() == "authorization" for name in self.headers()) and not url.startswith("https://"):
-            raise SettingError(_ACCESS, f"the token would be sent to {url} in clear; give an https:// URL")
+        self.headers(url)
 
-    def headers(self) -> dict[str, str]:
-        """What goes with a question now.
+    def headers(self, url: str) -> dict[str, str]:
+        """What goes with a question to a server now.
 
         Raises:
-            SettingError: a file does not hold what it should.
+            SettingError: a file does not hold what it should, or a secret would be sent in clear.
         """
         headers = {}
         for number, line in enumerate(self._text("headers").splitlines(), 1):
@@ -88,6 +89,12 @@ class PrometheusAccess:
             if not re.fullmatch(r"[\x21-\x7e]+", token):
                 raise SettingError(_ACCESS, f"{path} holds no token; give it alone, on one line")
             headers["Authorization"] = f"Bearer {token}"
+        if not url.startswith("https://"):
+            for name in headers:
+                if name.lower() not in _TENANTS:
+                    what = "the token" if name.lower() == "authorization" else f"the header {name}"
+                    problem = f"{what} would be sent to {without_login(url)} in clear; give an https:// URL"
+                    raise SettingError(_ACCESS, problem)
         return headers
 
     def trust(self) -> ssl.SSLContext | bool:
@@ -137,12 +144,13 @@ class Prometheus:
         """
         try:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
-            headers, trust = ({}, True) if self._access is None else (self._access.headers(), self._access.trust())
-            place, form = f"{self._url}/api/v1/query", {"query": expression}
+            access, url = self._access, self._url
+            headers, trust = ({}, True) if access is None else (access.headers(url), access.trust())
+            place, form = f"{url}/api/v1/query", {"query": expression}
             async with (
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
                 # a token is for this server, and not for another one that it may point at
-                session.post(place, data=form, ssl=trust, allow_redirects=self._access is None) as answer,
+                session.post(place, data=form, ssl=trust, allow_redirects=access is None) as answer,
             ):
                 if answer.status in (401, 403):
                     raise Unavailable(f"{self._named} does not let the operator in ({answer.status})")

@@ -375,7 +375,13 @@ def test_what_a_question_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
         ({"password": "abc"}, "https://p", "holds none of the files"),
         ({"token": "secret"}, "", "SPATIALSTREAM_OPERATOR_PROMETHEUS_URL"),
         ({"token": "secret"}, "http://p:9090", "would be sent to http://p:9090 in clear; give an https:// URL"),
-        ({"headers": "authorization: Basic secret"}, "http://p", "in clear"),
+        ({"headers": "authorization: Basic secret"}, "http://p", "the token would be sent to http://p in clear"),
+        (
+            {"headers": "X-Scope-OrgID: geo\nX-Api-Key: secret"},
+            "http://me:secret@p",
+            "the header X-Api-Key would be sent to http://p in clear; give an https:// URL",
+        ),
+        ({"headers": "Cookie: secret", "ca.crt": ""}, "http://p", "ca.crt holds no certificate"),
         ({"token": "\n"}, "https://p", "token holds no token"),
         ({"token": "secret\nmore"}, "https://p", "token holds no token; give it alone"),
         ({"ca.crt": "secret"}, "https://p", "ca.crt holds no certificate; give it as PEM"),
@@ -394,6 +400,24 @@ def test_what_cannot_be_used_is_refused_at_the_start(tmp_path, files, url, why):
     assert "secret" not in str(caught.value)
 
 
-def test_headers_may_be_sent_in_clear_where_they_are_no_token(tmp_path):
-    (tmp_path / "headers").write_text("X-Scope-OrgID: geo")
+@pytest.mark.parametrize("name", ["X-Scope-OrgID", "THANOS-TENANT"])
+def test_who_the_tenant_is_may_be_sent_in_clear(tmp_path, name):
+    (tmp_path / "headers").write_text(f"{name}: geo")
     PrometheusAccess(tmp_path).check("http://prometheus:9090")
+
+
+@pytest.mark.parametrize(("name", "text"), [("token", "secret"), ("headers", "X-Api-Key: secret")])
+def test_what_comes_into_the_secret_later_is_not_sent_in_clear_either(tmp_path, name, text):
+    (tmp_path / "headers").write_text("X-Scope-OrgID: geo")
+
+    async def main():
+        async with serving(lambda _: (200, json.dumps(vector([({}, "17")])))) as (url, asked):
+            access = PrometheusAccess(tmp_path)
+            access.check(url)
+            assert await Prometheus(url, access).value("up") == 17.0
+            (tmp_path / name).write_text(text)
+            with pytest.raises(Unavailable, match=r"cannot be asked: .* in clear; give an https:// URL"):
+                await Prometheus(url, access).value("up")
+            assert len(asked) == 1
+
+    asyncio.run(main())
