@@ -504,6 +504,53 @@ def test_nothing_can_be_asked_before_the_stream_is_known(browser: Browser, gatew
     visit.end()
 
 
+NO_GRAPHICS = """const get = HTMLCanvasElement.prototype.getContext;
+HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
+  return kind.startsWith("webgl") ? null : get.call(this, kind, ...more);
+};"""
+LOSE = """() => {
+  const canvas = document.querySelector("canvas.maplibregl-canvas");
+  window.graphics = canvas.getContext("webgl2").getExtension("WEBGL_lose_context");
+  graphics.loseContext();
+}"""
+
+
+def test_it_can_be_used_without_a_map(visit: Visit) -> None:
+    visit.context.add_init_script(NO_GRAPHICS)
+    page = visit.page
+    page.reload()
+    visit.sign_in()
+    expect(page.locator("#no-map")).to_contain_text("no WebGL 2")
+    card = stand(visit)
+    card.get_by_role("button", name=re.compile("^Show on the map")).click()
+    page.get_by_role("button", name="Circle", exact=True).click()
+    assert float(page.get_by_label("Radius, km").input_value()) > 0
+    page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.card("Standing").get_by_role("button", name=re.compile("^Cancel")).click()
+    page.get_by_role("button", name="Inside").click()
+    inside = page.get_by_role("region", name="Inside the stream")
+    expect(inside.get_by_role("rowheader", name="2")).to_be_visible()
+    visit.picture("no-map")
+    visit.accessible()
+
+
+def test_a_map_that_is_lost_comes_back(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.evaluate(LOSE)
+    expect(page.locator("#no-map")).to_contain_text("graphics")
+    card = stand(visit)
+    page.locator("#theme").click()
+    page.evaluate("() => graphics.restoreContext()")
+    expect(page.locator("#no-map")).to_be_hidden()
+    assert page.evaluate("() => ['land', 'points', 'past'].every((id) => spatialstream.map.map.getLayer(id))")
+    before = card.locator(".figure b").inner_text()
+    expect(card.locator(".figure b")).not_to_have_text(before)
+    visit.picture("map-back")
+    cancel(visit)
+
+
 def test_it_can_be_used_by_everybody(browser: Browser, gateway: GatewayServer, theme: str) -> None:
     visit = Visit(browser, gateway, color_scheme=theme)
     visit.accessible()  # the question for the token

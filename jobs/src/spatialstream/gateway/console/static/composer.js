@@ -213,6 +213,10 @@ export class Composer {
       return;
     }
     if (this.shape !== shape) this.#middle(shape);
+    if (this.app.map.missing) {
+      this.#update();
+      return;
+    }
     this.drawing = shape;
     const { map } = this.app.map;
     const canvas = map.getCanvasContainer();
@@ -310,6 +314,7 @@ export class Composer {
     if (!space) return;
     const region = this.kind === "nearest" ? null : this.region;
     const drawn = region && !space.isEverywhere(region) ? region : null;
+    if (map.missing) return;
     map.setDraft(drawn);
     const places = this.#places(drawn);
     if (this.handles.length !== places.length) {

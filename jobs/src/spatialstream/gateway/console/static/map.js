@@ -2,6 +2,7 @@
 
 import * as maplibre from "./vendor/maplibre-gl.mjs";
 import { feature, mesh } from "./vendor/topojson-client/index.js";
+import { NoMap } from "./nomap.js";
 import { Points } from "./points.js";
 import { Space, corners } from "./geometry.js";
 
@@ -38,11 +39,24 @@ export class LiveMap {
     this.points = this.passing; // those that are shown
     this.regions = new Map();
     this.lag = 0; // ms that a picture takes
+    const place = { center: view?.center ?? MIDDLE, zoom: view?.zoom ?? whole(container) };
+    try {
+      this.#begin(container, place);
+    } catch (error) {
+      console.warn(error);
+      this.missing = true;
+      this.map = new NoMap(container, place);
+      container.replaceChildren();
+      this.#tell("There is no map: this browser has no WebGL 2, or does not let the page use it. Everything else works; places have numbers.");
+    }
+    this.show(new Space("wgs84")); // until it is known what there is
+  }
+
+  #begin(container, place) {
     this.map = new maplibre.Map({
       container,
-      style: { version: 8, sources: {}, layers: [{ id: "sea", type: "background", paint: { "background-color": THEMES[theme].sea } }] },
-      center: view?.center ?? MIDDLE,
-      zoom: view?.zoom ?? whole(container),
+      style: { version: 8, sources: {}, layers: [{ id: "sea", type: "background", paint: { "background-color": THEMES[this.theme].sea } }] },
+      ...place,
       minZoom: 0.4,
       maxZoom: 15,
       dragRotate: false,
@@ -56,8 +70,26 @@ export class LiveMap {
     this.map.addControl(new maplibre.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibre.AttributionControl({ compact: true, customAttribution: "Land: Natural Earth" }), "bottom-right");
     this.ready = new Promise((resolve) => this.map.once("load", resolve)).then(() => this.#layers());
+    this.map.on("webglcontextlost", () => this.#lost());
     this.#paint();
-    this.show(new Space("wgs84")); // until it is known what there is
+  }
+
+  /** The browser has taken the graphics away, and may give them back; meanwhile nothing is drawn. */
+  #lost() {
+    this.#tell("The map is away: the browser has taken its graphics away. Everything else works. If it does not come back, load the page again.");
+    this.ready = new Promise((resolve) => this.map.once("style.load", resolve)).then(() => {
+      // the library brings back all but the layers of our own
+      for (const each of [this.passing, this.past]) if (!this.map.getLayer(each.id)) this.map.addLayer(each, "draft");
+      this.#tell(null);
+      this.#recolour();
+      this.#drawRegions();
+    });
+  }
+
+  #tell(text) {
+    const told = document.getElementById("no-map");
+    told.hidden = text === null;
+    told.textContent = text ?? "";
   }
 
   async #layers() {
@@ -86,6 +118,7 @@ export class LiveMap {
   async show(space) {
     const changed = this.space?.text !== space.text;
     this.space = space;
+    if (this.missing) return;
     this.passing.copies = this.past.copies = space.geographic;
     this.map.setRenderWorldCopies(space.geographic);
     await this.ready;
@@ -100,16 +133,18 @@ export class LiveMap {
 
   setTheme(theme) {
     this.theme = theme;
-    const colours = THEMES[theme];
-    this.ready.then(() => {
-      for (const [layer, property, colour] of [
-        ["sea", "background-color", colours.sea], ["grid", "line-color", colours.grid], ["land", "fill-color", colours.land],
-        ["borders", "line-color", colours.border], ["coast", "line-color", colours.coast], ["leaf-lines", "line-color", colours.ink],
-        ["draft", "fill-color", colours.ink], ["draft-lines", "line-color", colours.ink],
-      ]) this.map.setPaintProperty(layer, property, colour);
-      this.passing.recolour(colours.passing);
-      this.map.triggerRepaint();
-    });
+    if (!this.missing) this.ready.then(() => this.#recolour());
+  }
+
+  #recolour() {
+    const colours = THEMES[this.theme];
+    for (const [layer, property, colour] of [
+      ["sea", "background-color", colours.sea], ["grid", "line-color", colours.grid], ["land", "fill-color", colours.land],
+      ["borders", "line-color", colours.border], ["coast", "line-color", colours.coast], ["leaf-lines", "line-color", colours.ink],
+      ["draft", "fill-color", colours.ink], ["draft-lines", "line-color", colours.ink],
+    ]) this.map.setPaintProperty(layer, property, colour);
+    this.passing.recolour(colours.passing);
+    this.map.triggerRepaint();
   }
 
   get ramp() {
@@ -162,6 +197,7 @@ export class LiveMap {
 
   /** Draws the region, or the point, of a question. */
   async setRegion(id, query, colour) {
+    if (this.missing) return;
     await this.ready;
     const known = this.regions.get(id);
     const number = known?.number ?? (this.regions.size ? Math.max(...[...this.regions.values()].map((each) => each.number)) + 1 : 1);
@@ -183,6 +219,7 @@ export class LiveMap {
   }
 
   async removeRegion(id) {
+    if (this.missing) return;
     await this.ready;
     this.regions.get(id)?.marker?.remove();
     this.regions.delete(id);
@@ -197,6 +234,7 @@ export class LiveMap {
 
   /** Lines from the point of a question to what is nearest to it. */
   setLinks(id, at, places) {
+    if (this.missing) return;
     const entry = this.regions.get(id);
     if (entry) {
       const from = at && this.space.onMap(at);
@@ -216,7 +254,7 @@ export class LiveMap {
     if (!entry?.feature || still()) return;
     const dim = () => {
       entry.lit = entry.lit > 0.05 ? entry.lit * 0.55 : 0;
-      if (this.regions.get(id) === entry) this.map.setFeatureState({ source: "regions", id: entry.number }, { lit: entry.lit });
+      if (this.regions.get(id) === entry && this.map.style) this.map.setFeatureState({ source: "regions", id: entry.number }, { lit: entry.lit });
       if (entry.lit > 0) setTimeout(dim, 110);
     };
     const dark = entry.lit === 0;
@@ -228,6 +266,7 @@ export class LiveMap {
 
   /** Draws leaves, each with a `box`, a `colour` and what else is to be known of it. */
   async setLeaves(leaves) {
+    if (this.missing) return;
     await this.ready;
     const features = leaves.map((leaf, id) => ({
       type: "Feature", id, properties: { colour: leaf.colour, leaf: id },
@@ -238,7 +277,7 @@ export class LiveMap {
   }
 
   leafAt(point) {
-    const found = this.leaves?.length ? this.map.queryRenderedFeatures(point, { layers: ["leaves"] }) : [];
+    const found = this.leaves?.length && this.map.style ? this.map.queryRenderedFeatures(point, { layers: ["leaves"] }) : [];
     return found.length ? this.leaves[found[0].properties.leaf] : null;
   }
 
@@ -259,6 +298,7 @@ export class LiveMap {
   }
 
   setDraft(region) {
+    if (this.missing) return;
     const features = region ? [{ type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [this.space.ring(region)] } }] : [];
     this.ready.then(() => this.map.getSource("draft").setData({ type: "FeatureCollection", features }));
   }
