@@ -117,6 +117,19 @@ def test_a_wrong_token_is_refused_and_a_right_one_is_in_no_address(visit: Visit)
     assert page.evaluate("() => JSON.stringify(localStorage)").find(TOKEN) < 0
 
 
+def test_a_wrong_token_does_not_take_the_place_of_a_right_one(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Token").click()
+    page.get_by_label("Bearer token").fill("not-a-token-0123456789")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#token-error")).not_to_be_empty()
+    page.keyboard.press("Escape")
+    visit.live()
+    page.reload()
+    visit.live()
+
+
 def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
     page = visit.page
     expect(page.locator("#token-dialog")).to_be_visible()

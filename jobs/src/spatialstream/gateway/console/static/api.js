@@ -41,8 +41,7 @@ export class Problem extends Error {
 }
 
 async function request(method, path, { body, headers = {}, signal } = {}) {
-  const sent = { ...headers };
-  if (token !== null) sent.Authorization = `Bearer ${token}`;
+  const sent = token === null ? { ...headers } : { Authorization: `Bearer ${token}`, ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let response;
   try {
@@ -69,6 +68,12 @@ export async function call(method, path, body, signal) {
     if (signal?.aborted) throw error;
     throw new Problem(0, { detail: "the answer was cut off" });
   }
+}
+
+/** Keeps a token if the gateway knows it; the one from before stays otherwise. */
+export async function tryToken(given) {
+  await request("GET", "/console/session", { headers: { Authorization: `Bearer ${given}` } });
+  keepToken(given);
 }
 
 export const streamPath = (stream, rest) => `/streams/${encodeURIComponent(stream)}/${rest}`;

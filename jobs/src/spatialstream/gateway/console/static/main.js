@@ -1,6 +1,6 @@
 // The page: who looks at which stream, what is asked, and what comes.
 
-import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken } from "./api.js";
+import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken, tryToken } from "./api.js";
 import { Composer } from "./composer.js";
 import { el, paced, say } from "./dom.js";
 import { moment, short, span } from "./format.js";
@@ -522,15 +522,12 @@ class App {
     });
     $("token-form").addEventListener("submit", async (event) => {
       event.preventDefault();
-      const before = hasToken();
-      keepToken($("token").value.trim());
       try {
-        await call("GET", "/console/session");
+        await tryToken($("token").value.trim());
         $("token").value = "";
         $("token-dialog").close();
         this.again();
       } catch (problem) {
-        if (!before) keepToken(null);
         say($("token-error"), problem.message);
       }
     });
