@@ -89,12 +89,18 @@ class Proxy:
         target: port of the store.
         delay: seconds that each request takes longer.
         fault: what becomes of a request, by its method and path; it is asked once for each.
+        rate: bytes a second of all that is sent, and as many of all that is answered; 0: as they come.
     """
 
     def __init__(
-        self, target: int, delay: float = 0.0, fault: Callable[[str, str], Fault] = lambda method, path: None
+        self,
+        target: int,
+        delay: float = 0.0,
+        fault: Callable[[str, str], Fault] = lambda method, path: None,
+        rate: float = 0.0,
     ) -> None:
-        self.target, self.delay, self.fault = target, delay, fault
+        self.target, self.delay, self.fault, self.rate = target, delay, fault, rate
+        self._sent_until, self._answered_until = [0.0], [0.0]
         self.requests: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
@@ -130,7 +136,13 @@ class Proxy:
         self._server.server_close()
 
     def _serve(self, asked: BaseHTTPRequestHandler) -> None:
-        body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
+        left, body = int(asked.headers.get("Content-Length") or 0), bytearray()
+        while left and (piece := asked.rfile.read(min(left, _PIECE))):
+            left -= len(piece)
+            body += piece
+            self._pass(len(piece), self._sent_until)
+        if left:  # who has sent it has given up
+            return self._cut(asked)
         method = asked.command
         kind = "LIST" if "list-type=" in asked.path else method
         with self._lock:
@@ -149,7 +161,7 @@ class Proxy:
             return self._answer(asked, int(fault), {"Content-Type": "application/xml"}, said, len(said))
         upstream = http.client.HTTPConnection("127.0.0.1", self.target, timeout=30)
         try:
-            upstream.request(method, asked.path, body, {**asked.headers, "Connection": "close"})
+            upstream.request(method, asked.path, bytes(body), {**asked.headers, "Connection": "close"})
             answer = upstream.getresponse()
             data = answer.read()
         except OSError:  # the store itself is away
@@ -165,14 +177,26 @@ class Proxy:
             return self._cut(asked)
         return self._answer(asked, answer.status, said, data, size)
 
-    @staticmethod
-    def _answer(asked: BaseHTTPRequestHandler, status: int, said: Mapping[str, str], data: bytes, size: int) -> None:
+    def _pass(self, size: int, until: list[float]) -> None:
+        """Take the time of some bytes, after those that have come before them by any connection."""
+        if self.rate:
+            with self._lock:
+                until[0] = max(until[0], time.monotonic()) + size / self.rate
+                wait = until[0] - time.monotonic()
+            time.sleep(max(0.0, wait))
+
+    def _answer(
+        self, asked: BaseHTTPRequestHandler, status: int, said: Mapping[str, str], data: bytes, size: int
+    ) -> None:
         asked.send_response(status)
         for name, value in said.items():
             asked.send_header(name, value)
         asked.send_header("Content-Length", str(size))
         asked.end_headers()
-        asked.wfile.write(data)
+        for at in range(0, len(data), _PIECE):
+            piece = data[at : at + _PIECE]
+            self._pass(len(piece), self._answered_until)
+            asked.wfile.write(piece)
 
     @staticmethod
     def _cut(asked: BaseHTTPRequestHandler) -> None:
@@ -181,6 +205,7 @@ class Proxy:
             asked.connection.shutdown(socket.SHUT_RDWR)
 
 
+_PIECE = 16 << 10
 _OWN = {"content-length", "connection", "transfer-encoding", "date", "server", "keep-alive"}
 
 
@@ -206,11 +231,14 @@ def environment(endpoint: str, **more: str) -> Iterator[None]:
 
 @contextmanager
 def faults(
-    server: ObjectServer, fault: Callable[[str, str], Fault] = lambda method, path: None, delay: float = 0.0
+    server: ObjectServer,
+    fault: Callable[[str, str], Fault] = lambda method, path: None,
+    delay: float = 0.0,
+    rate: float = 0.0,
 ) -> Iterator[Proxy]:
     """Everything goes through a proxy."""
     object_store._client.cache_clear()
-    proxy = Proxy(server.port, delay, fault)
+    proxy = Proxy(server.port, delay, fault, rate)
     try:
         with environment(proxy.url):
             yield proxy

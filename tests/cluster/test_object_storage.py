@@ -167,6 +167,42 @@ def test_silence_is_not_waited_for(objects: ObjectServer) -> None:
     assert proxy.failed["hang"] == 2
 
 
+def test_what_comes_slowly_but_steadily_is_no_silence(objects: ObjectServer) -> None:
+    storage, data = place(silence=1.0, patience=0.0), b"x" * (4 << 20)
+    with faults(objects, rate=2 << 20) as proxy:
+        storage.put("a", data)
+        assert content(storage, "a") == data
+        assert proxy.requests == {"PUT": 1, "GET": 1}
+
+
+def test_large_files_that_are_put_at_once_share_a_slow_link(
+    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a link that is just fast enough 48 MiB take 6 s, and small files among them do not wait for that."""
+    monkeypatch.setattr(object_store, "_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(object_store, "_BYTES_AT_ONCE", 12 << 20)
+    monkeypatch.setattr(object_store, "_SLOWEST", 8 << 20)
+    storage = place(silence=2.0, patience=0.0)
+    with faults(objects, rate=8 << 20) as proxy:
+        for number, size in enumerate((12, 1, 1, 12, 2, 5, 4, 2, 5, 4)):
+            storage.begin_put(f"{number}", b"x" * (size << 20))
+        for number in range(5):
+            storage.put(f"small/{number}", b"x" * 1000)
+        storage.await_puts()
+        assert proxy.requests == {"PUT": 3 + 3 + 8 + 5, "POST": 4}
+
+
+def test_silence_after_a_large_body_is_noticed_too(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "_SLOWEST", 32 << 20)
+    storage = place(silence=0.5, patience=0.0)
+    with faults(objects, lambda method, path: "hang"):
+        for size, most in ((1000, 0.5), (4 << 20, 0.5 + 1.0)):
+            began = time.monotonic()
+            with pytest.raises(NoStorage):
+                storage.put("a", b"x" * size)
+            assert most <= time.monotonic() - began < most + 5.0
+
+
 def test_who_creates_a_file_and_hears_nothing_has_created_it(objects: ObjectServer) -> None:
     storage, failing = place(), [True]
     with faults(objects, lambda method, path: "lost" if method == "PUT" and failing and failing.pop() else None):

@@ -12,6 +12,12 @@ Failures
     that got lost may be carried out late, over a newer one: that does no harm to files whose content is a function of
     their names, and ``done`` then says less than is so, which costs a turn.
 
+Slow links
+    Of what is read each byte that comes is noticed; of what is sent nothing, before there is an answer. So a request
+    with a large body has failed when :attr:`silence` is over and the time, too, that it may take by a link of 1 MiB/s
+    (:data:`_SLOWEST`) among all that this process sends. That is 32 s at most, for so many bytes are on their way at a
+    time (:data:`_BYTES_AT_ONCE`). A small request has :attr:`silence` alone.
+
 Credentials
     ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read anew whenever they are needed, so
     they can be rotated. Without it the client's own chain is asked: ``AWS_ACCESS_KEY_ID`` and
@@ -28,16 +34,18 @@ from __future__ import annotations
 import atexit
 import configparser
 import errno
+import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -67,15 +75,21 @@ the arrays of structures."""
 
 _PART_BYTES = 8 << 20
 """Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
-_PARTS_AT_ONCE = 4
+_PARTS_AT_ONCE = 2
+_SMALL_BYTES = 64 << 10
+"""Of a body that waits for no other, and whose answer comes soon by any link."""
+_BYTES_AT_ONCE = 32 << 20
+"""Of larger bodies, that a process has on their way."""
+_SLOWEST = 1 << 20
+"""Bytes a second that a process can send by a link that is just fast enough."""
 _PUTS_AT_ONCE = 16
 """Of a process, of those that are begun together: who begins another one waits. So the copies are few that wait for the
 network."""
 _PAGE = 1000
 """Names that one request lists, or deletes."""
 _CONNECT_SECONDS = 5
-_LONGEST_SECONDS = 300
-"""Of a request, however steadily its bytes come."""
+_LONGEST_SECONDS = 3600
+"""Of a request, however steadily its bytes come: 3.5 GB by the slowest link."""
 _RETRIES = 3
 """By the library, of one request; then it is signed anew, by credentials that may be other ones."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -101,8 +115,9 @@ class ObjectStorage:
     Attributes:
         url: ``s3://bucket/prefix``.
         cache: of this job, on each machine; None: everything is read from the store.
-        patience: seconds for which what fails is tried again.
-        silence: seconds without a byte after which a request has failed.
+        patience: seconds for which what fails is tried again, since it has failed first.
+        silence: seconds without a byte after which a request has failed; one with a large body after the time, too,
+            that its bytes may take.
     """
 
     url: str
@@ -219,7 +234,7 @@ class ObjectStorage:
 
     def put_now(self, name: str, *parts: bytes | memoryview) -> None:
         """Put a file, whatever is to become of it later."""
-        self._ask(name, lambda store: _put(store, name, parts))
+        self._ask(name, lambda store: _put(store, name, parts), sum(map(len, parts)))
 
     def delete_now(self, names: Sequence[str]) -> None:
         """Delete files, likewise."""
@@ -228,16 +243,21 @@ class ObjectStorage:
             if self.cache is not None:
                 self.cache.drop(names)
 
-    def _ask(self, name: str, what: Callable[[ObjectStore], T]) -> T:
+    def _ask(self, name: str, what: Callable[[ObjectStore], T], size: int = 0) -> T:
         """Ask something of the store, again and again while that may help.
+
+        Args:
+            name: of the file.
+            what: asks it.
+            size: bytes that this sends.
 
         Raises:
             Missing: there is no such file.
             NoStorage: the store is away, or denies.
             OSError: it is full.
         """
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
-        store = _client(self.url, self.silence, os.getpid())
+        until, pause = None, _FIRST_PAUSE
+        store = _client(self.url, self.silence + _longer(size), os.getpid())
         while True:
             try:
                 return what(store)
@@ -251,6 +271,7 @@ class ObjectStorage:
                 denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | FileNotFoundError)
                 if denied or _REFUSED.search(text):
                     raise NoStorage(f"{file} is denied: {said}") from None
+                until = time.monotonic() + self.patience if until is None else until
                 if time.monotonic() + pause > until:
                     raise NoStorage(f"{file} cannot be reached: {said}") from None
             time.sleep(pause)
@@ -276,13 +297,49 @@ def _pages(names: Sequence[str]) -> int:
 
 def _put(store: ObjectStore, name: str, parts: Sequence[bytes | memoryview]) -> None:
     size = sum(map(len, parts))
-    if size <= _PART_BYTES:
-        count_request("put", size)
-        obstore.put(store, name, b"".join(parts), use_multipart=False)
-    else:
-        count_request("put", size, -(-size // _PART_BYTES) + 2)
-        pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
-        obstore.put(store, name, pieces, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+    with _sending.some(min(size, _PARTS_AT_ONCE * _PART_BYTES)):
+        if size <= _PART_BYTES:
+            count_request("put", size)
+            obstore.put(store, name, b"".join(parts), use_multipart=False)
+        else:
+            count_request("put", size, -(-size // _PART_BYTES) + 2)
+            pieces = (part[at : at + _PART_BYTES] for part in parts for at in range(0, len(part), _PART_BYTES))
+            # before a piece the library waits for others, but not before the last part: so there is a piece more
+            given = chain(pieces, [b""])
+            obstore.put(store, name, given, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+
+class _Sending:
+    """The bytes of large bodies that this process has on their way."""
+
+    def __init__(self) -> None:
+        self._turn, self._changed, self._bytes = threading.Lock(), threading.Condition(), 0
+
+    @contextmanager
+    def some(self, size: int) -> Iterator[None]:
+        """Wait until so many more may be; who came first goes first."""
+        if size <= _SMALL_BYTES:
+            yield
+            return
+        with self._turn, self._changed:
+            self._changed.wait_for(lambda: self._bytes + size <= _BYTES_AT_ONCE)
+            self._bytes += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bytes -= size
+                self._changed.notify_all()
+
+
+_sending = _Sending()
+
+
+def _longer(size: int) -> float:
+    """Seconds that a request of so many bytes may take longer than one of none: a power of 2, for each has a client."""
+    if size <= _SMALL_BYTES:
+        return 0.0
+    return 2.0 ** math.ceil(math.log2(min(size * _PUTS_AT_ONCE, _BYTES_AT_ONCE) / _SLOWEST))
 
 
 def _delete(store: ObjectStore, names: Sequence[str]) -> None:
@@ -305,7 +362,7 @@ def _said(text: str) -> str:
     return re.sub(r"^Generic \w+ error: ", "", first)[:300]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _client(url: str, silence: float, process: int) -> ObjectStore:
     """What speaks to a store; it is made once in each process, for its threads do not outlive a fork."""
     options: dict[str, Any] = {
