@@ -103,7 +103,7 @@ def test_killed_in_each_phase(case: Case, undisturbed: bytes, tmp_path: Path) ->
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, *([signal.SIGTERM] if AT_LENGTH else [])])
 def test_a_signal_finishes_the_epoch_and_the_run_goes_on_later(
     case: Case, undisturbed: bytes, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -19,6 +19,7 @@ from spatialstream.stream.engine import Engine
 from tests.contracts.engine_contract import EngineContract
 from tests.contracts.engines import TASKS, WITHIN, TestTasks, until, world
 from tests.integration.processes import python_of
+from tests.lengths import AT_LENGTH
 
 WORDS = tuple((str(item),) for item in range(6))
 ALL = list(range(6))
@@ -116,7 +117,9 @@ session.stop()
     assert run(script, "local-cluster[2,1,1024]").splitlines()[-2:] == ["executors 0 1", "seats 2"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, signal.SIGKILL, *([signal.SIGINT] if AT_LENGTH else [])], ids=lambda how: how.name
+)
 def test_a_driver_that_is_ended_in_a_turn_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
     script = f"""
 from spatialstream.spark.session import embedded_session
