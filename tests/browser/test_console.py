@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from spatialstream.client import Inlet
+from spatialstream.servers.process import await_condition
 from tests.browser.conftest import ELSEWHERE
 from tests.cluster.stream import LiveStream
 from tests.cluster.test_gateway import TOKEN, GatewayServer
@@ -55,8 +56,8 @@ class Visit:
         if "Content Security Policy" in message.text:
             self.problems.append(message.text)
 
-    def sign_in(self) -> Visit:
-        self.page.get_by_label("Bearer token").fill(TOKEN)
+    def sign_in(self, token: str = TOKEN) -> Visit:
+        self.page.get_by_label("Bearer token").fill(token)
         self.page.get_by_role("button", name="Use it").click()
         self.live()
         return self
@@ -137,6 +138,28 @@ def test_a_link_that_hands_a_token_over_loses_it(visit: Visit) -> None:
     visit.live()
     expect(page).to_have_url(re.compile("map=4.5,52,6"))
     assert TOKEN not in page.url
+
+
+def test_who_may_only_ask_asks_once_and_no_more(visit: Visit, gateway: GatewayServer) -> None:
+    asker = "may-only-ask-0123456789"
+    may = {"name": "asker", "token": asker, "rights": ["ask"], "streams": ["gateway"]}
+    with (gateway.folder / "tokens").open("a") as tokens:
+        tokens.write(f"\n{json.dumps(may)}")
+    session = Client(gateway.port, asker)
+    assert await_condition(lambda: session("GET", "/console/session").status == 200, PATIENCE / 1000)
+    page = visit.page
+    page.goto(link(page, {"id": "others", "type": "CRQ", "region": {"box": [3, 51, 6, 54]}}))
+    visit.sign_in(asker)
+    expect(page.locator("#rate")).to_have_text(re.compile(r"[1-9]"))
+    expect(page.locator("#behind")).to_have_text(re.compile(r"\d"))
+    expect(visit.card("Standing")).to_have_attribute("data-state", "unseen")
+    expect(page.get_by_role("button", name="Inside")).to_be_disabled()
+    expect(page.get_by_role("button", name="Let it stand")).to_be_disabled()
+    visit.flood()
+    page.get_by_role("button", name="Ask once").click()
+    expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
+    visit.live()
+    visit.accessible()
 
 
 def test_objects_pass(visit: Visit) -> None:

@@ -1,7 +1,7 @@
 """What the console serves: its pages, and the data that is for them alone.
 
-The data is under the same rights as the rest: objects and dead letters are for who may ask, the inside is for who may
-watch.
+The data is under the same rights as the rest: objects, dead letters and how far the stream is are for who may ask, the
+inside is for who may watch.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = ["Console"]
 _LOOK_SECONDS = 1.0
 """For which what is inside is not looked at again."""
 _LETTERS = 100
+_CLOCK = ("space", "as_of", "now")
 
 Answer = Callable[[Request, ServedStream], Awaitable[Response]] | Callable[[Request], Awaitable[Response]]
 
@@ -50,6 +51,7 @@ class Console:
             ("GET", "/console/session", None, self.session),
             ("GET", "/console/{path:path}", None, self.page),
             ("GET", "/streams/{stream}/console/objects", "ask", self.objects),
+            ("GET", "/streams/{stream}/console/clock", "ask", self.clock),
             ("GET", "/streams/{stream}/console/rejected", "ask", self.rejected),
             ("GET", "/streams/{stream}/console/inside", "watch", self.inside),
         ]
@@ -97,11 +99,19 @@ class Console:
         said = {"count": found.count, "newest": list(found.newest)}
         return JSONResponse(said, headers={"Cache-Control": "no-store"})
 
+    async def clock(self, request: Request, stream: ServedStream) -> Response:
+        """The stream's space, and how far it is: what there is to know of it for who only asks."""
+        check_parameters(request)
+        known = await self._look(stream)
+        return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
+
     async def inside(self, request: Request, stream: ServedStream) -> Response:
         """Versions, leaves, slots, loads; see :meth:`spatialstream.client.inside.Inside.look`."""
         check_parameters(request)
-        look = self._looks.setdefault(stream.name, _Look(stream))
-        return JSONResponse(await look.get(), headers={"Cache-Control": "no-store"})
+        return JSONResponse(await self._look(stream), headers={"Cache-Control": "no-store"})
+
+    async def _look(self, stream: ServedStream) -> dict[str, Any]:
+        return await self._looks.setdefault(stream.name, _Look(stream)).get()
 
 
 class _Look:

@@ -76,10 +76,13 @@ export class Composer {
     this.#numbers();
     this.#show();
     const reason = this.app.readOnlyReason?.() ?? null;
-    this.stand.disabled = reason !== null;
-    say(this.note, reason ?? "");
-    if (reason !== null) this.stand.setAttribute("aria-describedby", "composer-note");
-    else this.stand.removeAttribute("aria-describedby");
+    const muted = this.app.mutedReason?.() ?? null;
+    say(this.note, [muted, reason].filter(Boolean).join(" "));
+    for (const [button, why] of [[this.once, muted], [this.stand, reason]]) {
+      button.disabled = why !== null;
+      if (why !== null) button.setAttribute("aria-describedby", "composer-note");
+      else button.removeAttribute("aria-describedby");
+    }
   }
 
   /** Which kind of place there is. */

@@ -48,12 +48,17 @@ export class Inside {
     }
   }
 
+  /** Where one looks; who may not watch sees how far the stream is. */
+  get path() {
+    return streamPath(this.app.stream, this.app.rights.has("watch") ? "console/inside" : "console/clock");
+  }
+
   /** Looks again and again: also while nobody sees it, for the clock. */
   async #poll() {
     const stream = this.app.stream;
     try {
       if (document.visibilityState === "visible" && stream !== null && this.app.space !== null) {
-        const look = await call("GET", streamPath(stream, "console/inside"));
+        const look = await call("GET", this.path);
         if (stream === this.app.stream) this.take(look);
         if (this.shown && this.app.rights.has("ask") && Date.now() - (this.lettersAt ?? 0) > LETTERS_EVERY) {
           this.lettersAt = Date.now();
@@ -72,7 +77,7 @@ export class Inside {
   }
 
   take(look) {
-    this.look = look;
+    this.look = look.slots ? look : null;
     this.app.clock = look.as_of ? { clock: look.as_of.clock, at: look.now, here: Date.now() } : null;
     if (this.shown) this.redraw();
   }

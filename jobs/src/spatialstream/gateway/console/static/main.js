@@ -139,9 +139,15 @@ class App {
     document.title = `${name} – spatialstream`;
     this.composer.refresh();
     this.standing.refresh();
+    if (!this.rights.has("ask") && !this.rights.has("watch")) {
+      this.#connection("session", "refused", { problem: { message: "Your token may neither ask nor watch this stream." } });
+      return;
+    }
+    $("view-inside").disabled = !this.rights.has("watch");
+    $("view-inside").title = $("view-inside").disabled ? "Your token may not watch this stream" : "";
     let look;
     try {
-      look = await call("GET", streamPath(name, "console/inside"));
+      look = await call("GET", this.inside.path);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (!current()) return;
@@ -199,9 +205,15 @@ class App {
     return new Set(this.streams.find((each) => each.name === this.stream)?.rights ?? []);
   }
 
+  /** Why nothing can be asked once here; null: it can. */
+  mutedReason() {
+    return this.stream === null || this.rights.has("ask") ? null : "Your token may not ask.";
+  }
+
   /** Why nothing can be registered here; null: it can. */
   readOnlyReason() {
-    if (this.stream === null || this.rights.has("write")) return null;
+    if (this.stream === null) return null;
+    if (this.rights.has("write")) return this.rights.has("watch") ? null : "Your token may not watch, so nothing of a question that stands could be shown.";
     if (!this.usesTokens) return "This gateway only answers: it was started without --tokens, so nobody can register a question.";
     return "Your token may not write, so a question cannot stand.";
   }
@@ -301,7 +313,7 @@ class App {
 
   /** One connection for all that stand, from the last row that has come. */
   #follow() {
-    if (this.replay.question !== null || this.asleep) return;
+    if (this.replay.question !== null || this.asleep || !this.rights.has("watch")) return;
     if (this.#followed().length) this.results.open();
     else {
       this.results.close();
@@ -460,7 +472,8 @@ class App {
     }
   }
 
-  set view(name) {
+  set view(given) {
+    const name = this.rights.has("watch") ? given : "live";
     this.replay.close();
     this.shown = name;
     $("live").hidden = name !== "live";

@@ -128,6 +128,11 @@ export class Question {
 
   /** Follows a question that stands already. */
   follow(kept) {
+    if (!this.app.rights.has("watch")) {
+      this.#set("unseen", "your token may not watch it");
+      this.#wait("Its rows are for who may watch the stream.");
+      return;
+    }
     this.#set("looking", "looking whether it stands …");
     this.#wait("Looking whether it stands …");
     if (kept?.view) {

@@ -19,6 +19,7 @@ export class Standing {
   /** For another stream. */
   refresh() {
     this.element.open = false;
+    this.element.hidden = !this.app.rights.has("watch");
     this.list.replaceChildren();
   }
 
