@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import socket
+import ssl
 import sysconfig
 import threading
 import time
@@ -23,6 +24,7 @@ from obstore.store import from_url
 from spatialstream.servers.ports import free_port
 from spatialstream.servers.process import Server
 from spatialstream.sources import object_store
+from tests.certificates import Files
 
 KEY, SECRET = "AKIATESTSTESTSTESTS1", "this-is-the-secret-of-the-tests"
 READER, READERS_SECRET = "AKIATESTSTESTSTESTS2", "another-secret-of-the-tests"
@@ -90,6 +92,7 @@ class Proxy:
         delay: seconds that each request takes longer.
         fault: what becomes of a request, by its method and path; it is asked once for each.
         rate: bytes a second of all that is sent, and as many of all that is answered; 0: as they come.
+        tls: what it shows, to be spoken to by https; None: it is spoken to in clear.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Proxy:
         delay: float = 0.0,
         fault: Callable[[str, str], Fault] = lambda method, path: None,
         rate: float = 0.0,
+        tls: Files | None = None,
     ) -> None:
         self.target, self.delay, self.fault, self.rate = target, delay, fault, rate
         self._sent_until, self._answered_until = [0.0], [0.0]
@@ -128,7 +132,12 @@ class Proxy:
 
         self._server = Quiet(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls.certificate, tls.key)
+            given = {"server_side": True, "do_handshake_on_connect": False}  # that is for the thread of each connection
+            self._server.socket = context.wrap_socket(self._server.socket, **given)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
@@ -235,10 +244,11 @@ def faults(
     fault: Callable[[str, str], Fault] = lambda method, path: None,
     delay: float = 0.0,
     rate: float = 0.0,
+    tls: Files | None = None,
 ) -> Iterator[Proxy]:
     """Everything goes through a proxy."""
     object_store._client.cache_clear()
-    proxy = Proxy(server.port, delay, fault, rate)
+    proxy = Proxy(server.port, delay, fault, rate, tls)
     try:
         with environment(proxy.url):
             yield proxy

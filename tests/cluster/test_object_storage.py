@@ -30,6 +30,7 @@ from spatialstream.sources.object_store import ObjectStorage
 from spatialstream.sources.requests import REQUESTS, requests
 from spatialstream.stages.archive import write_archive
 from tests import streams
+from tests.certificates import Authority
 from tests.contracts.test_storage import (
     test_a_file_is_created_once,
     test_a_file_whose_parts_fail_is_as_it_was,
@@ -319,6 +320,18 @@ def test_credentials_of_a_file_are_read_when_they_have_been_rotated(objects: Obj
         hold(KEY, SECRET)
         storage.put("a", b"2")
         assert content(storage, "a") == b"2"
+
+
+def test_a_store_is_reached_by_https(objects: ObjectServer, tmp_path: Path) -> None:
+    files, storage = Authority().issue(tmp_path), place(silence=5.0)
+    with faults(objects, tls=files) as proxy, environment(proxy.url, AWS_CA_BUNDLE=str(files.authority)):
+        storage.put("a", b"x" * (9 << 20))
+        assert content(storage, "a") == b"x" * (9 << 20)
+        assert not storage.create("a", b"other")
+        assert storage.list("") == ["a"]
+        storage.delete(["a"])
+        assert proxy.requests["PUT"] == 2 + 1
+    assert storage.list("") == []
 
 
 def test_an_archive_has_the_files_that_a_folder_would_have(tmp_path: Path) -> None:
