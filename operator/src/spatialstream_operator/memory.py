@@ -26,6 +26,7 @@ class Memory:
         asked_at: when that was last looked at, in ms.
         balance: what the routing store was last told of balance.
         proposal: the proposal at hand, with its arrays.
+        small: objects that had been seen when the sample had kept too few of them for a first tree; 0: it never had.
         said: events about pods that do not start, by the pods' uid, and when they were read, in ms.
         trial: why the pod of an executor would be refused ("": it would not), and when that was tried, in ms.
         others: topics of all streams, and when they were listed, in ms; only before the stream has begun.
@@ -40,6 +41,7 @@ class Memory:
     asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     balance: BalanceSettings | None = None
     proposal: Proposal | None = None
+    small: float = 0.0
     said: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     trials: dict[str, tuple[int, str]] = field(default_factory=dict)
     others: tuple[int, list[Claim]] | None = None

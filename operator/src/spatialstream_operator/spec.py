@@ -448,7 +448,8 @@ class Rebalance:
         stabilisation: how long there has to be imbalance first.
         cooldown: between one change and the next.
         timeout: a version that is not taken over in this time is withdrawn.
-        rebuild: objects that have to be seen before the tree that the stream began with is built anew, once; 0: never.
+        rebuild: objects that have to be seen before the tree that the stream began with is built anew, once, and at
+            least as many as a tree is built from; 0: never.
     """
 
     mode: str

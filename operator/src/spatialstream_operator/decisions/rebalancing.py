@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.store.state import Pending, RoutingState
 from spatialstream_operator.decisions.rebalancing_inputs import (
     STRATEGIES,
@@ -207,7 +208,7 @@ def _unbroken(since: int | None, last: int | None, now: int, settings: Rebalance
 
 def _is_first(seen: Observation, routing: RoutingState, settings: RebalanceSettings) -> bool:
     """Whether the stream has the tree that it began with, and enough has been seen to build it a better one."""
-    return routing.rebuilt is None and 0 < settings.rebuild <= seen.known
+    return routing.rebuilt is None and settings.rebuild > 0 and seen.known >= max(settings.rebuild, ENOUGH)
 
 
 def _is_wanted(state: State, now: int, settings: RebalanceSettings) -> bool:

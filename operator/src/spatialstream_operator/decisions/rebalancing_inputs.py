@@ -65,8 +65,8 @@ class RebalanceSettings:
         timeout: how long a pending version may take while both jobs run.
         arrivals: objects a second below which balance does not matter. Loads are counted over the latest ten minutes,
             so 1 is 600 objects: with fewer, a ratio over some slots is mostly chance.
-        rebuild: objects that have to be seen before a stream that began without history gets a tree of its own, once;
-            0: it gets none but by imbalance.
+        rebuild: objects that have to be seen before a stream that began without history gets a tree of its own, once,
+            and never fewer than a tree is built from; 0: it gets none but by imbalance.
     """
 
     mode: Mode = "auto"
@@ -138,7 +138,8 @@ class Observation:
         jobs: whether router and worker both run.
         approval: value of the annotation ``spatialstream.dev/approve``; "" if there is none.
         kept: id of the proposal that the operator has at hand to publish; None after its restart.
-        known: how many objects the stream's sample has been drawn from, while its tree was never built anew; else 0.
+        known: how many objects the stream's sample has been drawn from, while its tree was never built anew, and as far
+            as is known can be; else 0.
     """
 
     now: int

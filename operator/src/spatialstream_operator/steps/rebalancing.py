@@ -10,6 +10,7 @@ import asyncio
 
 from spatialstream.balance.loads import imbalance, leaf_loads, slot_loads
 from spatialstream.balance.proposal import propose
+from spatialstream.balance.rebuild import ENOUGH
 from spatialstream.model.errors import Conflict, SettingError, StateError, Unavailable
 from spatialstream.store.base import RoutingStore
 from spatialstream.store.reports import read_load, read_sample, read_seen
@@ -70,12 +71,17 @@ def settings(look: Look) -> RebalanceSettings:
 
 
 async def _known(look: Look) -> float:
-    """How many objects have been seen of a stream whose first tree may have to be built anew; else 0."""
+    """How many objects have been seen of a stream whose first tree may have to be built anew; else 0.
+
+    Of long texts, or of many objects at a time, a sample keeps few. Where these were too few for a tree, that is tried
+    again when twice as many have been seen, and load is balanced meanwhile.
+    """
     wanted = look.spec.rebalance.rebuild > 0
     if not wanted or look.store is None or look.routing is None or look.routing.rebuilt is not None:
         return 0.0
     try:
-        return await asyncio.to_thread(read_seen, look.store)
+        seen = await asyncio.to_thread(read_seen, look.store)
+        return seen if seen >= 2.0 * look.memory.small else 0.0
     except (StateError, Unavailable):
         return 0.0
 
@@ -136,6 +142,9 @@ def _propose(look: Look, store: RoutingStore, command: Propose) -> Input:
         return Refused(now(), "unavailable", f"there are no load statistics of version {command.base} yet")
     if sample is None:
         return Refused(now(), "unavailable", "the router has not learned any statistics yet")
+    if command.first and len(sample.objects) < ENOUGH:
+        look.memory.small = sample.seen
+        return Refused(now(), "unavailable", f"the router's sample holds fewer than {ENOUGH:,} objects")
     version, balance, statistics = store.load(command.base), look.spec.index.balance, sample.statistics()
     if command.first:
         proposal = propose(version, load.counts, statistics, balance, "rebuild", state.last + 1, sample)

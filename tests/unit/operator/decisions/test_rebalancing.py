@@ -149,6 +149,25 @@ def test_a_slot_without_load_is_imbalance():
 
 
 @pytest.mark.parametrize(
+    ("rebuild", "known", "first"),
+    [
+        (10_000, 9_999.0, False),
+        (10_000, 10_000.0, True),
+        (1, 999.0, False),  # from so few no tree is built: to propose that would keep the strategies waiting
+        (1, 1_000.0, True),
+        (999, 999.0, False),
+        (0, 1e9, False),
+    ],
+)
+def test_a_first_tree_is_proposed_once_it_can_be_built_and_until_then_the_others_are(rebuild, known, first):
+    settings, seen = replace(AUTO, rebuild=rebuild), look(known=known)
+    expected = [Propose(("rebuild",), 0, first=True) if first else Propose(STRATEGIES, 0)]
+
+    assert others(advance(in_phase(Phase.STABILISING), seen, settings)) == expected
+    assert others(advance(in_phase(Phase.PROPOSING, first=True), seen, settings)) == expected
+
+
+@pytest.mark.parametrize(
     "seen",
     [
         look(load=None),
