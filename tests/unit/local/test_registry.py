@@ -109,9 +109,10 @@ def test_an_id_in_use_many_times_is_compared_once() -> None:
 
 def test_ids_that_are_out_of_use_are_forgotten() -> None:
     registry, sizes = QueryRegistry(), []
-    for t in range(100):
-        queries = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(3, True)) for i in range(50)]
-        assert not batch_admitted(registry, queries, 50 * t).reasons
+    for n in range(100):
+        t = 20_000 * n
+        queries = [Query(f"{t}-{i}", t, Predicate(), Everything(), Lifetime(30_000, True)) for i in range(50)]
+        assert not batch_admitted(registry, queries, 50 * n).reasons
         sizes.append(registry.nbytes)
     assert max(sizes[50:]) <= 2 * max(sizes[:50])
 
@@ -178,6 +179,16 @@ def test_after_a_cancellation_a_repetition_is_one_still_and_a_later_query_is_new
     assert admitted(registry, 0, CRQ, cancelled) == ([0, 0], 0, [])
     assert admitted(registry, 2, CRQ) == ([-1], 1, [])
     assert admitted(registry, 3, later, later, CRQ) == ([3, -1, -1], 1, [2])
+
+
+@pytest.mark.parametrize("again", [6_001, 300_000])
+def test_a_cancelled_query_that_is_sent_again_late_does_not_stand_anew(again: int) -> None:
+    registry, files = QueryRegistry(), MemoryFiles()
+    assert admitted(registry, 0, CRQ, {"id": "q", "type": "CANCEL", "t": 6_000}) == ([0, 0], 0, [])
+    for number, t in enumerate(range(6_001, again + 6_000, max(1, again // 40)), 1):
+        batch_admitted(registry, [Query(f"other-{t}", t, Predicate(), Everything(), Lifetime(1, True))], 10 * number)
+        registry = QueryRegistry.restore(registry.checkpoint(files.write), files.read)
+    assert admitted(registry, 10**6, CRQ) == ([-1], 1, [])
 
 
 def test_queries_that_live_until_they_are_cancelled_are_known_until_then() -> None:

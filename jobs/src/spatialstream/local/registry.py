@@ -12,8 +12,8 @@ each four times smaller than the one before, and a table of the lifetimes that c
 a batch of n ids costs a vectorised binary search in each tier; ids are compared as bytes, a hash alone never decides.
 The hashes of a tier are keyed with a seed of its own (:mod:`spatialstream.model.hashing`), so that nobody can choose
 ids that all have to be compared. Ids that are no longer in use are dropped when tiers merge. Cost: O(n log N) a batch,
-O(log N) rewrites of an entry over its life; 40 bytes and the id for each query whose id is in use. One that lives until
-it is cancelled stays until then.
+O(log N) rewrites of an entry over its life; 40 bytes and the id for each query whose id is in use, or was five minutes
+ago. One that lives until it is cancelled stays until then.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ __all__ = ["Admission", "QueryRegistry", "last_instant"]
 _STEPS = having(lambda kind: kind.steps)
 _TIER_RATIO = 4
 _SHORTENED_LIMIT = 4096
+
+_KEPT_AFTERWARDS = 300_000
+"""ms of the stream's time for which a query that stood is known after its end: a producer may send it again until then.
+Forgotten, it would stand anew, and without a duration for good."""
 
 
 def last_instant(queries: QueryBatch) -> Ints:
@@ -115,8 +119,9 @@ class QueryRegistry:
         """Admit a batch, in order.
 
         A row is judged by what was admitted before it, whether or not that has a later t: a late query is refused if
-        the last use of its id ends at its t or later. An id whose use ended before the earliest t of a later batch may
-        have been forgotten by the time a late query asks for it; then it is free.
+        the last use of its id ends at its t or later. An id whose use ended before the earliest t of a later batch (by
+        a query that stood: five minutes before) may have been forgotten by the time a late query asks for it; then it
+        is free.
 
         Args:
             queries: n queries and cancellations.
@@ -185,7 +190,7 @@ class QueryRegistry:
         return found
 
     def _merge(self, now: int) -> None:
-        """Merge small tiers into larger ones, leaving out ids whose use ended before ``now``."""
+        """Merge small tiers into larger ones, without ids whose use ended before ``now``, or long before."""
         total = sum(len(tier.hashes) for tier in self._tiers)
         # the table of shortened lifetimes is written with every manifest, so it must stay small beside the tiers
         everything = len(self._shortened) > _SHORTENED_LIMIT + total // 16
@@ -206,7 +211,7 @@ class QueryRegistry:
         shortened = np.fromiter(self._shortened, np.int64, len(self._shortened))
         for i in np.flatnonzero(np.isin(number >> 1, shortened)).tolist():
             until[i] = min(int(until[i]), self._shortened.pop(int(number[i]) >> 1))
-        live = np.flatnonzero(until >= now)
+        live = np.flatnonzero(until + np.where(number & 1, _KEPT_AFTERWARDS, 0) >= now)
         return _Tier.of(ids.take(pa.array(live)), number[live], until[live], content[live])
 
     def checkpoint(self, write: WriteFile) -> Manifest:
