@@ -6,6 +6,7 @@ import http.client
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -167,6 +168,17 @@ def test_who_reads_what_lies_far_back_hears_how_far_that_is(far: Client) -> None
     assert found[-1].data == row("x", 60)
     assert {event.comment for event in found[1:-1]} == {b"nothing now"}
     assert not {event.id for event in found} & {event.id for event in heard[:-1]}, "what was read is not read again"
+
+
+def test_who_asks_for_the_head_alone_follows_nothing(live: Live) -> None:
+    with closing(live.client.connection()) as connection:  # which stays open
+        for accept in ("text/event-stream", "application/jsonl"):
+            connection.request("HEAD", f"{PATH}?query=x", headers={"accept": accept})
+            response = connection.getresponse()
+            assert (response.status, response.headers["content-type"].partition(";")[0]) == (200, accept)
+            assert response.read() == b""
+            assert live.gateway.streams["s"].feed.listeners == 0
+    assert live.client("HEAD", f"{PATH}?query=x&position=forged").status == 400
 
 
 def test_what_is_no_place_is_refused(live: Live) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
 from spatialstream.gateway.rates import RateLimits, Rates
+from spatialstream.servers.process import await_condition
 from tests.unit.client.broker import Topic
 from tests.unit.gateway.http import Client, served, serving
-from tests.unit.gateway.results import opener
+from tests.unit.gateway.results import messages, opener, row
 
 
 @given(st.floats(0.5, 100), st.floats(0.1, 10), st.lists(st.tuples(st.floats(0, 3), st.integers(1, 50)), max_size=60))
@@ -63,6 +65,20 @@ def test_over_http_each_client_has_its_own(tmp_path: Path) -> None:
         assert two("GET", path).status == 200
         assert [nobody("GET", path).status for _ in range(4)] == [401, 401, 401, 429]
         assert nobody("GET", "/openapi.json").status == 200
+
+
+def test_polls_are_connections_too() -> None:
+    topic = Topic()
+    gateway = Gateway([served("s", results=opener(topic))], limits=Limits(client=RateLimits(connections=1)))
+    with serving(gateway) as client, ThreadPoolExecutor(1) as thread:
+        path = "/streams/s/results?query=q"
+        for accept in ("application/jsonl", "text/event-stream"):
+            first = thread.submit(client, "GET", path)
+            assert await_condition(lambda: gateway.streams["s"].feed.listeners == 1, 60.0)
+            refused = client("GET", path, accept=accept)
+            assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+            topic.messages += messages([row("q", len(topic.messages))], 1, len(topic.messages))
+            assert first.result().status == 200
 
 
 def test_connections_of_a_client_are_counted() -> None:

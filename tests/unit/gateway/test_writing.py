@@ -16,6 +16,7 @@ from spatialstream.client.inlet import Sent
 from spatialstream.client.snapshots import SnapshotAsker
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.feed import FeedLimits
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import WGS84
 from tests.unit.client.broker import Topic
@@ -248,6 +249,13 @@ def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: S
     first.join()
     assert (statuses, stream.lines) == ([200], [line])
     assert send("POST", "/streams/s/objects", line * 3).status == 400  # that it is too much alone is no reason
+
+
+def test_who_registers_has_room_besides_those_who_follow(send: Client, gateway: Gateway) -> None:
+    gateway.streams["s"].feed.limits = FeedLimits(listeners=0)
+    assert send("GET", "/streams/s/results?query=q").status == 503
+    assert send("POST", "/streams/s/queries", CRQ | {"id": "q"}).status == 201
+    assert send("DELETE", "/streams/s/queries/q").status == 200
 
 
 def test_writing_needs_a_token(stream: Stream) -> None:

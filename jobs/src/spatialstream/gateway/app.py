@@ -350,12 +350,15 @@ class Gateway:
         if not 1 <= len(queries) <= _MOST_QUERIES:
             told = f"{len(queries)} queries; name 1 to {_MOST_QUERIES}, each as query=ID"
             raise Problem("invalid", told, [{"parameter": "query", "detail": told}])
+        wait = duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT)
         opened = stream.feed.listen(queries, _place(request))
+        if request.method == "HEAD":
+            return _head(form)
         sent = partial(self.metrics.rows, stream.name)
-        if form == JSON_LINES:
-            return await poll(opened, duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT), sent)
         async with AsyncExitStack() as held:
             held.enter_context(self._rates.connected(request.scope["state"]["client"]))
+            if form == JSON_LINES:
+                return await poll(opened, wait, sent)
             held.enter_context(self.metrics.listening(stream.name))
             listener = await held.enter_async_context(opened)
             allowed = asyncio.create_task(self._while_allowed(request.headers.get("authorization"), stream, listener))
@@ -422,6 +425,13 @@ def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
     record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
+
+
+def _head(form: str) -> Response:
+    """To who asks for nothing but the head of an answer that comes bit by bit."""
+    response = Response(headers={"Cache-Control": "no-store"}, media_type=form)
+    del response.headers["content-length"]
+    return response
 
 
 def _address(request: Request) -> str:

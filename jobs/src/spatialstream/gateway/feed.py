@@ -55,7 +55,7 @@ class FeedLimits:
     Attributes:
         kept: bytes of the rows that are kept for those who come again.
         waiting: bytes of rows that wait for one listener; a single row may be longer.
-        listeners: at the same time.
+        listeners: at the same time, besides the gateway's own.
         back: messages before the end with which reading begins: who was with a process that is gone finds theirs there.
     """
 
@@ -105,6 +105,7 @@ class Feed:
         self._threads = ThreadPoolExecutor(_PAST, f"past-{name}")
         self._readers = asyncio.Semaphore(_PAST)
         self._listeners: set[Listener] = set()
+        self._counted = 0
         self._joined: dict[str, set[Listener]] = {}
         self._kept: deque[_Kept] = deque()
         self._nbytes = 0
@@ -118,31 +119,38 @@ class Feed:
         return len(self._listeners)
 
     @asynccontextmanager
-    async def listen(self, queries: Iterable[str], place: Cursor | str | None = None) -> AsyncIterator[Listener]:
+    async def listen(
+        self, queries: Iterable[str], place: Cursor | str | None = None, *, counted: bool = True
+    ) -> AsyncIterator[Listener]:
         """Follow queries.
 
         Args:
             queries: their ids.
             place: before the rows that are wanted; None: now.
+            counted: whether it is one of those of whom there may be so many; the gateway's own are few otherwise.
 
         Raises:
             Gone: the broker does not have what is after the place any more, or never had.
             Unavailable: the results cannot be read now.
             Problem: there are too many who follow.
         """
-        if len(self._listeners) >= self.limits.listeners:
-            raise Problem("try-again", f"{len(self._listeners)} connections follow results already", retry=5)
-        await self._started()
-        listener = Listener(self, frozenset(queries), self.cursor)
-        self._listeners.add(listener)
+        if counted and self._counted >= self.limits.listeners:
+            raise Problem("try-again", f"{self._counted} connections follow results already", retry=5)
+        self._counted += counted
         try:
-            if place is not None:
-                await listener.go(place)
-            yield listener
+            await self._started()
+            listener = Listener(self, frozenset(queries), self.cursor)
+            self._listeners.add(listener)
+            try:
+                if place is not None:
+                    await listener.go(place)
+                yield listener
+            finally:
+                self._listeners.discard(listener)
+                self._leave(listener)
+                listener.close()
         finally:
-            self._listeners.discard(listener)
-            self._leave(listener)
-            listener.close()
+            self._counted -= counted
 
     def end(self, why: str) -> None:
         """Let everybody go, and read no more."""

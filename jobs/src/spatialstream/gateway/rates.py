@@ -28,7 +28,7 @@ class RateLimits:
     Attributes:
         rate: requests a second, of which each question of a batch is one; 0: any number.
         burst: seconds' worth of them at once.
-        connections: that follow results, at the same time.
+        connections: that follow results, by events or polls, at the same time.
     """
 
     rate: float = 1_000.0

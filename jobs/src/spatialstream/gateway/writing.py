@@ -176,7 +176,7 @@ class Writer:
         now = time.time_ns() // 1_000_000 if as_of is None else as_of["clock"]
         record = {"t": now, **record}
         probe = probe_of(record["t"], stream.space)
-        async with self._stream.feed.listen([probe["id"]]) as listener:
+        async with self._stream.feed.listen([probe["id"]], counted=False) as listener:
             outcome = Outcome(record["id"], None, str(listener.cursor))
             sent = await self._in_thread(lambda: self._inlet.queries(record, probe))
             number = None
