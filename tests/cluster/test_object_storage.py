@@ -334,6 +334,34 @@ def test_a_store_is_reached_by_https(objects: ObjectServer, tmp_path: Path) -> N
     assert storage.list("") == []
 
 
+@pytest.mark.parametrize(
+    ("which", "told"),
+    [
+        ("unknown", "the certificate of the store is of an authority that is not known"),
+        ("ended", "the certificate of the store has ended"),
+        ("other", "the certificate of the store is of another name"),
+        ("clear", "it does not speak TLS"),
+        ("away", "Connection refused"),
+        ("nowhere", "its name is not found"),
+    ],
+)
+def test_why_a_store_is_not_reached_is_told(which: str, told: str, objects: ObjectServer, tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.issue(tmp_path, address="store.test" if which == "other" else "127.0.0.1")
+    if which == "ended":
+        files = authority.issue(tmp_path, days=-1)
+    trusted = Authority("another").issue(tmp_path / "another") if which == "unknown" else files
+    with faults(objects, tls=None if which == "clear" else files) as proxy:
+        known = {"away": "https://127.0.0.1:1", "nowhere": "https://store.invalid", "clear": f"https{proxy.url[4:]}"}
+        with environment(known.get(which, proxy.url), AWS_CA_BUNDLE=str(trusted.authority)):
+            object_store._client.cache_clear()
+            for ask in (lambda: place(patience=0.0).put("a", b"content"), lambda: place(patience=0.0).list("b/")):
+                with pytest.raises(NoStorage, match=r"cannot be reached: .* error sending request \(") as error:
+                    ask()
+                assert told in str(error.value)
+                assert not any(each in str(error.value) for each in ("\n", "list-type", "?", KEY))
+
+
 def test_an_archive_has_the_files_that_a_folder_would_have(tmp_path: Path) -> None:
     storage, folder = place(), Folder(tmp_path)
     batch = ObjectBatch.of(streams.random_stream(1, 50, 0, WGS84).objects)

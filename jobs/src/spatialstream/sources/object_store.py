@@ -101,6 +101,18 @@ _FULL = re.compile(r"QuotaExceeded|StorageFull|InsufficientStorage|NoSpace|statu
 _REFUSED = re.compile(r"status code: 4(?!08|09|29)\d\d(?!.*RequestTimeout)|AccessDenied|NoSuchBucket", re.DOTALL)
 """What another try does not change: none of requests that took too long, met others, or were too many."""
 _ANSWER = re.compile(r"<Code>(\w+)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+_CERTIFICATE = re.compile(r"\bInvalidCertificate\(\s*(\w+)")
+_CAUSE = re.compile(r'\b(?:AlertReceived|InvalidMessage)\(\s*(\w+)|"(dns error)"|\b(TimedOut)\b|\bmessage: "([\w ]+)"')
+"""What the library tells of a request that got no answer, below what it says of it in a line."""
+_CAUSES = {
+    "UnknownIssuer": "is of an authority that is not known",
+    "Expired": "has ended",
+    "NotValidYet": "is not valid yet",
+    "NotValidForName": "is of another name",
+    "InvalidContentType": "it does not speak TLS",
+    "dns error": "its name is not found",
+    "TimedOut": "no answer in time",
+}
 
 
 def is_url(text: str) -> bool:
@@ -358,8 +370,19 @@ def _said(text: str) -> str:
     """What a store, or the library, has said, in a line: nothing of the request, which may tell too much."""
     if answer := _ANSWER.search(text):
         return answer[1] + (f" ({answer[2]})" if answer[2] else "")
-    first = text.partition("\n")[0]
-    return re.sub(r"^Generic \w+ error: ", "", first)[:300]
+    first, _, rest = text.partition("\n")
+    said = re.sub(r"^Generic \w+ error: |\?\S*", "", first)[:300]  # the path of a URL without what is asked
+    return f"{said} ({cause})" if (cause := _cause(rest)) else said
+
+
+def _cause(text: str) -> str:
+    """Why there was no answer; nothing if the library does not tell."""
+    if found := _CERTIFICATE.search(text):
+        what = found[1].removesuffix("Context")
+        return f"the certificate of the store {_CAUSES.get(what, f'is not good: {what}')}"
+    found = _CAUSE.search(text)
+    told = next(filter(None, found.groups())) if found else ""
+    return _CAUSES.get(told, told)
 
 
 @lru_cache(maxsize=64)
