@@ -212,6 +212,29 @@ def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
 
 
+def test_a_corner_that_is_dragged_beyond_the_opposite_one_is_the_other_side(visit: Visit) -> None:
+    visit.sign_in()
+    page = visit.page
+    page.get_by_role("button", name="Box", exact=True).click()
+    page.keyboard.press("Escape")
+
+    def box() -> list[float]:
+        return [float(each.input_value()) for each in page.locator(".numbers input").all()]
+
+    west, _, east, north = box()
+    corner, opposite = (page.locator(".handle").nth(each).bounding_box() for each in (0, 2))
+    assert corner is not None
+    assert opposite is not None
+    page.mouse.move(corner["x"] + 6, corner["y"] + 6)
+    page.mouse.down()
+    page.mouse.move(opposite["x"] + 40, opposite["y"] - 40, steps=10)
+    page.mouse.up()
+    left, bottom, right, top = box()
+    assert (left, bottom) == (east, north), "what was opposite stays"
+    assert left < right < left + (east - west)
+    assert bottom < top
+
+
 def test_a_circle_is_made_with_keys(visit: Visit) -> None:
     visit.sign_in()
     page = visit.page

@@ -346,6 +346,14 @@ export class Composer {
     element.removeAttribute("tabindex"); // those who use keys have the numbers
     element.removeAttribute("role");
     element.removeAttribute("aria-label");
+    let fixed = null; // of a box, the corner opposite to the one that is dragged: where it is, and its longitude on the map
+    marker.on("dragstart", () => {
+      if (this.kind === "nearest" || !this.region.box) return;
+      const [west, south, east, north] = this.region.box;
+      const ring = this.app.space.ring(this.region);
+      const turn = 360 * Math.round((marker.getLngLat().lng - ring[i][0]) / 360); // it may be on another copy of the world
+      fixed = { x: i === 0 || i === 3 ? east : west, y: i < 2 ? north : south, lng: ring[(i + 2) % 4][0] + turn };
+    });
     marker.on("drag", () => {
       const { lng, lat } = marker.getLngLat();
       const { space } = this.app;
@@ -356,10 +364,9 @@ export class Composer {
         const [x, y, radius] = this.region.circle;
         this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };
       } else {
-        const box = [...this.region.box];
-        box[i === 0 || i === 3 ? 0 : 2] = to[0];
-        box[i < 2 ? 1 : 3] = to[1];
-        if (box[1] <= box[3] && (space.geographic || box[0] <= box[2])) this.region = { box };
+        // beyond the opposite corner it is the other side, and not the rest of the globe
+        const [west, east] = lng <= fixed.lng ? [to[0], fixed.x] : [fixed.x, to[0]];
+        this.region = { box: [west, Math.min(to[1], fixed.y), east, Math.max(to[1], fixed.y)] };
       }
       this.#numbers();
       this.#show();
