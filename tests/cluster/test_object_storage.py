@@ -9,6 +9,7 @@ import errno
 import itertools
 import logging
 import pickle
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -360,6 +361,39 @@ def test_why_a_store_is_not_reached_is_told(which: str, told: str, objects: Obje
                     ask()
                 assert told in str(error.value)
                 assert not any(each in str(error.value) for each in ("\n", "list-type", "?", KEY))
+
+
+def test_authorities_are_read_when_they_have_been_renewed(objects: ObjectServer, tmp_path: Path) -> None:
+    files, bundle, storage = Authority().issue(tmp_path / "store"), tmp_path / "bundle", place(patience=0.0)
+    known, other = files.authority.read_bytes(), Authority("another").certificate
+
+    def hold(certificates: bytes) -> None:
+        (tmp_path / "aside").write_bytes(certificates)
+        (tmp_path / "aside").replace(bundle)
+
+    with faults(objects, tls=files) as proxy, environment(proxy.url, AWS_CA_BUNDLE=str(bundle)):
+        for number, (certificates, told) in enumerate(
+            [
+                (None, f"AWS_CA_BUNDLE: {bundle} cannot be read: No such file or directory"),
+                (other, "of an authority that is not known"),
+                (other + known, None),
+                (b"", f"AWS_CA_BUNDLE: {bundle} holds no certificates"),
+                (known[:100], f"AWS_CA_BUNDLE: {bundle} holds no certificates"),
+                (known, None),
+                (other, "of an authority that is not known"),
+            ]
+        ):
+            if certificates is not None:
+                hold(certificates)
+            if told is None:
+                storage.put("a", b"%d" % number)
+                assert content(storage, "a") == b"%d" % number
+            else:
+                with pytest.raises(NoStorage, match=re.escape(told)):
+                    storage.get("a")
+        patient = replace(storage, patience=30.0)
+        threading.Timer(1.0, hold, [known]).start()
+        assert content(patient, "a") == b"5"
 
 
 def test_an_archive_has_the_files_that_a_folder_would_have(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ Credentials
     ``AWS_SHARED_CREDENTIALS_FILE``, a file that may be a mounted Secret, is read anew whenever they are needed, so
     they can be rotated. Without it the client's own chain is asked: ``AWS_ACCESS_KEY_ID`` and
     ``AWS_SECRET_ACCESS_KEY``, a token file of a workload identity (read anew), the metadata of the machine. A pickle
-    holds none of them: each machine has its own environment. Nor does any message.
+    holds none of them: each machine has its own environment. Nor does any message. ``AWS_CA_BUNDLE``, authorities that
+    are trusted beside the system's, is read whenever something is asked; with others there is another client.
 
 The library is obstore (Rust's ``object_store``). It keeps threads, so a process that has asked anything must not fork;
 each process has clients of its own. Google's and Azure's stores come along by their URLs (``gs://``, ``az://``), and
@@ -269,8 +270,9 @@ class ObjectStorage:
             OSError: it is full.
         """
         until, pause = None, _FIRST_PAUSE
-        store = _client(self.url, self.silence + _longer(size), os.getpid())
         while True:
+            authorities = _authorities() if self.url.startswith("s3:") else None
+            store = _client(self.url, self.silence + _longer(size), authorities, os.getpid())
             try:
                 return what(store)
             except (BaseError, FileNotFoundError) as error:
@@ -385,9 +387,27 @@ def _cause(text: str) -> str:
     return _CAUSES.get(told, told)
 
 
+def _authorities() -> bytes | None:
+    """The certificates that are trusted beside those of the system, as they are now; None: no others.
+
+    Raises:
+        NoStorage: they cannot be read.
+    """
+    if not (bundle := os.environ.get("AWS_CA_BUNDLE")):
+        return None
+    try:
+        return Path(bundle).read_bytes()
+    except OSError as error:
+        raise NoStorage(f"AWS_CA_BUNDLE: {bundle} cannot be read: {error.strerror}") from None
+
+
 @lru_cache(maxsize=64)
-def _client(url: str, silence: float, process: int) -> ObjectStore:
-    """What speaks to a store; it is made once in each process, for its threads do not outlive a fork."""
+def _client(url: str, silence: float, authorities: bytes | None, process: int) -> ObjectStore:
+    """What speaks to a store; it is made once in each process, for its threads do not outlive a fork.
+
+    Raises:
+        NoStorage: there are to be other authorities, and these are none.
+    """
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=silence),
@@ -397,13 +417,18 @@ def _client(url: str, silence: float, process: int) -> ObjectStore:
     if url.startswith("s3:"):
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         options["allow_http"] = endpoint.startswith("http://")
-        if bundle := os.environ.get("AWS_CA_BUNDLE"):
-            options["root_certificate"] = Path(bundle).read_bytes()
+        if authorities is not None:
+            options["root_certificate"] = authorities
         if file := os.environ.get("AWS_SHARED_CREDENTIALS_FILE"):
             given["credential_provider"] = _FileCredentials(Path(file), os.environ.get("AWS_PROFILE") or "default")
     pauses = {"init_backoff": timedelta(seconds=_FIRST_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE)}
     retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=silence), "backoff": pauses}
-    store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **given)
+    try:
+        store: ObjectStore = cast("Any", from_url)(url, client_options=options, retry_config=retries, **given)
+    except (BaseError, ValueError) as error:
+        if authorities is None or "certificate" not in str(error).lower():
+            raise
+        raise NoStorage(f"AWS_CA_BUNDLE: {os.environ['AWS_CA_BUNDLE']} holds no certificates") from None
     return store
 
 
