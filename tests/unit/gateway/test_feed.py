@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spatialstream.client.cursor import Cursor
+from spatialstream.gateway import feed as feed_module
 from spatialstream.gateway.feed import OLDEST, Feed, FeedLimits, Listener
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.errors import Gone, Unavailable
@@ -165,6 +166,33 @@ def test_who_is_slow_is_let_go_and_holds_nobody_back() -> None:
             assert 0 < len(rows) <= 20
         async with feed.listen(["x"], slow.cursor) as again:
             assert [each.line for _, each in rows] + await collect(again) == lines
+        feed.end("over")
+
+    run(test)
+
+
+def test_who_is_slow_to_read_what_lies_back_leaves_it_to_others_and_comes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_PAST": 1, "_SHARE": 1, "_TURN": 0.2, "_PIECE": 200}.items():
+        monkeypatch.setattr(feed_module, name, value)
+    lines = [row("x", number) for number in range(100)]
+    topic = Topic(messages(lines, 1, 0))
+
+    async def test() -> None:
+        feed = Feed("s", opener(topic), FeedLimits(back=1))
+        had = list[bytes]()
+        place: Cursor | str = OLDEST
+        for _ in range(3):
+            async with feed.listen(["x"], place, "slow") as slow:
+                had += [each.line for _, each in await slow.rows(20.0)]
+                async with feed.listen(["x"], OLDEST, "quick") as quick:
+                    assert slow.over == "others wait to read what lies back"
+                    assert await collect(quick) == lines
+                assert await slow.rows(20.0) == []
+                place = slow.cursor
+        assert had == lines[: len(had)]
+        assert len(had) < 50
+        async with feed.listen(["x"], place, "slow") as slow:
+            assert had + await collect(slow) == lines
         feed.end("over")
 
     run(test)

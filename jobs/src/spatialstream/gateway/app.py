@@ -351,12 +351,13 @@ class Gateway:
             told = f"{len(queries)} queries; name 1 to {_MOST_QUERIES}, each as query=ID"
             raise Problem("invalid", told, [{"parameter": "query", "detail": told}])
         wait = duration(request, "wait", _DEFAULT_POLL, _LONGEST_WAIT)
-        opened = stream.feed.listen(queries, _place(request))
+        client = request.scope["state"]["client"]
+        opened = stream.feed.listen(queries, _place(request), client)
         if request.method == "HEAD":
             return _head(form)
         sent = partial(self.metrics.rows, stream.name)
         async with AsyncExitStack() as held:
-            held.enter_context(self._rates.connected(request.scope["state"]["client"]))
+            held.enter_context(self._rates.connected(client))
             if form == JSON_LINES:
                 return await poll(opened, wait, sent)
             held.enter_context(self.metrics.listening(stream.name))

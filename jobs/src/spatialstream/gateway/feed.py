@@ -3,8 +3,9 @@
 One consumer reads the newest messages, in a thread, and the last of them are kept. Whoever follows names queries and a
 :class:`~spatialstream.client.cursor.Cursor`, and has every row of theirs after it once. What lies further back is read
 from the broker, by one of a few consumers, each let go of when it has come up to what is kept; then rows come from
-there, and after that as they come. Nobody waits for anybody: what somebody is slow to take waits for them up to a
-limit, and beyond it they are let go, to come again with their cursor.
+there, and after that as they come. Nobody waits for anybody for long: what somebody is slow to take waits for them up
+to a limit, and who has had a consumer for long while others wait for one leaves it to them. They are let go, to come
+again with their cursor.
 
 All of it but reading happens in the event loop, so whoever joins misses nothing between two steps.
 """
@@ -17,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from operator import ge, le
 
@@ -25,6 +26,7 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.client.results import Results, Row
 from spatialstream.gateway import logs
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.rates import Turns
 from spatialstream.model.errors import SpatialStreamError, Unavailable
 
 __all__ = ["OLDEST", "Feed", "FeedLimits", "Listener", "Rows"]
@@ -37,6 +39,10 @@ _AHEAD = 8
 """Messages that may wait for the event loop."""
 _PAST = 8
 """Consumers of what lies further back, at most."""
+_SHARE = 4
+"""Of them, for one client."""
+_TURN = 10.0
+"""Seconds for which who has one need not leave it to others."""
 _PIECE = 256 << 10
 """Bytes of rows that are given together, about."""
 _OF_ROW, _OF_MESSAGE = 500, 500
@@ -103,7 +109,7 @@ class Feed:
     def __init__(self, name: str, opener: Opener, limits: FeedLimits | None = None) -> None:
         self.limits, self._name, self._opener = limits or FeedLimits(), name, opener
         self._threads = ThreadPoolExecutor(_PAST, f"past-{name}")
-        self._readers = asyncio.Semaphore(_PAST)
+        self._turns = Turns(_PAST, _SHARE, _TURN)
         self._listeners: set[Listener] = set()
         self._counted = 0
         self._joined: dict[str, set[Listener]] = {}
@@ -120,13 +126,14 @@ class Feed:
 
     @asynccontextmanager
     async def listen(
-        self, queries: Iterable[str], place: Cursor | str | None = None, *, counted: bool = True
+        self, queries: Iterable[str], place: Cursor | str | None = None, client: str = "", *, counted: bool = True
     ) -> AsyncIterator[Listener]:
         """Follow queries.
 
         Args:
             queries: their ids.
             place: before the rows that are wanted; None: now.
+            client: who follows.
             counted: whether it is one of those of whom there may be so many; the gateway's own are few otherwise.
 
         Raises:
@@ -139,7 +146,7 @@ class Feed:
         self._counted += counted
         try:
             await self._started()
-            listener = Listener(self, frozenset(queries), self.cursor)
+            listener = Listener(self, frozenset(queries), self.cursor, client)
             self._listeners.add(listener)
             try:
                 if place is not None:
@@ -160,18 +167,24 @@ class Feed:
 
     # ------------------------------------------------------------------------------------------------ for listeners
 
-    async def past(self, start: Sequence[int] | int) -> _Past:
+    async def past(self, start: Sequence[int] | int, listener: Listener) -> _Past:
         """A consumer of what lies further back, from a place on, see :class:`Feed`.
 
         Raises:
             Gone, Unavailable, Problem: as :meth:`listen`.
         """
+        past = _Past(self._threads)
+
+        def leave() -> None:
+            listener.end("others wait to read what lies back")
+            past.close()
+
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self._readers.acquire()
+                turn = await self._turns.take(listener.client, leave)
         except TimeoutError:
             raise Problem("try-again", "many connections read what lies back; come again", retry=5) from None
-        past = _Past(self._threads, self._readers.release)
+        past.held.callback(self._turns.give, turn)
         try:
             await past.open(lambda: self._opener(start))
         except BaseException:
@@ -266,11 +279,12 @@ class Listener:
     Attributes:
         queries: their ids.
         cursor: the place after the last row that was given.
+        client: who it is.
         over: why it gets no more; None: it does.
     """
 
-    def __init__(self, feed: Feed, queries: frozenset[str], cursor: Cursor) -> None:
-        self.queries, self.cursor = queries, cursor
+    def __init__(self, feed: Feed, queries: frozenset[str], cursor: Cursor, client: str) -> None:
+        self.queries, self.cursor, self.client = queries, cursor, client
         self.over: str | None = None
         self._feed, self._is_joined = feed, False
         self._waiting: deque[_Line] = deque()
@@ -286,7 +300,7 @@ class Listener:
             if self._feed.has(place):
                 return
         # the broker knows whether there is such a place; another process may have come further than this one
-        self._past = await self._feed.past(place.offsets if isinstance(place, Cursor) else -_ALL)
+        self._past = await self._feed.past(place.offsets if isinstance(place, Cursor) else -_ALL, self)
         if isinstance(place, Cursor):
             self._past.start.check(place)
         else:
@@ -362,10 +376,14 @@ def _beginning(results: Results) -> Cursor:
 
 
 class _Past:
-    """A consumer of what lies back, used in threads by one listener."""
+    """A consumer of what lies back, used in threads by one listener.
 
-    def __init__(self, threads: ThreadPoolExecutor, release: Callable[[], None]) -> None:
-        self._threads, self._release = threads, release
+    Attributes:
+        held: what is let go of with it.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads, self.held = threads, ExitStack()
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._results: Results | None = None
         self._heard = 0.0
@@ -419,8 +437,10 @@ class _Past:
 
     def close(self) -> None:
         """Let go of it, as soon as nothing uses it."""
+        if self._stop.is_set():
+            return
         self._stop.set()
-        self._release()
+        self.held.close()
 
         def closed() -> None:
             with self._lock:

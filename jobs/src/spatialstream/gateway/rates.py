@@ -3,19 +3,23 @@
 A *token bucket* in the form of the generic cell rate algorithm (ITU-T I.371): of each client one number is kept, the
 time at which all that it has had would be paid for at its rate. Who is ahead of that by more than the burst is refused,
 and told when to come again. What costs much may be had by whoever is not behind, and is paid for afterwards.
+
+Of what there are few of, a client has a part, and who has had one for long gives it to who waits (:class:`Turns`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spatialstream.gateway.problems import Problem
 
-__all__ = ["RateLimits", "Rates"]
+__all__ = ["RateLimits", "Rates", "Turn", "Turns"]
 
 _REMEMBERED = 10_000
 """Clients; beyond them those are forgotten that have nothing to pay."""
@@ -85,3 +89,70 @@ class Rates:
                 self._connections[client] = left
             else:
                 del self._connections[client]
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A place that somebody has or waits for; see :class:`Turns`."""
+
+    client: str
+    leave: Callable[[], object]
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    long: bool = False
+
+
+class Turns:
+    """Places for a few at a time, for those who came first; used in the event loop alone.
+
+    Args:
+        most: places.
+        share: of them, for one client.
+        seconds: for which nobody need leave one.
+    """
+
+    def __init__(self, most: int, share: int, seconds: float) -> None:
+        self._most, self._share, self._seconds = most, share, seconds
+        self._having, self._waiting = list[Turn](), list[Turn]()
+
+    async def take(self, client: str, leave: Callable[[], object]) -> Turn:
+        """Wait for a place.
+
+        Args:
+            client: who wants it.
+            leave: is called when somebody else is to have it, and has to give it back.
+        """
+        turn = Turn(client, leave)
+        self._waiting.append(turn)
+        self._see_to()
+        try:
+            await turn.begun.wait()
+        except BaseException:
+            self.give(turn)
+            raise
+        return turn
+
+    def give(self, turn: Turn) -> None:
+        """Give a place back; if that has been done already, nothing."""
+        for turns in (self._having, self._waiting):
+            if turn in turns:
+                turns.remove(turn)
+        self._see_to()
+
+    def _see_to(self) -> None:
+        """Let those have places who can. If somebody waits, who has had one for longest leaves it, if that is long."""
+        had = Counter(turn.client for turn in self._having)
+        for turn in list(self._waiting):
+            if len(self._having) < self._most and had[turn.client] < self._share:
+                self._waiting.remove(turn)
+                self._having.append(turn)
+                had[turn.client] += 1
+                turn.begun.set()
+                asyncio.get_running_loop().call_later(self._seconds, self._has_been_long, turn)
+        for old in self._having:
+            if old.long and any(each.client == old.client or had[each.client] < self._share for each in self._waiting):
+                old.leave()  # it gives it back, and this is done again
+                return
+
+    def _has_been_long(self, turn: Turn) -> None:
+        turn.long = True
+        self._see_to()
