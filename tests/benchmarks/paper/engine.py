@@ -116,9 +116,13 @@ class Results:
         }
         return sorted(needed, key=lambda point: (point.kind in ("objects", "queries"), point.seed, str(key_of(point))))
 
+    def missing(self, figures: Iterable[Figure]) -> list[Point]:
+        """The points that have no file yet."""
+        return [point for point in self.points(figures) if not (self.folder / name_of(point)).exists()]
+
     def fill(self, figures: Sequence[Figure]) -> None:
         """Measure what has no file yet."""
-        missing = [point for point in self.points(figures) if not (self.folder / name_of(point)).exists()]
+        missing = self.missing(figures)
         for i, point in enumerate(missing, 1):
             began = time.monotonic()
             counts = measure(point, self.scale)
