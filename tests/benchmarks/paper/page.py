@@ -82,12 +82,17 @@ way ("no effect": within a factor of {flat:g}), and if the ratio of the best to 
 factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
 counts. All methods have to give the same answers, or there is no verdict.
 
-Measured with {seeds}, at scale {scale:g}.{small}
+Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
 
 ## Agreement
 
 | figure | | verdict | by other measures |
 |---|---|---|---|
+"""
+
+ONE_TREE = """
+In figures {figures} Algorithm 1 has chosen no textual split: the QT-tree is the quadtree, and does the same work. What
+agrees there does so by a tie, and where their processor times differ, that is noise.
 """
 
 SMALL = """ That is a run **in small**: asking a slot weighs more than
@@ -109,6 +114,8 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
         seeds="1 seed" if seeds == 1 else f"the median of {seeds} seeds",
     )  # fmt: skip
     parts = [head + "".join(_line(each) for each in judged if each.figure.name not in OWN)]
+    if same := [each.figure.name for each in judged if _is_one_tree(each)]:
+        parts[-1] += ONE_TREE.format(figures=", ".join(same))
     for each in judged:
         name = each.figure.name
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
@@ -117,6 +124,19 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
 
 
 _TITLES = {"7.7": "Section 7.7", "cost": "Why", "leaves": "Pruning by leaf"}
+
+
+def _is_one_tree(judged: Judged) -> bool:
+    """Whether QT-tree and quadtree have the same counts, wherever both are."""
+    both = [
+        (found["QT-tree"], found["Quadtree"])
+        for found in judged.counts.values()
+        if {"QT-tree", "Quadtree"} <= found.keys()
+    ]
+    names = ("leaves", "slots", "candidates", "bytes")
+    return bool(both) and all(
+        one[x].get(name) == other[x].get(name) for one, other in both for x in one for name in names
+    )
 
 
 def _line(judged: Judged) -> str:
