@@ -15,9 +15,9 @@ message that will not come.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,25 +61,28 @@ _AHEAD_SECONDS = 60.0
 _idle: dict[tuple[Any, ...], list[Any]] = {}
 _shown: dict[tuple[str, Path | None], Mapping[str, str]] = {}
 """By brokers and files of properties, what the clients of this process show."""
+_lock = threading.Lock()
+"""Of both, and of the lists of clients."""
 
 
 def _unused(connection: Connection, use: str) -> list[Any]:
     """The clients of this process for a use that nobody uses."""
     shown, place = connection.shown, (connection.bootstrap, connection.file)
     security = tuple(sorted(shown.items()))
-    before, _shown[place] = _shown.get(place), shown
-    if before is not None and before is not shown and connection.file is not None:
-        old = connection.bootstrap, tuple(sorted(before.items()))
-        for key in [key for key in _idle if key[0] == os.getpid() and key[2:] == old]:
-            del _idle[key]  # nobody needs them any more
-    return _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
+    with _lock:
+        before, _shown[place] = _shown.get(place), shown
+        if before is not None and before is not shown and connection.file is not None:
+            old = connection.bootstrap, tuple(sorted(before.items()))
+            for key in [key for key in _idle if key[0] == os.getpid() and key[2:] == old]:
+                _idle.pop(key, None)  # nobody needs them any more
+        return _idle.setdefault((os.getpid(), use, connection.bootstrap, security), [])
 
 
 def _taken_from(clients: list[T], fits: Callable[[T], bool]) -> T | None:
     """A client that fits, the one that was used last; taken out of the list."""
-    for client in reversed(clients):
-        if fits(client):
-            with suppress(ValueError):  # somebody was quicker
+    with _lock:
+        for client in reversed(clients):
+            if fits(client):
                 clients.remove(client)
                 return client
     return None
@@ -149,8 +152,8 @@ def _reader(connection: Connection, place: tuple[str, int]) -> tuple[list[_Reade
     ahead: list[_Reader] = _unused(connection, "read ahead")
     if (reader := _taken_from(ahead, lambda each: each.place == place)) is not None:
         return ahead, reader
-    while ahead and ahead[0].used < time.monotonic() - _AHEAD_SECONDS:
-        ahead.pop(0).consumer.close()
+    while (left := _taken_from(ahead, lambda each: each.used < time.monotonic() - _AHEAD_SECONDS)) is not None:
+        left.consumer.close()
     if len(ahead) < _AHEAD_MOST:
         return ahead, _Reader(connection, place)
     return _kept(connection, "read", lambda: _Reader(connection, None))
@@ -271,8 +274,10 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
             raise Unavailable(f"{topic} cannot be read: {error}") from None
         raise
     clients.append(follower)
-    while len(clients) > _FOLLOWERS:
-        clients.pop(0).consumer.close()
+    with _lock:
+        more = [clients.pop(0) for _ in range(len(clients) - _FOLLOWERS)]
+    for each in more:
+        each.consumer.close()
     return messages, follower.next
 
 
