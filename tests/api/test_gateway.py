@@ -14,7 +14,7 @@ from spatialstream.gateway.cluster import Cluster
 from spatialstream.gateway.directory import Directory
 from spatialstream.gateway.reviews import Reviews
 from spatialstream.servers.process import Server, await_condition
-from tests.api.client import eventually
+from tests.api.client import RefusalError, eventually
 from tests.api.installation import install, token_of
 from tests.api.resources import stream, streams
 from tests.unit.gateway.http import Client, served, serving
@@ -119,15 +119,27 @@ def test_a_right_that_is_taken_away_and_an_account_that_is_deleted_end(api, clus
         eventually(lambda: status() == 401, "the account is gone", 60)
 
 
-def test_a_token_for_others_is_not_taken(api, cluster):
+@pytest.mark.parametrize(
+    ("audiences", "api_server", "known"),
+    [((), False, [()]), ((AUDIENCE,), False, [(AUDIENCE,)]), ((AUDIENCE,), True, [(), (AUDIENCE,)])],
+)
+def test_a_token_for_others_is_not_taken(api, cluster, audiences, api_server, known):
     account(api, "gw-geo", "asker", ["ask", "watch"], ["quakes"])
-    streams_served = [served("gw-geo.quakes")]
-    for audiences, taken in (((), True), ((AUDIENCE,), False)):
-        with serving(Gateway(streams_served, Access(reviews=Reviews(cluster, audiences)))) as nobody:
-            for meant, known in (((), taken), ((AUDIENCE,), not taken), (("https://else",), False)):
-                token = token_of(api, "gw-geo", "asker", *meant)
-                answer = Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask?no=1", {})
-                assert answer.status == (400 if known else 401), (audiences, meant)
+    reviewed = Access(reviews=Reviews(cluster, audiences, api_server=api_server))
+    with serving(Gateway([served("gw-geo.quakes")], reviewed)) as nobody:
+        for meant in ((), (AUDIENCE,), ("https://else",)):
+            token = token_of(api, "gw-geo", "asker", *meant)
+            answer = Client(nobody.port, token)("POST", "/streams/gw-geo.quakes/ask?no=1", {})
+            assert answer.status == (400 if meant in known else 401), meant
+
+
+def test_a_token_for_the_gateway_is_of_no_use_at_the_api_server(server, api, installed):
+    """The operator sends it by plain HTTP, unless the gateway has TLS."""
+    sent = server.with_token(token_of(api, installed.namespace, installed.account, "spatialstream-gateway"))
+    with pytest.raises(RefusalError) as refusal:
+        sent.get("/api")
+    assert refusal.value.code == 401
+    server.with_token(installed.token(api)).get("/api")
 
 
 def test_who_may_not_ask_the_cluster_lets_nobody_in(server, api, namespace):

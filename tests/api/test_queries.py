@@ -23,6 +23,7 @@ from tests.unit.operator.shell.test_gateway import Standing
 
 ROOT = Path(__file__).parents[2]
 SPACE = "sq-geo"
+AUDIENCE = "spatialstream-gateway"
 BOX = {"box": [0, 0, 1, 1]}
 CRQ = {"stream": "quakes", "type": "CRQ", "region": BOX}
 CKQ = {"stream": "quakes", "type": "CKQ", "at": [0, 0], "k": 3}
@@ -145,10 +146,11 @@ def operator(tmp_path_factory, server, api, namespace, process, behind, space):
     values = {"watch": {"namespaces": [SPACE]}, "crds": {"install": False}, "rbac": {"aggregate": False}}
     installed = install(api, namespace, "sq", "sq-system", values)
     folder = tmp_path_factory.mktemp("sq")
-    (folder / "token").write_text(installed.token(api))
+    (folder / "token").write_text(token_of(api, installed.namespace, installed.account, AUDIENCE))
     cluster = cluster_of(server, token_of(api, installed.namespace, installed.gateway))
     served_here = served(f"{SPACE}.quakes", lambda: Standing(behind), opener(behind.results), behind)
-    with serving(Gateway([served_here], Access(reviews=Reviews(cluster)), registrars=[installed.user])) as gateway:
+    access = Access(reviews=Reviews(cluster, [AUDIENCE], api_server=True))
+    with serving(Gateway([served_here], access, registrars=[installed.user])) as gateway:
         settings = {"NAMESPACES": SPACE, "GATEWAY_SERVICE": f"http://127.0.0.1:{gateway.port}"}
         settings["GATEWAY_TOKEN"] = str(folder / "token")
         with OperatorProcess(folder, server, installed.token(api), installed.namespace, **settings) as started:

@@ -227,6 +227,18 @@ def test_the_command_line_takes_the_arguments_of_the_gateway(configuration):
 
 
 @pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        ({}, ["--audience=spatialstream-gateway", "--api-server-audience"]),
+        ({"audiences": ["a", "b"]}, ["--audience=a", "--audience=b"]),
+        ({"tokenReview": False, "tokensSecret": "tokens"}, []),
+    ],
+)
+def test_any_token_of_an_account_will_do_unless_audiences_are_named(access, expected):
+    assert [each for each in arguments({"gateway": {"access": access}}) if "audience" in each] == expected
+
+
+@pytest.mark.parametrize(
     ("values", "url"),
     [
         ({}, "http://spatialstream-gateway.spatialstream-system.svc"),
@@ -254,8 +266,12 @@ def test_the_operator_is_told_where_the_gateway_is(values, url):
 @pytest.mark.parametrize(
     ("values", "service", "audience"),
     [
-        ({}, "http://spatialstream-gateway.spatialstream-system.svc", None),
-        ({"url": "https://c.example"}, "http://spatialstream-gateway.spatialstream-system.svc", None),
+        ({}, "http://spatialstream-gateway.spatialstream-system.svc", "spatialstream-gateway"),
+        (
+            {"url": "https://c.example"},
+            "http://spatialstream-gateway.spatialstream-system.svc",
+            "spatialstream-gateway",
+        ),
         (
             {"tls": {"secretName": "tls"}, "access": {"audiences": ["a", "b"]}, "service": {"port": 8443}},
             "https://spatialstream-gateway.spatialstream-system.svc:8443",
@@ -276,7 +292,8 @@ def test_the_operator_registers_queries_by_the_gateway_with_a_token_that_it_take
     if service is None:
         return
     token, *authority = volumes["gateway"]["projected"]["sources"]
-    assert token["serviceAccountToken"].get("audience") == audience
+    assert token["serviceAccountToken"]["audience"] == audience  # without one it would be for the API server
+    assert f"--audience={audience}" in arguments({"gateway": values})
     assert environment["SPATIALSTREAM_OPERATOR_GATEWAY_TOKEN"] == f"{mounts['gateway']}/token"
     assert environment["SPATIALSTREAM_OPERATOR_GATEWAY_AUTHORITY"] == f"{mounts['gateway']}/ca.crt"
     assert [each["secret"]["name"] for each in authority] == (["tls"] if "tls" in values else [])

@@ -28,14 +28,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and .Values.gateway.enabled .Values.gateway.access.tokenReview -}}yes{{- end -}}
 {{- end -}}
 
+{{/* Its own, for which tokens may be where gateway.access.audiences names none. The API server takes none of these. */}}
+{{- define "spatialstream.gatewayAudience" -}}spatialstream-gateway{{- end -}}
+
 {{/* What the operator shows it, and knows it by: sources of a projected volume. */}}
 {{- define "spatialstream.gatewayAccess" -}}
 - serviceAccountToken:
     path: token
     expirationSeconds: 3600
-    {{- with .Values.gateway.access.audiences }}
-    audience: {{ first . | quote }}
-    {{- end }}
+    audience: {{ first .Values.gateway.access.audiences | default (include "spatialstream.gatewayAudience" .) | quote }}
 {{- with include "spatialstream.gatewayTls" . }}
 - secret:
     name: {{ . }}

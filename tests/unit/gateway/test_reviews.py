@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -185,6 +187,64 @@ def test_a_token_has_to_be_for_the_audience(cluster: PlayedCluster, named: list[
 
     assert (caller is not None) is known
     assert cluster.asked[0]["spec"]["audiences"] == ["gateway", "other"]
+
+
+API = "https://kubernetes.default.svc"
+
+
+def token_for(claims: Any) -> str:
+    """A token as the cluster makes them: these claims, and a signature."""
+    part = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    return f"e30.{part}.signature"
+
+
+class Issuing(PlayedCluster):
+    """Knows every token, and what each is for.
+
+    Attributes:
+        named: the audiences, by token.
+    """
+
+    named: dict[str, list[str]]
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(body)
+        token, asked = body["spec"]["token"], body["spec"].get("audiences") or [API]
+        meant = [each for each in asked if each in self.named[token]]
+        return {"status": {"authenticated": True, "user": DASHBOARD, "audiences": meant} if meant else {}}
+
+
+@pytest.mark.parametrize(
+    ("claims", "named", "known"),
+    [
+        ({"aud": [API]}, [API], True),
+        ({"aud": ["gateway"]}, ["gateway"], True),
+        ({"aud": "other"}, ["other"], True),
+        ({"aud": ["else"]}, ["else"], False),
+        ({"aud": ["else", "gateway"]}, ["else", "gateway"], True),
+        ({"aud": ["gateway"]}, ["else"], False),  # what it says of itself is not believed
+        ({}, [API], True),
+        ({"aud": 7}, [API], True),
+        ({"aud": [7, ["gateway"]]}, [API], True),
+        ([], [API], True),
+    ],
+)
+def test_tokens_for_the_api_server_may_do_too(claims: Any, named: list[str], known: bool) -> None:
+    cluster, token = Issuing(), token_for(claims)
+    cluster.named = {token: named}
+    reviews = Reviews(cluster, ["gateway", "other"], api_server=True)
+
+    assert (asyncio.run(reviews.caller(token)) is not None) is known
+    assert len(cluster.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "token", ["opaque", "a.b.c", "a.!.c", "..", "e30." + "W1tb" * 4000, token_for({"aud": ["gateway"]}) + "x", "a.gA.c"]
+)
+def test_what_a_token_may_look_like(token: str) -> None:
+    cluster = Issuing()
+    cluster.named = {token: [API, "gateway"]}
+    assert asyncio.run(Reviews(cluster, ["gateway"], api_server=True).caller(token)) is not None
 
 
 def test_nothing_secret_is_shown(cluster: PlayedCluster) -> None:

@@ -40,6 +40,7 @@ def add_parser(commands: Any) -> None:
     add("--token-review", action="store_true", help=told)
     told = "a token has to be for this audience; may be repeated (default: the API server's own)"
     add("--audience", action="append", default=[], metavar="NAME", help=told)
+    add("--api-server-audience", action="store_true", help="with --audience: one for the API server will do too")
     add = parser.add_argument_group("the gateway").add_argument
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default %(default)s)")
     add("--port", type=int, default=8080, metavar="PORT", help="and on which port; 0: any (default %(default)s)")
@@ -83,7 +84,8 @@ def _gateway(options: argparse.Namespace) -> int:
 
             cluster = Cluster()
             closing.callback(cluster.close)
-            reviews = Reviews(cluster, options.audience) if options.token_review else None
+            both = options.api_server_audience
+            reviews = Reviews(cluster, options.audience, api_server=both) if options.token_review else None
             namespaces = [] if options.namespaces == "*" else options.namespaces.split(",")
             directory = Directory(cluster, _at_place, namespaces, lambda text: logs.event("streams", told=text))
         access = Access(options.tokens, lambda text: logs.event("tokens", told=text), reviews)
@@ -111,6 +113,8 @@ def _check(options: argparse.Namespace) -> None:
         raise SettingError("token-review", "is for the streams of a cluster; give --namespaces too")
     if options.audience and not options.token_review:
         raise SettingError("audience", "is of tokens that the cluster knows; give --token-review too")
+    if options.api_server_audience and not options.audience:
+        raise SettingError("api-server-audience", "is the only one unless others are named; give --audience too")
     if options.stream is not None and "," in options.stream and options.topic:
         raise SettingError("topic", "names the topics of one stream, and there are several; serve that one by itself")
     if not 0 <= options.rate < float("inf"):

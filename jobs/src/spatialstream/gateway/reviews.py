@@ -12,6 +12,7 @@ asked at a time, for whoever sends a wrong token makes the gateway ask.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import time
@@ -84,12 +85,18 @@ class Reviews:
         cluster: the API server.
         audiences: of which tokens have to be one; none: those of the API server.
         clock: seconds.
+        api_server: whether those of the API server will do too.
     """
 
     def __init__(
-        self, cluster: Cluster, audiences: Sequence[str] = (), clock: Callable[[], float] = time.monotonic
+        self,
+        cluster: Cluster,
+        audiences: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        api_server: bool = False,
     ) -> None:
-        self._cluster, self._audiences = cluster, list(audiences)
+        self._cluster, self._audiences, self._api_server = cluster, list(audiences), api_server
         self._callers, self._rights = _Kept[Reviewed | None](clock), _Kept[bool](clock)
 
     async def caller(self, token: str) -> Reviewed | None:
@@ -108,10 +115,12 @@ class Reviews:
         return await self._rights.get((subject, right, stream), lambda: self._review_access(subject, right, stream))
 
     async def _review(self, token: str) -> Reviewed | None:
-        spec = {"token": token} | ({"audiences": self._audiences} if self._audiences else {})
+        # only the API server knows its own audiences: it takes a token that names none of these to be for one of them
+        audiences = [] if self._api_server and not _named(token) & set(self._audiences) else self._audiences
+        spec = {"token": token} | ({"audiences": audiences} if audiences else {})
         status = await self._asked(_TOKENS, "authentication.k8s.io/v1", "TokenReview", spec)
         # a cluster that knows nothing of audiences names none
-        meant = not self._audiences or set(self._audiences) & set(status.get("audiences") or [])
+        meant = not audiences or set(audiences) & set(status.get("audiences") or [])
         if not status.get("authenticated") or not meant:
             return None
         user = status["user"]
@@ -128,6 +137,16 @@ class Reviews:
     async def _asked(self, path: str, version: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         answer = await self._cluster.post(path, {"apiVersion": version, "kind": kind, "spec": spec})
         return dict(answer["status"])
+
+
+def _named(token: str) -> set[str]:
+    """The audiences that a token says it is for. That decides what is asked about it, and not what it is good for."""
+    try:
+        part = token.split(".")[1]
+        named = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["aud"]
+    except (LookupError, TypeError, ValueError, RecursionError):  # it is of another kind
+        return set()
+    return {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
 
 
 @dataclass(slots=True)
