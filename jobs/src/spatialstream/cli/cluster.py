@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
@@ -14,9 +17,11 @@ from spatialstream.model.errors import SettingError
 if TYPE_CHECKING:
     from spatialstream.servers.process import Server
 
-__all__ = ["PORTS", "add_parser", "start"]
+__all__ = ["PORTS", "add_parser", "check_port", "serve", "start"]
 
 PORTS = {"zookeeper": 2181, "kafka": 9092, "router": 9101, "worker": 9102}
+_GATEWAY = "gateway"
+_NAMES = (*PORTS, _GATEWAY)
 
 
 def add_parser(commands: Any) -> None:
@@ -24,8 +29,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "cluster",
         help="start and stop a live stream on this machine",
-        description="Starts ZooKeeper, a Kafka broker, the router and the worker of one stream on loopback, and stops "
-        "them. Everything they keep is in one folder; started again, the stream goes on.",
+        description="Starts ZooKeeper, a Kafka broker, the router, the worker and a gateway of one stream on loopback, "
+        "and stops them; prints the link of the console. Everything they keep is in one folder; started again, the "
+        "stream goes on.",
     )
     parser.add_argument("action", choices=("up", "down", "status"))
     add = parser.add_argument
@@ -34,6 +40,8 @@ def add_parser(commands: Any) -> None:
     add("--slots", type=shared.count, default=2, metavar="N", help="worker slots (default 2)")
     shared.add_space(parser)
     add("--retention", type=shared.duration, metavar="TIME", help="how far back snapshot queries see (all)")
+    add("--port", type=int, default=8080, metavar="PORT", help="of the console; 0: any (default %(default)s)")
+    add("--no-gateway", dest="gateway", action="store_false", help="start no gateway, so there is no console")
     add("--quiet", action="store_true", help="say nothing but errors")
     parser.set_defaults(function=_cluster)
 
@@ -82,17 +90,75 @@ def start(
     return zookeeper.hosts, kafka.bootstrap
 
 
+def check_port(port: int) -> None:
+    """Refuse a port for the console that is none, or that somebody has.
+
+    Raises:
+        SettingError: it is one of them.
+    """
+    if not 0 <= port < 1 << 16:
+        raise SettingError("port", f"{port} is no port; give 1 to 65535, or 0 for any")
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise SettingError("port", f"{port} cannot be had ({error.strerror}); give another, or 0") from None
+
+
+def serve(
+    folder: Path,
+    stream: str,
+    where: tuple[str, str],
+    port: int,
+    started: list[Server],
+    who: str,
+    shown: Mapping[str, str] | None = None,
+) -> str:
+    """Start the gateway of a stream that runs; the link of its console, with a token that may everything.
+
+    Args:
+        folder: where its token is kept, so that a link is good over restarts.
+        stream: the stream's name.
+        where: ZooKeeper and the broker.
+        port: of the gateway; 0: a free one.
+        started: takes the gateway, also where it cannot be started.
+        who: bears the token.
+        shown: what else the link says to the console.
+
+    Raises:
+        ServerError: it does not run.
+    """
+    from spatialstream.servers.job import GatewayServer
+
+    tokens = folder / "tokens"
+    token = json.loads(tokens.read_text())["token"] if tokens.exists() else secrets.token_urlsafe(24)
+    tokens.touch(mode=0o600)
+    rights = ["ask", "watch", "write"]
+    tokens.write_text(json.dumps({"name": who, "token": token, "rights": rights, "streams": [stream]}))
+    zookeeper, bootstrap = where
+    reached = ["--stream", stream, "--bootstrap", bootstrap, "--zookeeper", zookeeper, "--tokens", str(tokens)]
+    gateway = GatewayServer(folder / _GATEWAY, reached, port or None)
+    started.append(gateway)
+    gateway.start(timeout=300.0)
+    said = {"token": token, "stream": stream, **(shown or {})}
+    return f"http://127.0.0.1:{gateway.port}/#{urlencode(said)}"
+
+
 def _up(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     state = folder / "cluster.json"
     if state.exists() and _running(folder):
         raise SettingError("folder", f"a cluster is running in {folder}; stop it first (spatialstream cluster down)")
+    if options.gateway:
+        check_port(options.port)
     arguments = ["--stream", options.stream, "--slots", str(options.slots), "--space", str(options.space)]
     if options.retention is not None:
         arguments += ["--retention", str(options.retention)]
     started: list[Server] = []
     try:
         zookeeper, bootstrap = start(folder, arguments, PORTS, started, lambda text: _tell(options, text))
+        if options.gateway:
+            link = serve(folder, options.stream, (zookeeper, bootstrap), options.port, started, "developer")
+            _tell(options, f"console at {link}")
     except BaseException:
         for server in reversed(started):
             server.stop()
@@ -108,7 +174,7 @@ def _down(options: argparse.Namespace) -> int:
     from spatialstream.servers.process import stop_recorded
 
     folder = options.folder.absolute()
-    for name in ("worker", "router", "kafka", "zookeeper"):
+    for name in (_GATEWAY, "worker", "router", "kafka", "zookeeper"):
         if stop_recorded(folder / name, timeout=60.0):
             _tell(options, f"{name} stopped")
     return 0
@@ -117,15 +183,15 @@ def _down(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     folder = options.folder.absolute()
     running = _running(folder)
-    for name in PORTS:
+    for name in _NAMES:
         print(f"{name:<10} {'running' if name in running else 'not running'}")
-    return 0 if len(running) == len(PORTS) else 1
+    return 0 if set(PORTS) <= set(running) else 1
 
 
 def _running(folder: Path) -> list[str]:
     from spatialstream.servers.process import recorded
 
-    return [name for name in PORTS if recorded(folder / name)]
+    return [name for name in _NAMES if recorded(folder / name)]
 
 
 def _tell(options: argparse.Namespace, text: str) -> None:

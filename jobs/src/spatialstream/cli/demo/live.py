@@ -10,9 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import secrets
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -22,11 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlencode
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.cli.cluster import PORTS, start
+from spatialstream.cli.cluster import PORTS, check_port, serve, start
 from spatialstream.cli.demo import OBJECTS
 from spatialstream.model.errors import ServerError, SettingError, Unavailable
 
@@ -85,14 +82,9 @@ def _check(options: argparse.Namespace) -> None:
         raise SettingError("rate", f"{options.rate:g}: give more than 0 and at most {_MOST:g} posts a second")
     if options.seed < 0:
         raise SettingError("seed", "give at least 0")
-    if not 0 <= options.port < 1 << 16:
-        raise SettingError("port", f"{options.port} is no port; give 1 to 65535, or 0 for any")
     if options.lasts == 0:
         raise SettingError("for", "give some time, such as 10m")
-    try:
-        socket.create_server(("127.0.0.1", options.port)).close()
-    except OSError as error:
-        raise SettingError("port", f"{options.port} cannot be had ({error.strerror}); give another, or 0") from None
+    check_port(options.port)
 
 
 def relived(speed: float, rate: float, seed: int) -> Iterator[ObjectBatch]:
@@ -198,19 +190,9 @@ def _console(
     servers: list[Server],
 ) -> str:
     """Start the gateway, and give the link at which all questions are followed, and others may be let stand."""
-    from spatialstream.servers.job import GatewayServer
-
-    token, tokens = secrets.token_urlsafe(24), folder / "tokens"
-    tokens.touch(mode=0o600)
-    rights = ["ask", "watch", "write"]
-    tokens.write_text(json.dumps({"name": "demo", "token": token, "rights": rights, "streams": [STREAM]}))
-    where = ["--stream", STREAM, "--bootstrap", connection.bootstrap, "--zookeeper", zookeeper, "--tokens", str(tokens)]
-    gateway = GatewayServer(folder / "gateway", where, options.port or None)
-    servers.append(gateway)
-    gateway.start()
     asked = [{name: value for name, value in query.items() if name != "title"} for query in queries]
-    said = {"token": token, "stream": STREAM, "map": "0,30,0.8", "q": json.dumps(asked, separators=(",", ":"))}
-    return f"http://127.0.0.1:{gateway.port}/#{urlencode(said)}"
+    shown = {"map": "0,30,0.8", "q": json.dumps(asked, separators=(",", ":"))}
+    return serve(folder, STREAM, (zookeeper, connection.bootstrap), options.port, servers, "demo", shown)
 
 
 class _Rows:

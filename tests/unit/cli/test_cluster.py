@@ -1,0 +1,100 @@
+"""The cluster of a developer: which ports it refuses, and the gateway that it starts with the others, or not."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from spatialstream.cli import cluster, main
+from spatialstream.servers import job
+
+WHERE = "127.0.0.1:2181", "127.0.0.1:9092"
+
+
+class Gateway:
+    """One that is only noted."""
+
+    made: list[Gateway]
+
+    def __init__(self, folder: Path, arguments: Sequence[str], port: int | None) -> None:
+        self.arguments, self.port, self.told = list(arguments), port or 4321, list[str]()
+        self.made.append(self)
+
+    def start(self, timeout: float) -> None:
+        self.told.append("start")
+
+    def detach(self) -> None:
+        self.told.append("detach")
+
+
+@pytest.fixture
+def gateways(monkeypatch: pytest.MonkeyPatch) -> list[Gateway]:
+    """Those of clusters that are started, of which there is nothing else."""
+
+    def start(folder: Path, *_: Any) -> tuple[str, str]:
+        folder.mkdir(exist_ok=True)
+        return WHERE
+
+    monkeypatch.setattr(cluster, "start", start)
+    monkeypatch.setattr(job, "GatewayServer", Gateway)
+    made = list[Gateway]()
+    monkeypatch.setattr(Gateway, "made", made, raising=False)
+    return made
+
+
+def up(folder: Path, *words: str) -> int:
+    return main(["cluster", "up", "--folder", str(folder / "cluster"), *words])
+
+
+def link(told: str) -> dict[str, str]:
+    """What the link of the console says, and its port."""
+    found = re.search(r"^console at (http\S+)$", told, re.MULTILINE)
+    assert found is not None, told
+    parts = urlsplit(found[1])
+    return {name: value for name, (value,) in parse_qs(parts.fragment).items()} | {"port": str(parts.port)}
+
+
+def test_it_prints_the_link_of_a_console_which_is_good_over_restarts(
+    gateways: list[Gateway], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert up(tmp_path, "--stream", "quakes", "--port", "0") == 0
+    said = link(capsys.readouterr().out)
+    assert (said["stream"], said["port"]) == ("quakes", "4321")
+    (gateway,) = gateways
+    assert gateway.told == ["start", "detach"]
+    tokens = Path(gateway.arguments[gateway.arguments.index("--tokens") + 1])
+    assert stat.S_IMODE(tokens.stat().st_mode) == 0o600
+    record = json.loads(tokens.read_text())
+    assert (record["token"], record["streams"]) == (said["token"], ["quakes"])
+    assert record["rights"] == ["ask", "watch", "write"]
+    assert up(tmp_path, "--stream", "other", "--port", "0") == 0
+    assert link(capsys.readouterr().out)["token"] == said["token"]
+    assert json.loads(tokens.read_text())["streams"] == ["other"]
+
+
+def test_it_may_be_without_a_gateway(
+    gateways: list[Gateway], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert up(tmp_path, "--no-gateway", "--port", str(taken.getsockname()[1])) == 0
+    assert "console" not in capsys.readouterr().out
+    assert gateways == []
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_started(
+    gateways: list[Gateway], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert up(tmp_path, "--port", str(taken.getsockname()[1])) == 2
+    assert "cannot be had" in capsys.readouterr().err
+    assert up(tmp_path, "--port", "65536") == 2
+    assert "65536 is no port" in capsys.readouterr().err
+    assert not (tmp_path / "cluster").exists()
