@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 
 from spatialstream.client.glimpse import DeadLetters, Seen
 from spatialstream.gateway.access import Access
-from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.console import pages
+from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.objects import SpatialObject
@@ -47,11 +49,11 @@ class Passing:
     """The same moment again and again."""
 
     def __init__(self) -> None:
-        self.opened, self.closed = 0, 0
+        self.opened, self.closed, self.text = 0, 0, "hello, “world”\n"
 
     def take(self, seconds: float, most: int) -> Seen:
         time.sleep(0.01)
-        return Seen([(A, "hello, “world”\n")], 40, False)
+        return Seen([(A, self.text)], 40, False)
 
     def close(self) -> None:
         self.closed += 1
@@ -200,3 +202,53 @@ def test_objects_pass_while_somebody_looks(gateway: Client, passing: Passing) ->
             assert abs(event.pop("at") - time.time() * 1000) < 60_000
             assert event == {"count": 40, "exact": False, "objects": [["a", 5, 13.5, 52.5, "hello, “world”\n"]]}
     assert await_condition(lambda: passing.closed == passing.opened >= 1, 30.0)
+
+
+@contextmanager
+def look(client: Client, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
+    """Look at objects as they pass; of what comes nothing has been read."""
+    with closing(client.connection()) as connection:
+        connection.request(method, "/streams/s/console/objects", headers=client.headers({}))
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def test_who_may_see_no_more_is_let_go(
+    gateway: Client, passing: Passing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spatialstream.gateway.app._ALLOWED_SECONDS", 0.05)
+    monkeypatch.setattr("spatialstream.gateway.access._CHECK_SECONDS", 0.0)
+    with look(Client(gateway.port, ASKER)) as answer:
+        assert answer.readline() == b"retry: 1000\n"
+        tokens = (tmp_path / "tokens").read_text().splitlines()
+        (tmp_path / "tokens").write_text(tokens[1])
+        assert b"data: " in answer.read(), "to its end"
+    assert await_condition(lambda: passing.closed == passing.opened, 30.0)
+    assert Client(gateway.port, ASKER)("GET", "/streams/s/console/objects").status == 401
+
+
+def test_one_client_looks_by_a_few_connections(
+    gateway: Client, passing: Passing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spatialstream.gateway.app._LOOKING", 1)
+    limits = Limits(client=RateLimits(connections=2))
+    with serving(Gateway([served("s")], Access(tmp_path / "tokens"), limits=limits)) as nobody:
+        client = Client(nobody.port, ASKER)
+        with look(client, "HEAD") as head:
+            assert (head.status, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+            assert passing.opened == 0
+        with look(client) as answer:
+            assert answer.readline() == b"retry: 1000\n"
+            refused = client("GET", "/streams/s/console/objects")
+            assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+        assert await_condition(lambda: passing.closed == passing.opened, 30.0)
+        with look(client) as answer:
+            assert answer.status == 200
+
+
+def test_who_takes_no_objects_is_let_go(gateway: Client, passing: Passing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spatialstream.gateway.following._STALLED", 0.2)
+    passing.text = "x" * 1_000_000
+    with look(Client(gateway.port, ASKER)) as answer:
+        assert await_condition(lambda: passing.closed == passing.opened >= 1, 30.0)
+        assert answer.status == 200

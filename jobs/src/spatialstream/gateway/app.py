@@ -12,11 +12,11 @@ import ipaddress
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,8 +35,8 @@ from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.asyncapi import events
 from spatialstream.gateway.console import Console
 from spatialstream.gateway.directory import Directory
-from spatialstream.gateway.feed import OLDEST, Listener
-from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll
+from spatialstream.gateway.feed import OLDEST
+from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON, collection
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
@@ -68,6 +68,8 @@ _DEFAULT_WAIT = 10_000
 _DEFAULT_POLL = 30_000
 _MOST_QUERIES = 1_000
 _LONGEST_KEY = 256
+_LOOKING = 50
+"""Connections of one client by which the console shows objects as they pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class Gateway:
         self.directory, self._registrars = directory, frozenset(registrars)
         self._following: asyncio.Task[None] | None = None
         self.access, self.metrics, self.limits = access or Access(), metrics or GatewayMetrics(), limits or Limits()
-        self._rates = Rates(self.limits.client)
+        self._rates, self._looking = Rates(self.limits.client), Rates(RateLimits(connections=_LOOKING))
         self._writers = {each.name: Writer(each, self.limits.waiting) for each in streams}
         self.ending = asyncio.Event()
         self._ready: tuple[float, dict[str, bool]] = (float("-inf"), {})
@@ -230,7 +232,10 @@ class Gateway:
                 if endpoint.right == KNOWN:
                     return await endpoint.answer(request, await self.caller(request))  # type: ignore[call-arg, arg-type]
                 stream = await self._stream(request, endpoint.right)
-                return await endpoint.answer(request, stream)  # type: ignore[call-arg, arg-type]
+                response = await endpoint.answer(request, stream)  # type: ignore[call-arg, arg-type]
+                if isinstance(response, StreamingResponse):
+                    return await self._passing(request, stream, endpoint.right, response)
+                return response
             except Problem as problem:
                 return problem.response()
             except SpatialStreamError as error:
@@ -362,22 +367,44 @@ class Gateway:
                 return await poll(opened, wait, sent)
             held.enter_context(self.metrics.listening(stream.name))
             listener = await held.enter_async_context(opened)
-            allowed = asyncio.create_task(self._while_allowed(request.headers.get("authorization"), stream, listener))
-            held.callback(allowed.cancel)
-            return Events(listener, held.pop_all(), self.limits.heartbeat, sent)
+            held.enter_context(self._while_allowed(request, "watch", stream, listener.end))
+            return Events(rows_of(listener, self.limits.heartbeat, sent), held.pop_all())
 
-    async def _while_allowed(self, authorization: str | None, stream: ServedStream, listener: Listener) -> None:
-        """Let somebody go who may not follow any more: a connection lasts for longer than tokens and rights may."""
-        while True:
-            await asyncio.sleep(_ALLOWED_SECONDS)
-            try:
-                await (await self.access.caller(authorization)).check("watch", stream.name)
-            except Unavailable:
-                continue  # nobody says so
-            except Problem as problem:
-                if problem.status in (401, 403):
-                    listener.end("the token or its right has gone")
-                    return
+    async def _passing(self, request: Request, stream: ServedStream, right: str, answer: StreamingResponse) -> Response:
+        """What the console shows as it passes, for as long as the caller may see it and takes it."""
+        if request.method == "HEAD":
+            return _head(EVENTS)
+        over = asyncio.Event()
+        async with AsyncExitStack() as held:
+            for rates in (self._looking, self._rates):
+                held.enter_context(rates.connected(request.scope["state"]["client"]))
+            held.enter_context(self._while_allowed(request, right, stream, lambda why: over.set()))
+            return Events(cast("AsyncGenerator[bytes, None]", answer.body_iterator), held.pop_all(), over)
+
+    @contextmanager
+    def _while_allowed(
+        self, request: Request, right: str, stream: ServedStream, end: Callable[[str], object]
+    ) -> Iterator[None]:
+        """Let somebody go who has lost a right: a connection lasts for longer than tokens and rights may."""
+        authorization = request.headers.get("authorization")
+
+        async def look() -> None:
+            while True:
+                await asyncio.sleep(_ALLOWED_SECONDS)
+                try:
+                    await (await self.access.caller(authorization)).check(right, stream.name)
+                except Unavailable:
+                    continue  # nobody says so
+                except Problem as problem:
+                    if problem.status in (401, 403):
+                        end("the token or its right has gone")
+                        return
+
+        looking = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            looking.cancel()
 
     async def register(self, request: Request, stream: ServedStream) -> Response:
         """Register a standing query; 201 says that it stands, 200 that it did before, 202 that it will."""

@@ -1,4 +1,4 @@
-"""Results as they come, in two forms: Server-Sent Events, and JSON Lines a poll at a time.
+"""What comes bit by bit: results in two forms, Server-Sent Events, and JSON Lines a poll at a time.
 
 An event is a row, and its id the place after it; a browser that has lost the connection comes again with that id by
 itself (``Last-Event-ID``). Where nothing comes for a while, an id alone does, so that whoever comes again need not read
@@ -9,8 +9,8 @@ there are none it is further on all the same, as long as what lies back has not 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -19,7 +19,7 @@ from spatialstream.gateway import logs
 from spatialstream.gateway.feed import Listener
 from spatialstream.model.errors import Unavailable
 
-__all__ = ["EVENTS", "JSON_LINES", "Events", "poll"]
+__all__ = ["EVENTS", "JSON_LINES", "Events", "poll", "rows_of"]
 
 EVENTS = "text/event-stream"
 JSON_LINES = "application/jsonl"
@@ -52,21 +52,20 @@ async def poll(opened: AbstractAsyncContextManager[Listener], wait: float, sent:
 
 
 class Events(Response):
-    """Rows as they come, until the client has gone, is too slow, or the gateway ends.
+    """What comes bit by bit, until it ends, or the client has gone or takes nothing.
 
     Args:
-        listener: who follows.
+        contents: what comes.
         held: what is to be let go of at the end.
-        heartbeat: seconds after which something comes, whatever there is.
-        sent: is told how many rows have been sent.
+        over: is set when nothing more may come.
     """
 
     def __init__(
-        self, listener: Listener, held: AsyncExitStack, heartbeat: float, sent: Callable[[int], object]
+        self, contents: AsyncGenerator[bytes, None], held: AsyncExitStack, over: asyncio.Event | None = None
     ) -> None:
         super().__init__(media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._listener, self._held, self._heartbeat, self._sent = listener, held, heartbeat, sent
+        self._contents, self._held, self._over = contents, held, over or asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI calls it."""
@@ -76,41 +75,55 @@ class Events(Response):
                 pass
 
         async with self._held:
-            tasks = [asyncio.create_task(each) for each in (gone(), self._send(send))]
+            has_gone, sending, _ = tasks = [
+                asyncio.ensure_future(each) for each in (gone(), self._send(send), self._over.wait())
+            ]
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    each.result()
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for each in tasks:
                     each.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                if not sending.cancelled():
+                    sending.result()
+                elif has_gone.cancelled():  # so it is over
+                    await self._piece(send, b"", more=False)
+            except TimeoutError:
+                logs.event("stalled")
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async for content in self._contents():
-                async with asyncio.timeout(_STALLED):
-                    await send({"type": "http.response.body", "body": content, "more_body": True})
-        except TimeoutError:
-            logs.event("stalled")
-            return
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with aclosing(self._contents) as contents:
+            async for content in contents:
+                await self._piece(send, content, more=True)
+        await self._piece(send, b"", more=False)
 
-    async def _contents(self) -> AsyncIterator[bytes]:
-        listener = self._listener
-        yield b"retry: %d\nid: %s\n\n" % (_AGAIN, str(listener.cursor).encode())
-        while True:
-            try:
-                rows = await listener.rows(self._heartbeat)
-            except Unavailable as error:
-                listener.end(str(error))
-                rows = []
-            if rows:
-                self._sent(len(rows))
-                yield b"".join(b"id: %s\ndata: %s\n\n" % (str(place).encode(), row.line) for place, row in rows)
-            elif listener.over is None:
-                yield b": nothing now\nid: %s\n\n" % str(listener.cursor).encode()
-            if listener.over is not None:
-                yield b": %s; come again\n\n" % listener.over.replace("\n", " ").encode()
-                return
+    async def _piece(self, send: Send, content: bytes, *, more: bool) -> None:
+        async with asyncio.timeout(_STALLED):
+            await send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+async def rows_of(listener: Listener, heartbeat: float, sent: Callable[[int], object]) -> AsyncGenerator[bytes, None]:
+    """Rows as events, until the client is too slow for them, or the gateway ends.
+
+    Args:
+        listener: who follows.
+        heartbeat: seconds after which something comes, whatever there is.
+        sent: is told how many rows there are.
+    """
+    yield b"retry: %d\nid: %s\n\n" % (_AGAIN, str(listener.cursor).encode())
+    while True:
+        try:
+            rows = await listener.rows(heartbeat)
+        except Unavailable as error:
+            listener.end(str(error))
+            rows = []
+        if rows:
+            sent(len(rows))
+            yield b"".join(b"id: %s\ndata: %s\n\n" % (str(place).encode(), row.line) for place, row in rows)
+        elif listener.over is None:
+            yield b": nothing now\nid: %s\n\n" % str(listener.cursor).encode()
+        if listener.over is not None:
+            yield b": %s; come again\n\n" % listener.over.replace("\n", " ").encode()
+            return

@@ -32,7 +32,7 @@ class RateLimits:
     Attributes:
         rate: requests a second, of which each question of a batch is one; 0: any number.
         burst: seconds' worth of them at once.
-        connections: that follow results, by events or polls, at the same time.
+        connections: that follow results, by events or polls, or objects as they pass, at the same time.
     """
 
     rate: float = 1_000.0
@@ -72,14 +72,14 @@ class Rates:
 
     @contextmanager
     def connected(self, client: str) -> Iterator[None]:
-        """A client follows results.
+        """A client follows something.
 
         Raises:
             Problem: it does so too often.
         """
         count = self._connections.get(client, 0)
         if count >= self._limits.connections:
-            raise Problem("too-many", f"{client} has {count} connections that follow results", retry=5)
+            raise Problem("too-many", f"{client} has {count} connections of this kind", retry=5)
         self._connections[client] = count + 1
         try:
             yield
