@@ -50,13 +50,13 @@ def test_who_has_nothing_to_pay_is_forgotten() -> None:
 def test_over_http_each_client_has_its_own(tmp_path: Path) -> None:
     tokens = [
         {"name": name, "token": f"{name}-0123456789012345", "rights": ["watch"], "streams": ["s"]}
-        for name in ("one", "two")
+        for name in ("one", "two", "new")
     ]
     (tmp_path / "tokens").write_text("".join(json.dumps(each) + "\n" for each in tokens))
     limits = Limits(client=RateLimits(0.01, 250.0, connections=1))
     gateway = Gateway([served("s", results=opener(Topic()))], Access(tmp_path / "tokens"), limits=limits)
     with serving(gateway) as nobody:
-        one, two = (Client(nobody.port, f"{name}-0123456789012345") for name in ("one", "two"))
+        one, two, new = (Client(nobody.port, f"{name}-0123456789012345") for name in ("one", "two", "new"))
         path = "/streams/s/results?query=q&wait=0"
         statuses = [one("GET", path).status for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
@@ -65,6 +65,8 @@ def test_over_http_each_client_has_its_own(tmp_path: Path) -> None:
         assert 0 < int(refused.headers["retry-after"]) <= 51
         assert two("GET", path).status == 200
         assert [nobody("GET", path).status for _ in range(4)] == [401, 401, 401, 429]
+        assert two("GET", path).status == 200
+        assert new("GET", path).status == 429, "else one could go on trying tokens out"
         assert nobody("GET", "/openapi.json").status == 200
 
 

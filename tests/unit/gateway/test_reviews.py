@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from spatialstream.gateway.access import Access
-from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.reviews import KEEP, KEEP_REFUSAL, Reviews
 from spatialstream.model.errors import Unavailable
 from spatialstream.servers.process import await_condition
@@ -109,6 +110,27 @@ def test_who_may_follow_no_more_is_let_go(cluster: PlayedCluster, monkeypatch: p
         assert b"the token or its right has gone; come again" in answer.read()
         connection.close()
         assert someone("GET", path).status == 403
+
+
+def test_who_tries_tokens_out_is_not_asked_about_and_keeps_nobody_out(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spatialstream.gateway.reviews.KEEP", 0.0)
+    limits = Limits(client=RateLimits(0.01, 250.0))
+    with serving(Gateway([], Access(reviews=Reviews(cluster)), limits=limits)) as nobody:
+        someone, path = Client(nobody.port, TOKEN), "/console/session"
+        assert someone("GET", path).status == 200
+        statuses = [Client(nobody.port, f"wrong-{number}")("GET", path).status for number in range(5)]
+        assert statuses == [401, 401, 401, 429, 429]
+        assert sorted({each["spec"]["token"] for each in cluster.asked}) == [TOKEN, "wrong-0", "wrong-1", "wrong-2"]
+        assert someone("GET", path).status == 200
+        cluster.away = True
+        assert someone("GET", path).status == 503
+        cluster.away, cluster.known = False, False
+        assert someone("GET", path).status == 429  # he is none any more, and one more who is none
+        asked = len(cluster.asked)
+        assert someone("GET", path).status == 429
+        assert len(cluster.asked) == asked
 
 
 def test_an_answer_counts_for_a_while_and_is_asked_once_at_a_time(cluster: PlayedCluster) -> None:

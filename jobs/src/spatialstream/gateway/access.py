@@ -18,6 +18,7 @@ import json
 import re
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ _FIELDS = {"name", "token", "sha256", "rights", "streams"}
 _SHORTEST = 16
 _CHECK_SECONDS = 1.0
 _EVERY = "*"
+_REMEMBERED = 4096
+"""Tokens that have been somebody's, those that came last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,15 @@ def _caller(place: str, line: str) -> Caller:
     )
 
 
+def _bearer(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _digest_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
 def _digest(record: Mapping[str, Any], wrong: Callable[[str], SettingError]) -> bytes:
     token, digest = record.get("token"), record.get("sha256")
     if (token is None) == (digest is None):
@@ -152,6 +164,7 @@ class Access:
         self._path, self._report, self._lock, self._reviews = tokens, report, threading.Lock(), reviews
         self._looked, self._state = time.monotonic(), self._stat()
         self._callers = [] if tokens is None else read_tokens(tokens)
+        self._right = OrderedDict[bytes, None]()
 
     @property
     def local(self) -> bool:
@@ -168,17 +181,24 @@ class Access:
         if self.local:
             return ANYONE
         self._look()
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer":
-            token = token.strip()
-            digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        token = _bearer(authorization)
+        if token is not None:
+            digest = _digest_of(token)
             found = [each for each in self._callers if hmac.compare_digest(each.digest, digest)]
-            if found:
-                return found[0]
-            if self._reviews is not None and (known := await self._reviews.caller(token)) is not None:
+            known = found[0] if found else None if self._reviews is None else await self._reviews.caller(token)
+            self._right.pop(digest, None)
+            if known is not None:
+                self._right[digest] = None
+                if len(self._right) > _REMEMBERED:
+                    self._right.popitem(last=False)
                 return known
         told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is not known here"
         raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
+
+    def knew(self, authorization: str | None) -> bool:
+        """Whether this header was somebody's when it came last, as far as that is remembered."""
+        token = _bearer(authorization)
+        return self.local or (token is not None and _digest_of(token) in self._right)
 
     def _stat(self) -> tuple[int, int] | None:
         try:

@@ -269,11 +269,13 @@ class Gateway:
         Raises:
             Problem: nobody that is known, or somebody who asks too much.
         """
-        state = request.scope["state"]
+        state, authorization = request.scope["state"], request.headers.get("authorization")
+        if not self.access.knew(authorization):
+            self._rates.take(_address(request), 0)  # tokens are not to be tried out either, be one of them right
         try:
-            caller = await self.access.caller(request.headers.get("authorization"))
+            caller = await self.access.caller(authorization)
         except Problem:
-            self._rates.take(_address(request))  # tokens are not to be tried out either
+            self._rates.take(_address(request))
             raise
         state["caller"] = caller.name
         state["client"] = _address(request) if self.access.local else caller.name
