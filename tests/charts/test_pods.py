@@ -313,6 +313,62 @@ def test_names_follow_the_release():
     assert all(len(name) <= 63 for name in names("g" * 53))
 
 
+def called(word):
+    """Values with a word for whatever has a name, of each chart."""
+    names, labels = [word], {"a": word}
+    gateway = {
+        "access": {"audiences": names, "tokensSecret": word},
+        "secrets": names,
+        "tls": {"secretName": word, "issuer": {"name": word, "dnsNames": names}},
+        "ingress": {"enabled": True, "className": word, "host": word, "tlsSecretName": word},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": word}], "hostnames": names},
+        "serviceAccount": {"name": word},
+        "autoscaling": {"enabled": True},
+        "podLabels": labels,
+        "priorityClassName": word,
+    }
+    operator = {
+        "fullnameOverride": word,
+        "imagePullSecrets": [{"name": word}],
+        "watch": {"namespaces": names},
+        "prometheus": {"url": "https://prometheus", "secretName": word},
+        "rbac": {"secrets": {"names": names}},
+        "serviceAccount": {"name": word, "annotations": labels},
+        "podLabels": labels,
+        "podAnnotations": labels,
+        "nodeSelector": labels,
+        "priorityClassName": word,
+        "monitoring": {"prometheusOperator": True, "labels": labels},
+        "dashboards": {"labels": labels, "annotations": labels},
+        "networkPolicy": {"restrictEgress": True, "streamNamespaces": names},
+        "gateway": gateway,
+    }
+    everywhere = {"watch": {"all": True}, "serviceAccount": {"create": False, "name": word}}
+    services = {"imagePullSecrets": [{"name": word}], "prometheus": {"namespaces": names}, "objects": {"enabled": True}}
+    folder = {"storage": {"hostPath": f"/{word}", "services": True}}
+    return [
+        (OPERATOR, operator),
+        (OPERATOR, everywhere),
+        (SERVICES, services | folder),
+        (SERVICES, {"storage": {"storageClass": word}}),
+    ]
+
+
+@pytest.mark.parametrize("word", ["123", "on", "null", "2026-01-01"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_name_is_a_name_though_yaml_might_read_it_as_something_else(number, word):
+    def written(name):
+        chart, values = called(name)[number]
+        return sorted(json.dumps(each, sort_keys=True) for each in render(chart, values, name, name))
+
+    assert written(word) == sorted(each.replace("itsname", word) for each in written("itsname"))
+
+
+def test_an_audience_may_be_any_text():
+    values = {"gateway": {"access": {"audiences": ["a: b #c", "'d' {\"e\"}"]}}}
+    assert {"--audience=a: b #c", "--audience='d' {\"e\"}"} <= set(arguments(values))
+
+
 def test_scrape_annotations_stand_in_for_the_prometheus_operator():
     def annotations(values):
         return named(render(OPERATOR, values), "Deployment", "spatialstream")["spec"]["template"]["metadata"][

@@ -1,7 +1,7 @@
 {{/* Labels of a service, of (root, name). */}}
 {{- define "dev.selector" -}}
 app.kubernetes.io/name: {{ index . 1 }}
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end -}}
 
 {{- define "dev.labels" -}}
@@ -34,8 +34,8 @@ keeps: whether its data may stay on the claim.
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ $name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- $labels | nindent 4 }}
 spec:
   selector: {{- $selector | nindent 4 }}
@@ -45,12 +45,12 @@ spec:
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: {{ $name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ $name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels: {{- $labels | nindent 4 }}
 spec:
   replicas: 1
-  serviceName: {{ $name }}
+  serviceName: {{ $name | quote }}
   selector:
     matchLabels: {{- $selector | nindent 6 }}
   template:
@@ -61,7 +61,7 @@ spec:
       {{- end }}
     spec:
       {{- with .serviceAccount }}
-      serviceAccountName: {{ . }}
+      serviceAccountName: {{ . | quote }}
       {{- end }}
       automountServiceAccountToken: {{ hasKey . "serviceAccount" }}
       enableServiceLinks: false

@@ -9,7 +9,7 @@
 
 {{- define "spatialstream.gatewaySelector" -}}
 app.kubernetes.io/name: spatialstream-gateway
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "spatialstream.gatewayLabels" -}}
@@ -39,7 +39,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     audience: {{ first .Values.gateway.access.audiences | default (include "spatialstream.gatewayAudience" .) | quote }}
 {{- with include "spatialstream.gatewayTls" . }}
 - secret:
-    name: {{ . }}
+    name: {{ . | quote }}
     optional: true
     items: [{key: ca.crt, path: ca.crt}]
 {{- end }}
@@ -93,6 +93,6 @@ https://{{ first $gateway.httpRoute.hostnames -}}
 
 {{- define "spatialstream.gatewaySubject" -}}
 - kind: ServiceAccount
-  name: {{ include "spatialstream.gatewayAccount" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "spatialstream.gatewayAccount" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end -}}

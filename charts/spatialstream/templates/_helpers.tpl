@@ -18,7 +18,7 @@
 {{/* Not `spatialstream`, which is the name of the streams' own pods. */}}
 {{- define "spatialstream.selector" -}}
 app.kubernetes.io/name: spatialstream-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "spatialstream.labels" -}}

@@ -8,7 +8,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: {{ include "spatialstream.fullname" $root }}-{{ index . 1 }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- include "spatialstream.testSelector" $root | nindent 4 }}
     app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -17,7 +17,7 @@ metadata:
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
   restartPolicy: Never
-  serviceAccountName: {{ include "spatialstream.serviceAccount" $root }}
+  serviceAccountName: {{ include "spatialstream.serviceAccount" $root | quote }}
   automountServiceAccountToken: {{ index . 4 }}
   enableServiceLinks: false
   activeDeadlineSeconds: 120
@@ -47,5 +47,5 @@ spec:
 
 {{- define "spatialstream.testSelector" -}}
 app.kubernetes.io/name: spatialstream-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
