@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import FeedLimits
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.space import WGS84
+from spatialstream.servers.process import await_condition
 from tests.unit.client.broker import Topic
 from tests.unit.gateway.http import Client, served, serving
 from tests.unit.gateway.results import messages, opener
@@ -249,6 +252,37 @@ def test_what_there_is_no_room_for_is_told_to_come_again(send: Client, stream: S
     first.join()
     assert (statuses, stream.lines) == ([200], [line])
     assert send("POST", "/streams/s/objects", line * 3).status == 400  # that it is too much alone is no reason
+
+
+def test_there_is_room_for_what_comes_before_more_of_it_is_read(send: Client, gateway: Gateway, stream: Stream) -> None:
+    line, room = json.dumps(LINE).encode(), gateway._writers["s"]._room
+
+    def begin(*length: tuple[str, str]) -> http.client.HTTPConnection:
+        connection = send.connection()
+        connection.putrequest("POST", "/streams/s/objects")
+        for name, value in (*send.headers({}).items(), *length):
+            connection.putheader(name, value)
+        connection.endheaders()
+        return connection
+
+    with closing(begin(("Content-Length", str(len(line) + 1)))) as first:
+        first.send(line)  # and the last byte is still to come
+        assert await_condition(lambda: room.taken == len(line), 60.0)
+        with closing(begin(("Content-Length", "70"))) as other:  # none of it is sent
+            answer = other.getresponse()
+            assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        with closing(begin(("Transfer-Encoding", "chunked"))) as other:
+            other.send(b"46\r\n%b\r\n" % (b" " * 70))  # and more may come
+            assert other.getresponse().status == 429
+        assert room.taken == len(line)
+        first.send(b"\n")
+        assert first.getresponse().status == 200
+    assert await_condition(lambda: room.taken == 0, 60.0)
+    with closing(begin(("Content-Length", "70"))) as first:
+        first.send(b" " * 60)
+        assert await_condition(lambda: room.taken == 60, 60.0)
+    assert await_condition(lambda: room.taken == 0, 60.0), "he has gone"
+    assert stream.lines == [line + b"\n"]
 
 
 def test_who_registers_has_room_besides_those_who_follow(send: Client, gateway: Gateway) -> None:

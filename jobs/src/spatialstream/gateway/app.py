@@ -78,7 +78,7 @@ class Limits:
 
     Attributes:
         body: bytes of its body.
-        waiting: bytes of objects that are being sent, or wait for it.
+        waiting: bytes of objects that come, wait to be sent or are being sent, of each stream.
         heartbeat: seconds after which who follows results hears something.
         client: what one client may have.
     """
@@ -432,7 +432,7 @@ class Gateway:
         """Send objects; 200 says that the broker has all of them."""
         check_parameters(request)
         check_media_type(request, JSON_LINES, "application/x-ndjson", JSON)
-        count = await self._writer(stream).objects(await read_body(request, self.limits.body))
+        count = await self._writer(stream).objects(partial(read_body, request, self.limits.body))
         self.metrics.objects(stream.name, count)
         return JSONResponse({"objects": count})
 

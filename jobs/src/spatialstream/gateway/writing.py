@@ -1,7 +1,8 @@
 """What is written to a stream: objects, registrations and cancellations.
 
 Nothing is told to be done before it is: objects when the broker has them, a query when the stream has taken it in,
-which a probe shows (:mod:`~spatialstream.client.inlet`). What there is no room for is refused before any of it is sent.
+which a probe shows (:mod:`~spatialstream.client.inlet`). What there is no room for is refused before any of it is sent,
+and before more of it is read.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from spatialstream.client.asking import checked_query
 from spatialstream.client.inlet import probe_of
 from spatialstream.client.stream import Stream
 from spatialstream.gateway.problems import Problem, of_record
+from spatialstream.gateway.requests import Room, Taken
 from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import RecordError
 from spatialstream.model.queries import Query, check_by
@@ -63,11 +65,11 @@ class Writer:
     """
 
     def __init__(self, stream: ServedStream, most: int) -> None:
-        self._stream, self._inlet, self._most = stream, stream.inlet, most
+        self._stream, self._inlet, self._room = stream, stream.inlet, Room(most)
         # a broker that is away holds up whoever sends objects for minutes: queries have threads of their own
         self._of_objects = ThreadPoolExecutor(_THREADS, f"objects-{stream.name}")
         self._of_queries = ThreadPoolExecutor(_THREADS, f"queries-{stream.name}")
-        self._lock, self._bytes, self._registering = threading.Lock(), 0, 0
+        self._registering = 0
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -76,35 +78,35 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------------- objects
 
-    async def objects(self, lines: bytes) -> int:
+    async def objects(self, read: Callable[[Taken], Awaitable[bytes]]) -> int:
         """Send objects, all or none; how many there are.
+
+        Args:
+            read: reads them, and takes the room that they need.
 
         Raises:
             Problem: one of them is unusable, and which; or there is no room.
             Unavailable: the broker may not have all of them.
         """
-        stream = await self._stream.call(lambda opened: opened)
+        taken = Taken(self._room)
+        with ExitStack() as held:
+            held.callback(taken.give)
+            lines = await read(taken)
+            stream = await self._stream.call(lambda opened: opened)
 
-        def work() -> int:
-            content = lines.removeprefix(_BOM)
-            decoded = decode_objects(content, 1, stream.space, stream.rule)
-            if decoded.rejected.num_rows:
-                raise _unusable(decoded.rejected.to_pylist())
-            if len(decoded.batch):
-                self._inlet.objects(content)
-            return len(decoded.batch)
+            def work() -> int:
+                content = lines.removeprefix(_BOM)
+                decoded = decode_objects(content, 1, stream.space, stream.rule)
+                if decoded.rejected.num_rows:
+                    raise _unusable(decoded.rejected.to_pylist())
+                if len(decoded.batch):
+                    self._inlet.objects(content)
+                return len(decoded.batch)
 
-        with self._lock:
-            if self._bytes and self._bytes + len(lines) > self._most:
-                raise Problem("too-many", f"{self._bytes} bytes wait to be sent; send this again", retry=1)
-            self._bytes += len(lines)
-        future = self._of_objects.submit(work)
-        future.add_done_callback(lambda _: self._less(len(lines)))  # whoever asked may have gone long before
+            future = self._of_objects.submit(work)
+            held.pop_all()
+        future.add_done_callback(lambda _: taken.give())  # whoever asked may have gone long before
         return await asyncio.wrap_future(future)
-
-    def _less(self, nbytes: int) -> None:
-        with self._lock:
-            self._bytes -= nbytes
 
     # ------------------------------------------------------------------------------------------------------- queries
 
