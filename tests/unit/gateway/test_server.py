@@ -6,17 +6,20 @@ import http.client
 import json
 import socket
 import ssl
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 
 from spatialstream.gateway import logs, requests, server
-from spatialstream.gateway.app import Gateway
+from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.problems import Problem
 from spatialstream.servers.process import await_condition
 from tests.certificates import Authority
+from tests.unit.client.broker import Topic
 from tests.unit.gateway.http import served, serving
+from tests.unit.gateway.results import opener
 
 PAGE, ELSEWHERE = "https://maps.example", "https://evil.example"
 
@@ -95,6 +98,33 @@ def test_a_body_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.
         assert json.loads(answer.read())["detail"] == "the body has not come within 0.1 s"
         connection.close()
         assert client("GET", "/live").status == 200
+
+
+def test_a_head_that_does_not_come_is_waited_for_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_HEAD", 0.5)
+    gateway = Gateway([served("s", results=opener(Topic()))], limits=Limits(heartbeat=0.1))
+    with serving(gateway) as client, closing(client.connection()) as follows:
+        follows.request("GET", "/streams/s/results?query=q", headers={"accept": "text/event-stream"})
+        events = follows.getresponse()
+        for begun in (b"", b"GET /live HT", b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\nG"):
+            with socket.create_connection(("127.0.0.1", client.port), 60.0) as silent:
+                silent.sendall(begun)
+                came = b""
+                while part := silent.recv(1000):
+                    came += part
+                assert came.startswith(b"HTTP/1.1 200 OK") == begun.endswith(b"G")
+        with socket.create_connection(("127.0.0.1", client.port), 60.0) as slow:
+
+            def closed() -> bool:
+                try:
+                    slow.sendall(b"G")
+                except OSError:
+                    return True
+                return False
+
+            assert await_condition(closed, 30.0), "bit by bit it does not come either"
+        heard = [events.readline() for _ in range(60)]
+        assert heard.count(b": nothing now\n") > 15, "what is under way may take its time"
 
 
 @pytest.mark.parametrize(

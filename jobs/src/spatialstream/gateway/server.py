@@ -1,7 +1,8 @@
 """The process: a socket, TLS if there is a certificate, and an end in order.
 
-uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. Told to end (SIGTERM),
-the gateway takes no new connection, tells those who follow results to come again, finishes what is under way, and ends.
+uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. It waits for ever for
+the head of a request, as long as bytes of it come or none ever has; that is bounded here. Told to end (SIGTERM), the
+gateway takes no new connection, tells those who follow results to come again, finishes what is under way, and ends.
 
 The certificate and its key may be replaced at any time, as cert-manager and Kubernetes do: new connections are shown
 what is new within seconds.
@@ -9,6 +10,7 @@ what is new within seconds.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -18,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spatialstream.gateway import logs
 from spatialstream.gateway.app import Gateway
@@ -28,6 +31,8 @@ __all__ = ["check_address", "listen", "server_of"]
 _GRACE = 20
 """Seconds for what is under way when it is told to end."""
 _KEEP_ALIVE = 30
+_HEAD = 60
+"""Seconds for the head of a request, from when its connection is there, or free again."""
 _BACKLOG = 1024
 _RENEWAL = 5
 """Seconds between two looks at the certificate's files."""
@@ -86,6 +91,43 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Connection(H11Protocol):
+    """A connection; one on which no request comes ends, whatever else does."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As asyncio calls it."""
+        super().connection_made(transport)  # type: ignore[arg-type] # uvicorn wants one that it can write to, as it is
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As asyncio calls it."""
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+
+    def handle_events(self) -> None:
+        """As uvicorn calls it when something has come."""
+        super().handle_events()
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn calls it."""
+        super().on_response_complete()
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the head of a request, if that is what is to come."""
+        begun = self.cycle is not None  # before the first request it is none, though uvicorn says it never is
+        if begun and not self.cycle.response_complete:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+        elif self._late is None:
+            self._late = self.loop.call_later(_HEAD, self.transport.close)
+
+
 class _Certificate:
     """The certificate that is shown, from files that may be replaced."""
 
@@ -140,6 +182,7 @@ def server_of(
 
     config = uvicorn.Config(
         gateway.app,
+        http=_Connection,
         log_config=None,
         access_log=False,
         server_header=False,
