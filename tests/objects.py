@@ -107,6 +107,7 @@ class Proxy:
         self._sent_until, self._answered_until = [0.0], [0.0]
         self.requests: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
+        self.failed_at: list[float] = []  # s of the monotonic clock
         self.sent: Counter[str] = Counter()
         self._lock = threading.Lock()
         proxy = self
@@ -160,6 +161,7 @@ class Proxy:
             self.sent[kind] += len(body)
             if fault is not None:
                 self.failed[fault] += 1
+                self.failed_at.append(time.monotonic())
         time.sleep(self.delay)
         if fault == "hang":
             time.sleep(30)
