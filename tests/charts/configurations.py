@@ -59,6 +59,9 @@ EVERYTHING: dict[str, Any] = {
         "nodeSelector": {"kubernetes.io/arch": "amd64"},
         "tolerations": [{"key": "dedicated", "operator": "Exists"}],
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
         "priorityClassName": "system-cluster-critical",
         "extraEnv": [{"name": "MALLOC_ARENA_MAX", "value": "2"}],
     },

@@ -51,6 +51,8 @@ WRONG = [
     (OPERATOR, {"gateway": {"tls": {"issuer": {"name": "internal", "kind": "Vault"}}}}, "kind"),
     (OPERATOR, {"gateway": {"tls": {"issuer": "internal"}}}, "issuer"),
     (OPERATOR, {"gateway": {"service": {"port": 0}}}, "port"),
+    (OPERATOR, {"gateway": {"topologySpreadConstraints": {"maxSkew": 1}}}, "topologySpreadConstraints"),
+    (OPERATOR, {"gateway": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, "topologyKey"),
     (OPERATOR, {"gateway": {"ingress": {"enabled": True}}}, "name the host"),
     (OPERATOR, {"gateway": {"httpRoute": {"enabled": True}}}, "name the Gateway"),
     (OPERATOR, {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 7}}}, "at most maxReplicas"),
