@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from spatialstream.gateway import server
 from spatialstream.gateway.app import Gateway, Limits
 from spatialstream.gateway.feed import Feed, FeedLimits
 from spatialstream.gateway.metrics import GatewayMetrics
@@ -222,3 +224,31 @@ def test_one_who_takes_nothing_is_let_go_and_others_go_on(live: Live) -> None:
     assert rows + rest.rows(400 - len(rows)) == lines
     rest.close()
     quick.close()
+
+
+def test_the_connection_of_one_who_takes_nothing_does_not_stay(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_STALLED", 1.0)
+    lost, ended = threading.Event(), server._Connection.connection_lost
+
+    def lose(connection: server._Connection, error: Exception | None) -> None:
+        lost.set()
+        ended(connection, error)
+
+    def asked() -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        sock.settimeout(60.0)
+        sock.connect(("127.0.0.1", live.client.port))
+        sock.sendall(b"GET %b?query=x&position=oldest HTTP/1.0\r\nHost: localhost\r\n\r\n" % PATH.encode())
+        return sock
+
+    live.topic.messages += messages([row("x", 1) + b" " * 10_000_000], 1, 0)
+    with asked() as slow:
+        came = 0
+        while part := slow.recv(1 << 19):  # less than all in a second, but some
+            came += len(part)
+            time.sleep(0.03)
+    assert came > 10_000_000
+    monkeypatch.setattr(server._Connection, "connection_lost", lose)
+    with asked():
+        assert lost.wait(60.0)

@@ -1,8 +1,9 @@
 """The process: a socket, TLS if there is a certificate, and an end in order.
 
 uvicorn speaks HTTP: it is small, kept by the people who keep Starlette, and needs no compiler. It waits for ever for
-the head of a request, as long as bytes of it come or none ever has; that is bounded here. Told to end (SIGTERM), the
-gateway takes no new connection, tells those who follow results to come again, finishes what is under way, and ends.
+the head of a request, as long as bytes of it come or none ever has, and for clients to take what has been sent to them;
+that is bounded here. Told to end (SIGTERM), the gateway takes no new connection, tells those who follow results to come
+again, finishes what is under way, and ends.
 
 The certificate and its key may be replaced at any time, as cert-manager and Kubernetes do: new connections are shown
 what is new within seconds.
@@ -33,6 +34,8 @@ _GRACE = 20
 _KEEP_ALIVE = 30
 _HEAD = 60
 """Seconds for the head of a request, from when its connection is there, or free again."""
+_STALLED = 20
+"""Seconds within which a client has to take some of what waits in its connection, be that closing or not."""
 _BACKLOG = 1024
 _RENEWAL = 5
 """Seconds between two looks at the certificate's files."""
@@ -92,9 +95,10 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """A connection; one on which no request comes ends, whatever else does."""
+    """A connection; one on which no request comes ends, whatever else does, and one of which nothing is taken."""
 
     _late: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As asyncio calls it."""
@@ -104,8 +108,9 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """As asyncio calls it."""
         super().connection_lost(exc)
-        if self._late is not None:
-            self._late.cancel()
+        for timer in (self._late, self._stalled):
+            if timer is not None:
+                timer.cancel()
 
     def handle_events(self) -> None:
         """As uvicorn calls it when something has come."""
@@ -126,6 +131,25 @@ class _Connection(H11Protocol):
                 self._late = None
         elif self._late is None:
             self._late = self.loop.call_later(_HEAD, self.transport.close)
+
+    def pause_writing(self) -> None:
+        """As asyncio calls it when much waits."""
+        super().pause_writing()
+        self._look(None)
+
+    def resume_writing(self) -> None:
+        """As asyncio calls it when little does."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def _look(self, before: int | None) -> None:
+        """See now and then whether less waits than before."""
+        waiting = self.transport.get_write_buffer_size()
+        if before is None or waiting < before:
+            self._stalled = self.loop.call_later(_STALLED, self._look, waiting)
+        else:
+            self.transport.abort()  # to close it would be to wait
 
 
 class _Certificate:
