@@ -196,6 +196,7 @@ def test_values_reach_the_gateway():
         "--metrics-address=0.0.0.0",
         "--metrics-port=9090",
         "--rate=2.5",
+        "--connections=70",
         "--largest-body=1048576",
         "--token-review",
         "--registrar=system:serviceaccount:spatialstream-system:operator",

@@ -45,6 +45,7 @@ WRONG = [
     (OPERATOR, {"gateway": {"access": {"tokens": "x"}}}, "tokens"),
     (OPERATOR, {"gateway": {"secrets": "kafka"}}, "secrets"),
     (OPERATOR, {"gateway": {"limits": {"rate": -1}}}, "rate"),
+    (OPERATOR, {"gateway": {"limits": {"connections": 0}}}, "connections"),
     (OPERATOR, {"gateway": {"limits": {"body": 16777216}}}, "body"),
     (OPERATOR, {"gateway": {"allowOrigins": ["*"]}}, "allowOrigins"),
     (OPERATOR, {"gateway": {"trustedProxies": ["ingress"]}}, "trustedProxies"),
