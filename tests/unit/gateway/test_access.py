@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from spatialstream.gateway.server import check_address
 from spatialstream.model.errors import SettingError, Unavailable
 from tests.unit.gateway.http import Client, served, serving
 
+PAGE = Path(__file__).parents[3] / "docs" / "gateway.md"
 ASKER, WRITER, ELSEWHERE = "ask-0123456789abcdef", "write-0123456789abcdef", "else-0123456789abcdef"
 LINES: list[dict[str, Any]] = [
     {"name": "asker", "token": ASKER, "rights": ["ask", "watch"], "streams": ["s"]},
@@ -114,6 +116,16 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         read_tokens(write(tmp_path / "twice", [LINES[0], LINES[0]]))
     with pytest.raises(SettingError, match="cannot be read"):
         read_tokens(tmp_path / "nowhere")
+
+
+def test_what_needs_no_token_is_what_the_guide_says() -> None:
+    gateway = Gateway([])
+    served = {(each.path, each.right) for each in gateway.endpoints}
+    served |= {(path, right) for _, path, right, _ in gateway.console.endpoints}
+    told = next(part for part in PAGE.read_text().split("\n- ") if "need no token" in part)
+    named = {each.removeprefix("GET ") for each in re.findall("`([^`]+)`", told)}
+    assert named == {path for path, right in served if right is None and not path.startswith("/console")}
+    assert "the pages of the console" in told
 
 
 def test_without_tokens_it_is_for_this_machine_alone(
