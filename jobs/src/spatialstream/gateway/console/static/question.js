@@ -33,6 +33,7 @@ export class Question {
     this.newest = null;
     this.state = "new";
     [this.since, this.until, this.looked] = [null, null, 0];
+    this.before = null; // what was in the card before it showed what has been
     this.element = this.#card();
     app.map.setRegion(this.key, query, colour);
   }
@@ -77,8 +78,7 @@ export class Question {
   }
 
   #wait(text) {
-    if (this.body.contains(this.view.element)) return;
-    this.body.replaceChildren(el("p", { class: "empty", text }));
+    if (!this.#shown.includes(this.view.element)) this.#put(el("p", { class: "empty", text }));
   }
 
   /** Asks a snapshot question. */
@@ -200,7 +200,17 @@ export class Question {
   }
 
   #fill() {
-    if (!this.body.contains(this.view.element)) this.body.replaceChildren(this.view.element);
+    if (!this.#shown.includes(this.view.element)) this.#put(this.view.element);
+  }
+
+  /** What is in the card, or will be again when what has been is not shown any more. */
+  get #shown() {
+    return this.before ?? [...this.body.childNodes];
+  }
+
+  #put(element) {
+    if (this.before) this.before = [element];
+    else this.body.replaceChildren(element);
   }
 
   draw() {
@@ -215,6 +225,7 @@ export class Question {
       this.body.replaceChildren(past.element);
     } else {
       this.body.replaceChildren(...this.before);
+      this.before = null;
       this.view.fresh = true; // what it has drawn on the map is drawn again
     }
   }
