@@ -18,7 +18,8 @@ const RAMPS = {
   dark: ["#1d3a4a", "#1f5a6b", "#2f7d80", "#5fa37f", "#a8c374", "#f2dc73"],
   light: ["#e4eee0", "#b9d8c2", "#83bcae", "#4c9a9b", "#286f80", "#17465c"],
 };
-const FRAME = 50; // ms between two pictures while something comes
+const FRAME = 33; // ms between two pictures while something comes
+const SCREEN = 17; // ms for which a picture may wait until the screen takes one
 const SLOWEST = 1_500; // where the machine takes long to draw one
 
 const MIDDLE = [12, 24];
@@ -183,7 +184,7 @@ export class LiveMap {
       this.map.once("render", () => (this.lag = 0.7 * this.lag + 0.3 * (performance.now() - began)));
       this.map.triggerRepaint();
     }
-    setTimeout(() => this.#paint(), Math.max(still() ? 500 : FRAME, Math.min(SLOWEST, 3 * this.lag)));
+    setTimeout(() => this.#paint(), Math.max(still() ? 500 : FRAME, Math.min(SLOWEST, 3 * (this.lag - SCREEN))));
   }
 
   /** What is under a pixel, if anything is near enough. */
