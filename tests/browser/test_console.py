@@ -337,6 +337,36 @@ def test_rows_are_followed_from_before_the_first_one_on(visit: Visit) -> None:
     cancel(visit)
 
 
+def test_what_is_changed_takes_the_place_of_what_stood(visit: Visit, gateway: GatewayServer) -> None:
+    visit.sign_in()
+    card = stand(visit)
+    page, client = visit.page, Client(gateway.port, TOKEN)
+
+    def standing() -> list[dict[str, Any]]:
+        queries = client("GET", "/streams/gateway/queries").json["queries"]
+        return [each for each in queries if each["id"].startswith("console-")]
+
+    (before,) = standing()[-1:]
+    card.get_by_role("button", name=re.compile("^Put into the form")).click()
+    expect(page.locator("#composer")).to_contain_text("takes the place of")
+    expect(page.locator(".handle")).to_have_count(4)
+    page.wait_for_timeout(1_000)  # for the map to come to rest
+    corner = page.locator(".handle").first.bounding_box()
+    assert corner is not None
+    page.mouse.move(corner["x"] + 6, corner["y"] + 6)
+    page.mouse.down()
+    page.mouse.move(corner["x"] - 34, corner["y"] + 46, steps=5)
+    page.mouse.up()
+    page.get_by_role("button", name="Let it stand").click()
+    expect(page.locator(".card")).to_have_count(1)
+    expect(card).to_have_attribute("data-state", "standing")
+    (after,) = standing()[-1:]
+    assert after["id"] != before["id"]
+    assert after["region"]["box"][0] < before["region"]["box"][0]
+    assert client("GET", f"/streams/gateway/queries/{before['id']}").status == 404
+    cancel(visit)
+
+
 def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Browser, gateway: GatewayServer) -> None:
     visit = Visit(browser, gateway, ELSEWHERE)
     assert not visit.page.evaluate("() => isSecureContext")

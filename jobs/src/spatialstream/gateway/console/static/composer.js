@@ -17,6 +17,7 @@ export class Composer {
     [this.form, this.app] = [form, app];
     this.region = null;
     this.at = null;
+    this.replaced = null; // the standing question whose place is taken by what stands next
     this.handles = [];
     this.drawing = null;
     this.hint = document.getElementById("hint");
@@ -49,6 +50,7 @@ export class Composer {
     this.stand = el("button", { type: "submit", value: "standing", class: "primary second", text: "Let it stand" });
     this.error = el("p", { class: "error", role: "alert" });
     this.note = el("p", { class: "note", id: "composer-note" });
+    this.instead = el("p", { class: "note", role: "status", hidden: true });
     return [
       el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, radio("objects", "Objects", true), radio("nearest", "Nearest"), radio("terms", "Top words")),
       this.where,
@@ -57,7 +59,7 @@ export class Composer {
       el("p", { class: "note", id: "words-note", text: "All of them; a | b for either, -c for without." }),
       el("div", { class: "rows" }, this.lookBack, this.howMany, this.step, this.life),
       el("div", { class: "actions" }, this.once, this.stand),
-      this.note, this.error,
+      this.instead, this.note, this.error,
     ];
   }
 
@@ -98,8 +100,9 @@ export class Composer {
     this.#update();
   }
 
-  /** Puts a question into the form, to be changed. */
-  edit(query) {
+  /** Puts a question into the form, to be changed; what stands then takes the place of a standing one. */
+  edit(query, replaced = null) {
+    this.#replace(replaced);
     const { elements } = this.form;
     elements.kind.value = KIND[query.type];
     this.region = query.region ?? null;
@@ -115,6 +118,15 @@ export class Composer {
     this.#update();
     this.app.map.fit(this.app.space.extent(query));
     elements.words.focus();
+  }
+
+  #replace(question) {
+    this.replaced = question;
+    this.instead.hidden = question === null;
+    if (question !== null) {
+      this.instead.replaceChildren(`What stands now takes the place of ${question.told.title}. `,
+        el("button", { type: "button", class: "link", text: "Keep both", onclick: () => this.#replace(null) }));
+    }
   }
 
   #query(how) {
@@ -151,7 +163,7 @@ export class Composer {
     const button = how === "standing" ? this.stand : this.once;
     button.setAttribute("aria-busy", "true");
     try {
-      await this.app.submit(query);
+      await this.app.submit(query, this.replaced);
     } catch (problem) {
       this.#wrong(problem.errors?.[0] ? `${problem.errors[0].pointer?.replace("#/", "") ?? ""}: ${problem.errors[0].detail}`.replace(/^: /, "") : problem.message);
     } finally {
@@ -308,6 +320,7 @@ export class Composer {
   clear() {
     this.region = null;
     this.at = null;
+    this.#replace(null);
     this.#update();
   }
 

@@ -233,7 +233,7 @@ class App {
   // --------------------------------------------------------------------------------------------------------- questions
 
   /** Asks or registers; throws what the gateway refuses. */
-  async submit(query) {
+  async submit(query, replaced = null) {
     this.replay.close();
     const standing = isStanding(query);
     const named = standing ? { id: `console-${unique()}`, ...query } : query;
@@ -249,6 +249,8 @@ class App {
         this.#follow();
       }
       this.composer.clear();
+      // only what stands takes the place of another
+      if (standing && replaced?.lives && (await replaced.cancel())) this.remove(replaced);
     } catch (problem) {
       this.remove(question);
       throw problem;
@@ -297,9 +299,9 @@ class App {
     }
   }
 
-  edit(query) {
+  edit(question) {
     this.view = "live";
-    this.composer.edit(query);
+    this.composer.edit(question.query, question.lives && this.readOnlyReason() === null ? question : null);
   }
 
   #followed() {

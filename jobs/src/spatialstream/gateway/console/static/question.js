@@ -51,7 +51,7 @@ export class Question {
         el("div", { class: "tools" },
           this.standing ? tool("replay", "Replay", () => this.app.replay.open(this)) : tool("again", "Ask again", () => this.ask().catch(() => {})),
           tool("show", "Show on the map", () => this.app.map.fit(this.app.space.extent(this.query))),
-          tool("edit", "Put into the form", () => this.app.edit(this.query)),
+          tool("edit", "Put into the form", () => this.app.edit(this)),
           tool("code", "Copy as a command", () => this.app.copy(this.command(), "Command copied")),
           this.end)),
       this.body,
@@ -240,16 +240,27 @@ export class Question {
       this.app.toast("Removed from this page; it still stands, for you may not cancel it");
       return;
     }
+    await this.cancel();
+  }
+
+  /** Ends it in the stream; whether it stands no more. */
+  async cancel() {
     this.#set("cancelling", "cancelling …");
     try {
       await call("DELETE", streamPath(this.app.stream, `queries/${encodeURIComponent(this.query.id)}`));
     } catch (problem) {
       if (problem.kind !== "not-found") {
         this.#set("standing", problem.message, true);
-        return;
+        return false;
       }
     }
     this.#over("cancelled", "cancelled; its results stay until it is removed");
+    return true;
+  }
+
+  /** Whether it may be there in the stream, so that something can take its place. */
+  get lives() {
+    return this.standing && LIVES.includes(this.state);
   }
 
   /** Takes it off the map. */
