@@ -14,6 +14,7 @@ from spatialstream.client.cursor import Cursor
 from spatialstream.gateway import feed as feed_module
 from spatialstream.gateway.feed import OLDEST, Feed, FeedLimits, Listener
 from spatialstream.gateway.problems import Problem
+from spatialstream.gateway.rates import Turn, Turns
 from spatialstream.model.errors import Gone, Unavailable
 from tests.lengths import examples
 from tests.unit.client.broker import Topic
@@ -193,6 +194,24 @@ def test_who_is_slow_to_read_what_lies_back_leaves_it_to_others_and_comes_on(mon
         assert len(had) < 50
         async with feed.listen(["x"], place, "slow") as slow:
             assert had + await collect(slow) == lines
+        feed.end("over")
+
+    run(test)
+
+
+def test_who_has_to_leave_before_anything_is_open_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def taken(turns: Turns, client: str, leave: Callable[[], object]) -> Turn:
+        leave()
+        return Turn(client, leave)
+
+    monkeypatch.setattr(Turns, "take", taken)
+    topic = Topic(messages([row("x", 1), row("x", 2)], 1, 0))
+
+    async def test() -> None:
+        feed = Feed("s", opener(topic), FeedLimits(back=1))
+        with pytest.raises(Unavailable, match="others wait"):
+            async with feed.listen(["x"], Cursor.of([0])):
+                pass
         feed.end("over")
 
     run(test)

@@ -187,6 +187,8 @@ class Feed:
         past.held.callback(self._turns.give, turn)
         try:
             await past.open(lambda: self._opener(start))
+            if listener.over is not None:  # meanwhile, so nothing may be open
+                raise Unavailable(listener.over)
         except BaseException:
             past.close()
             raise
