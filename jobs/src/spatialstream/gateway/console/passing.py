@@ -109,6 +109,7 @@ class Passing:
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
+        self._queues.clear()  # those who look from now on have another reader
 
 
 def _event(seen: Seen) -> bytes:
