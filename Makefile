@@ -49,7 +49,7 @@ demo-live: $(CLUSTER) $(CONSOLE) ## start a live stream that something happens i
 	@$(SPARK) $(BIN)/spatialstream demo-live $(ARGS)
 
 .PHONY: cluster-up
-cluster-up: $(CLUSTER) $(CONSOLE) ## start a live stream here: ZooKeeper, Kafka, router, worker (ARGS='--stream NAME --slots N')
+cluster-up: $(CLUSTER) $(CONSOLE) ## start a live stream here: ZooKeeper, Kafka, router, worker, a gateway with its console (ARGS='--stream NAME')
 	@$(SPARK) $(BIN)/spatialstream cluster up $(ARGS)
 
 .PHONY: cluster-down
