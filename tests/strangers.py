@@ -107,6 +107,7 @@ CLOSED = (
     *("GET /streams/any/queries", "GET /streams/any/queries/any", "POST /streams/any/queries"),
     *("DELETE /streams/any/queries/any", "POST /streams/any/objects", "GET /console/session"),
     *("GET /streams/any/console/objects", "GET /streams/any/console/rejected", "GET /streams/any/console/inside"),
+    "GET /streams/any/console/clock",
 )
 """What it answers to those alone whom it knows."""
 

@@ -136,7 +136,7 @@ finally:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SEATS_TEST": str(tmp_path)}
     given = [sys.executable, "-c", _SCRIPT + script, "local[1]"]
     process = subprocess.Popen(given, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
-    until((tmp_path / "waiting-1").exists)
+    until((tmp_path / "waiting-1").exists, 240.0)  # Spark starts twice before
     assert len(python_of(f"SEATS_TEST={tmp_path}")) >= 3
     if how == signal.SIGINT:  # as a terminal does
         os.killpg(process.pid, how)
