@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import threading
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spatialstream.local.snapshot import views
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.segments import SegmentStore
-from spatialstream.local.snapshot.views import ObjectsView
+from spatialstream.local.snapshot.views import ObjectsView, _Table
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import WGS84, Space
 from tests.lengths import examples
@@ -127,6 +129,65 @@ def test_a_view_reads_what_it_needs_and_when(monkeypatch: pytest.MonkeyPatch) ->
     assert len(view.range_query(None, [], 99, 199)) == 4
     assert len(restored.range_query(None, [], 99, 199)) == 4
     assert names == [manifest["segments"][1]["file"]]
+
+
+def restored_of(epochs: int) -> tuple[SegmentStore, MemoryFiles, list[str]]:
+    """A store whose segments are in files, one of each epoch, and the names of these."""
+    files = MemoryFiles()
+    store = SegmentStore(PLANE, interval=100)
+    for seed in range(epochs):
+        store.append(epoch(4, seed))
+    manifest = store.checkpoint(files.write)
+    return SegmentStore.restore(PLANE, manifest, files.read), files, [each["file"] for each in manifest["segments"]]
+
+
+def test_threads_that_need_a_segment_at_once_get_the_same() -> None:
+    """Kernels read it by address: a second one in its place would free the first under whoever reads that."""
+    store, files, _ = restored_of(1)
+    (part,) = store._parts
+    both, found = threading.Barrier(2), list[Segment]()
+
+    def read(name: str) -> Segment:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # as far as two can be here
+        return Segment.from_arrays(PLANE, files.read(name)[0])
+
+    part.load = read
+    threads = [threading.Thread(target=lambda: found.append(part.loaded())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1] is part.segment
+
+
+@pytest.mark.parametrize("kind", ["range", "nearest", "terms"])
+def test_what_a_kernel_reads_is_held_though_another_thread_needs_more(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _, _ = restored_of(2)
+    view = store.view()
+    held = []
+
+    def meanwhile(kernel: Any) -> Any:
+        def search(rows: Any, *arguments: Any) -> Any:
+            if not held:
+                held.append(False)
+                assert len(view.range_query(None, [], 99, 199)) == 4  # which reads another segment
+                held[0] = any(isinstance(each, _Table) and each.rows is rows for each in gc.get_objects())
+            return kernel(rows, *arguments)
+
+        return search
+
+    monkeypatch.setattr(views, "search", meanwhile(views.search))
+    monkeypatch.setattr(views, "search_nearest", meanwhile(views.search_nearest))
+    if kind == "range":
+        assert len(view.range_query(None, [], -1, 99)) == 4
+    elif kind == "nearest":
+        assert len(view.nearest(0.0, 0.0, 9, [], -1, 99)) == 4
+    else:
+        assert counted(view, None, ["!nowhere"], -1, 99)
+    assert held == [True]
 
 
 def test_a_segment_is_held_by_views_alone_and_goes_with_the_last() -> None:

@@ -5,8 +5,9 @@ any more (multiversion concurrency control, Bernstein and Goodman 1983; a *snaps
 It costs O(segments) to take, and answers the same while the store appends, merges and drops in another thread: what
 it holds stays for as long as it is held.
 
-Threads may ask one view, and views of one store, at the same time. What is made on the way (addresses of segments that
-were read late, numbers of terms) is put in place by one assignment, or is behind a lock.
+Threads may ask one view, and views of one store, at the same time. What is made on the way (segments that are read
+late, their addresses, numbers of terms) is put in place by one assignment, or is behind a lock. A kernel reads by
+addresses, so whoever calls one holds the table whose rows it passes: another thread may put a newer one in its place.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Part:
     file: str | None = None
     segment: Segment | None = field(default=None, repr=False)
     load: Callable[[str], Segment] | None = field(default=None, repr=False)
+    _loading: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @cached_property
     def times(self) -> npt.NDArray[np.void]:
@@ -85,9 +87,11 @@ class Part:
         return self.load(self.file)
 
     def loaded(self) -> Segment:
-        """The segment, which stays in memory from then on."""
+        """The segment, which stays in memory from then on: one and the same, whichever threads ask for it at once."""
         if self.segment is None:
-            self.segment = self.read()
+            with self._loading:
+                if self.segment is None:
+                    self.segment = self.read()
         return self.segment
 
     def reaches(self, t_after: int, t_last: int) -> bool:
@@ -228,24 +232,26 @@ class ObjectsView:
         Here and below keywords are literals (:mod:`spatialstream.model.expressions`).
         """
         table, owners, positions = self._found(region, keywords, t_after, t_last)
-        return rows_at(table, owners, positions)
+        return rows_at(table.rows, owners, positions)
 
     def _found(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int
-    ) -> tuple[npt.NDArray[np.void], Codes, Codes]:
+    ) -> tuple[_Table, Codes, Codes]:
         """Table, rows of it, and positions of the objects of a range query."""
         ask = self._ask(region, keywords, t_after, t_last)
-        table = self._reaching(ask.t_after, t_last).rows
+        table = self._reaching(ask.t_after, t_last)
         if is_marked(keywords):
 
             def of_group(group: Sequence[str]) -> tuple[Codes, Codes, int]:
                 offsets, words = pack(group)
-                found: tuple[Codes, Codes, int] = search(table, tuple(ask._replace(word_offsets=offsets, words=words)))
+                found: tuple[Codes, Codes, int] = search(
+                    table.rows, tuple(ask._replace(word_offsets=offsets, words=words))
+                )
                 return found
 
-            owners, positions, checked = search_groups(table, Expression.of(keywords), of_group)
+            owners, positions, checked = search_groups(table.rows, Expression.of(keywords), of_group)
         else:
-            owners, positions, checked = search(table, tuple(ask))
+            owners, positions, checked = search(table.rows, tuple(ask))
         self.checked += checked
         return table, owners, positions
 
@@ -257,19 +263,19 @@ class ObjectsView:
         In order of (distance, t descending, id, x, y), with distances.
         """
         after = max(t_after, self.floor - 1)
-        table = self._reaching(after, t_last).rows
+        table = self._reaching(after, t_last)
 
         def of_group(group: Sequence[str], wanted: int) -> tuple[Codes, Codes, Floats, int]:
             found: tuple[Codes, Codes, Floats, int] = search_nearest(
-                table, self.space.geographic, x, y, wanted, *pack(group), after, t_last, bound
+                table.rows, self.space.geographic, x, y, wanted, *pack(group), after, t_last, bound
             )
             return found
 
         if is_marked(keywords):
-            rows, checked = nearest_of_groups(table, k, Expression.of(keywords), of_group)
+            rows, checked = nearest_of_groups(table.rows, k, Expression.of(keywords), of_group)
         else:
             owners, positions, distances, checked = of_group(keywords, k)
-            rows = rows_at(table, owners, positions, distances)
+            rows = rows_at(table.rows, owners, positions, distances)
         self.checked += checked
         return rows
 
@@ -281,7 +287,8 @@ class ObjectsView:
         Only counts above 0. An object counts a term once.
         """
         if is_marked(keywords):
-            return count_terms(*self._found(region, keywords, t_after, t_last))
+            table, owners, positions = self._found(region, keywords, t_after, t_last)
+            return count_terms(table.rows, owners, positions)
         ask = self._ask(region, keywords, t_after, t_last)
         (offsets, words), counts, checked = self._numbers.count(self._reaching(ask.t_after, t_last), tuple(ask))
         self.checked += checked
