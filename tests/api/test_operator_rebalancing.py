@@ -101,14 +101,14 @@ def test_a_router_with_executors_is_scaled_by_its_own_figures(operator, api, pla
 
 
 def test_who_rebalances_by_hand_finds_lambda_of_the_spec(operator, api, played):
-    stream = played(index={"imbalance": 3.0, "similarity": 0.25, "maxLeaves": 100})
+    stream = played(index={"imbalance": 3.0, "similarity": 0.25, "similarityForm": "printed", "maxLeaves": 100})
     with stream.store() as store:
         begun(stream, store)
-        eventually(lambda: read_balance(store) == BalanceSettings(3.0, 0.25, 100), "it is kept")
+        eventually(lambda: read_balance(store) == BalanceSettings(3.0, 0.25, 100, printed=True), "it is kept")
 
         api.patch(stream.path, {"spec": {"index": {"imbalance": 8.0}}})
 
-        eventually(lambda: read_balance(store) == BalanceSettings(8.0, 0.25, 100), "the change is kept")
+        eventually(lambda: read_balance(store) == BalanceSettings(8.0, 0.25, 100, printed=True), "the change is kept")
 
 
 def test_the_number_of_executors_follows_the_figures(operator, played, known):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.settings import FORMS, BalanceSettings
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
 from spatialstream_operator.fields import Fields
@@ -180,7 +180,7 @@ class Index:
 
     Attributes:
         leaves: of the first tree.
-        balance: λ, ε and the most leaves.
+        balance: λ, ε, the most leaves, and the form of ĥ.
     """
 
     leaves: int
@@ -194,6 +194,7 @@ class Index:
                 imbalance=fields.number("imbalance", 6.0),
                 similarity=fields.number("similarity", 0.5),
                 leaves=fields.whole("maxLeaves", 1024, 1),
+                printed=fields.one_of("similarityForm", FORMS, FORMS[0]) == "printed",
             )
         except SettingError as error:
             name = {"leaves": "maxLeaves"}.get(error.setting, error.setting)

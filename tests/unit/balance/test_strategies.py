@@ -179,6 +179,19 @@ def test_epsilon_decides_between_space_and_text():
     assert run(version, counts, statistics, similarity=0.99).spatial == 0
 
 
+def test_the_printed_form_lets_one_query_that_goes_everywhere_decide():
+    local = [query("STQ", Box(x, x, x + 0.01, x + 0.01), "a") for x in np.arange(0.02, 1, 0.01)]
+    rare = query("SKQ", keywords="a", at=(0.5, 0.5), k=5)
+    version, counts, statistics = hot_corner(4, 10_000.0, asked=[*local, rare])
+
+    weighted, printed = (run(version, counts, statistics, printed=form) for form in (False, True))
+
+    assert weighted.spatial >= 1
+    assert weighted.textual == 0
+    assert printed.spatial == 0
+    assert printed.textual >= 1
+
+
 def test_balanced_leaves_are_split_once_if_asked_for():
     version, counts, statistics = hot_corner(4, 10.0)
 

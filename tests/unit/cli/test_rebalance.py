@@ -76,7 +76,10 @@ def test_a_router_keeps_what_it_is_given_and_leaves_the_rest(memory: Memory) -> 
     assert read_balance(MemoryStore(memory)) == BalanceSettings(imbalance=3.0)
     keep(memory, "--epsilon", "0.25")
     assert read_balance(MemoryStore(memory)) == BalanceSettings(imbalance=3.0, similarity=0.25)
+    keep(memory, "--similarity", "printed")
     keep(memory)
+    assert read_balance(MemoryStore(memory)) == BalanceSettings(imbalance=3.0, similarity=0.25, printed=True)
+    keep(memory, "--similarity", "weighted")
     assert read_balance(MemoryStore(memory)) == BalanceSettings(imbalance=3.0, similarity=0.25)
 
 

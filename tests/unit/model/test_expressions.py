@@ -62,6 +62,11 @@ def test_spellings_of_one_expression_are_one(groups):
     assert parsed(any=groups) == Expression((), (("a", "b"), ("c",)))
 
 
+def test_groups_that_another_absorbs_do_not_count():
+    most = [[f"t{i}"] for i in range(64)]
+    assert parsed(any=[*most, ["t1", "t2"], ["t3"]]) == parsed(any=most)
+
+
 def test_a_single_group_is_all_keywords():
     assert parsed(any=[["b", "a"], ["a", "b", "c"]]) == Expression(("a", "b"))
 
@@ -70,7 +75,11 @@ def test_a_single_group_is_all_keywords():
     ("text", "reason"),
     [
         ({"any": []}, "any: has 0 groups; give 1 to 64, or leave it out"),
-        ({"any": [["a"]] * 65}, "any: has 65 groups; give 1 to 64, or leave it out"),
+        ({"any": [["a"]] * 257}, "any: has 257 groups; give 1 to 64, or leave it out"),
+        (
+            {"any": [[f"t{i}"] for i in range(65)]},
+            "any: has 65 groups of which none contains another; give at most 64",
+        ),
         ({"any": [["a"], []]}, "any: has an empty group, for which every text would do; leave the group out"),
         ({"any": ["a"]}, r"any: \['a'\] is not a list of groups, each a list of strings"),
         ({"any": [["a"]], "keywords": ["b"]}, "any: stands in place of keywords; give one of the two"),

@@ -450,6 +450,7 @@ CHANGES = {
     "index.leaves": 7,
     "index.imbalance": 3.0,
     "index.similarity": 0.25,
+    "index.similarityForm": "printed",
     "index.maxLeaves": 2048,
     "time.idle": "1s",
     "time.disorder": "1s",

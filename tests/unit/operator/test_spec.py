@@ -53,6 +53,7 @@ def specs(draw):
         "maxLeaves": draw(st.integers(leaves, 65536)),
         "imbalance": draw(st.integers(2, 100) | st.floats(1.001, 100)),
         "similarity": draw(st.sampled_from([0, 1]) | st.floats(0, 1)),
+        "similarityForm": draw(st.sampled_from(["weighted", "printed"])),
     }
     spec["router"] = draw(jobs) | draw(containers)
     workers = {"max": most, "min": draw(st.integers(1, most)), "driver": draw(containers)}

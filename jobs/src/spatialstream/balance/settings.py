@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["BalanceSettings"]
+__all__ = ["FORMS", "BalanceSettings"]
+
+FORMS = ("weighted", "printed")
+"""How ĥ of Eqn 3 may be taken, see :attr:`BalanceSettings.printed`; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,16 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from spatialstream.balance.settings import FORMS, BalanceSettings
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 
 if TYPE_CHECKING:
-    from spatialstream.balance.settings import BalanceSettings
     from spatialstream.cli.metrics import RouterMetrics, WorkerMetrics
     from spatialstream.seats.engine import SeatEngine
     from spatialstream.sources.contracts import Storage
@@ -160,11 +160,13 @@ def add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def add_balance(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
-    """``--lambda``, ``--epsilon``; ``default`` says in the help what is taken where they are not given."""
+    """``--lambda``, ``--epsilon``, ``--similarity``; ``default`` is what the help says of those that are not given."""
     add = parser.add_argument
     told = f"imbalance from Lmax/Lmin > L (default: {default})"
     add("--lambda", dest="threshold", type=float, metavar="L", help=told)
     add("--epsilon", type=float, metavar="E", help=f"similarity above which FG splits by text (default: {default})")
+    told = f"similarity with types weighted by how probable they are, or as the paper prints it (default: {default})"
+    add("--similarity", choices=FORMS, metavar="FORM", help=told)
 
 
 def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) -> BalanceSettings:
@@ -173,11 +175,8 @@ def balance(options: argparse.Namespace, kept: BalanceSettings | None = None) ->
     Raises:
         SettingError: a value makes no sense.
     """
-    from dataclasses import replace
-
-    from spatialstream.balance.settings import BalanceSettings
-
-    given = {"imbalance": options.threshold, "similarity": options.epsilon}
+    printed = None if options.similarity is None else options.similarity == "printed"
+    given = {"imbalance": options.threshold, "similarity": options.epsilon, "printed": printed}
     return replace(kept or BalanceSettings(), **{name: value for name, value in given.items() if value is not None})
 
 

@@ -92,9 +92,9 @@ def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
     """Tell the routing store when load counts as imbalanced, if it was given; no start fails for it."""
     from spatialstream.store.reports import read_balance, save_balance
 
-    if options.threshold is None and options.epsilon is None:
+    if options.threshold is None and options.epsilon is None and options.similarity is None:
         return
     try:
         save_balance(store, live.balance(options, read_balance(store)))
     except (StateError, Unavailable) as error:
-        live.say(options, f"lambda and epsilon are not kept for spatialstream rebalance: {error}")
+        live.say(options, f"what load balance is is not kept for spatialstream rebalance: {error}")

@@ -31,10 +31,23 @@ from spatialstream.model.arrays import Codes, Ints, string_view
 from spatialstream.model.hashing import distinct
 from spatialstream.model.terms import TermLists
 
-__all__ = ["MOST_GROUPS", "Expanded", "Expression", "absorbed", "expanded", "has_marks", "is_marked", "searched"]
+__all__ = [
+    "MOST_GIVEN",
+    "MOST_GROUPS",
+    "Expanded",
+    "Expression",
+    "absorbed",
+    "expanded",
+    "has_marks",
+    "is_marked",
+    "searched",
+]
 
 MOST_GROUPS = 64
-"""Groups that an expression may have."""
+"""Groups that an expression may have, in canonical form."""
+
+MOST_GIVEN = 256
+"""Groups that it may be given with: some may contain others."""
 
 _PLAIN, _NONE = -1, -2
 """In place of a group: the term must be there, or be absent."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError, StateError
-from spatialstream.model.expressions import MOST_GROUPS, Expression, absorbed
+from spatialstream.model.expressions import MOST_GIVEN, MOST_GROUPS, Expression, absorbed
 from spatialstream.model.kinds import CANCEL, CODE, KINDS, NAMES, QueryType, Selects
 from spatialstream.model.regions import Box, Circle, Region, Regions, parse_region
 from spatialstream.model.schema import BY, LONGEST_BY, QUERIES, QUERY_FIELDS
@@ -281,11 +281,13 @@ def _expression(
         raise RecordError("any", "stands in place of keywords; give one of the two")
     if not isinstance(given, list) or not all(isinstance(group, list) for group in given):
         raise RecordError("any", f"{given!r} is not a list of groups, each a list of strings")
-    if not 1 <= len(given) <= MOST_GROUPS:
+    if not 1 <= len(given) <= MOST_GIVEN:
         raise RecordError("any", f"has {len(given)} groups; give 1 to {MOST_GROUPS}, or leave it out")
     if not all(given):
         raise RecordError("any", "has an empty group, for which every text would do; leave the group out")
     groups = absorbed(_terms({"any": group}, "any", rule) for group in given)
+    if len(groups) > MOST_GROUPS:
+        raise RecordError("any", f"has {len(groups)} groups of which none contains another; give at most {MOST_GROUPS}")
     return (*groups, (), none) if len(groups) == 1 else ((), groups, none)
 
 

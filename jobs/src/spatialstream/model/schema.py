@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spatialstream.model.expressions import MOST_GROUPS
+from spatialstream.model.expressions import MOST_GIVEN
 from spatialstream.model.kinds import KINDS, NAMES
 from spatialstream.model.times import TIME_LIMIT, UNITS
 
@@ -115,7 +115,7 @@ QUERY_JSON: dict[str, Any] = {
         "region": _REGION,
         "at": _NUMBERS | {"minItems": 2, "maxItems": 2},
         "keywords": _STRINGS,
-        "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GROUPS},
+        "any": {"type": "array", "items": _STRINGS | {"minItems": 1}, "minItems": 1, "maxItems": MOST_GIVEN},
         "none": _STRINGS,
         "k": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
         "duration": _DURATION,
