@@ -214,15 +214,6 @@ def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, p
     """
     west, south, east, north = PLANE
     corner = west, south, west + (east - west) / 10, south + (north - south) / 10
-    for _ in range(3):  # the router says every ten seconds what it has seen: by the end that is enough
-        with plane.sending(plane.story.draw(1500, corner), RATE):
-            pass
-    plane.patch(rebalance=QUICK | {"mode": "auto", "rebuildAfter": 2_000})
-
-    def rebuilt() -> bool:
-        last = plane.status["rebalance"].get("last") or {}
-        adopted = "(rebuild)" in plane.kube.kubectl("events", "--for", "spatialstream/plane")
-        return adopted and last.get("outcome") == "balanced"
 
     def unevenness() -> float:
         """Lmax/Lmin of what slots were counted to do lately, in candidates that CRQs checked."""
@@ -230,6 +221,17 @@ def test_a_skewed_stream_without_history_gets_a_tree_of_its_own(plane: Stream, p
         work = "({} * {} + {})".format(OBJECT, *rates)
         (found,) = platform.prometheus(f"max{work} / min{work}")
         return float(found["value"][1])
+
+    for _ in range(3):  # the router says every ten seconds what it has seen: by the end that is enough
+        with plane.sending(plane.story.draw(1500, corner), RATE):
+            pass
+    assert unevenness() > 2.0
+    plane.patch(rebalance=QUICK | {"mode": "auto", "rebuildAfter": 2_000})
+
+    def rebuilt() -> bool:
+        last = plane.status["rebalance"].get("last") or {}
+        adopted = "(rebuild)" in plane.kube.kubectl("events", "--for", "spatialstream/plane")
+        return adopted and last.get("outcome") == "balanced"
 
     for _ in range(16):
         with plane.sending(plane.story.draw(1500, corner), RATE):

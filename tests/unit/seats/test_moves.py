@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import json
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from spatialstream.seats import engine as engine_module
 from spatialstream.seats.engine import SeatEngine
 from spatialstream.seats.load import Load
+from spatialstream.seats.wire import SeatLost
 from spatialstream.stream.engine import Engine
 from tests.contracts.engines import Processes, TestTasks, engine_of, until
 
@@ -49,6 +54,39 @@ def test_a_new_seat_gets_items_when_the_stream_is_settled() -> None:
             assert new == old or old == str(gone.pid)
         engine.settled()
         assert len(set(homes(engine))) == 3
+
+
+def test_a_seat_that_did_not_let_go_of_what_others_have_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[tuple[str, list[int]]]()
+    answers = list[Future[Any]]()
+
+    def asked(seat: Any, name: str, body: bytes, seconds: float) -> Future[Any]:
+        told.append((seat.name, json.loads(body)["items"]))
+        return answers.pop(0)
+
+    def future(error: Exception | None = None) -> Future[Any]:
+        made = Future[Any]()
+        made.set_exception(error) if error else made.set_result(None)
+        return made
+
+    monkeypatch.setattr(engine_module, "_FORGET_SECONDS", 0.01)
+    seats: list[Any] = [SimpleNamespace(name=name) for name in "abc"]
+    with engine_of(Processes(1)) as engine, monkeypatch.context() as patch:
+        patch.setattr(engine, "_asked", asked)
+        before, now = {0: "a", 1: "a", 2: "a", 3: "b"}, {0: "c", 1: "c", 2: "a", 3: "c"}
+        engine._placement = now
+        answers += [Future(), future()]
+        engine._have_forgotten(before, seats)
+        assert told == [("a", [0, 1]), ("b", [3])]
+
+        told.clear()
+        engine._placement = now = {**now, 1: "a"}  # which has come back
+        answers += [future(SeatLost("it does not answer"))]
+        engine._have_forgotten(now, seats)
+        answers += [future()]
+        engine._have_forgotten(now, seats)
+        engine._have_forgotten(now, seats)
+        assert told == [("a", [0])] * 2
 
 
 def test_executors_that_are_to_go_are_emptied_when_the_stream_is_settled() -> None:

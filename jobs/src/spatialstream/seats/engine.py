@@ -99,6 +99,7 @@ class SeatEngine:
         self._items: set[int] = set()
         self._moves = 0
         self._had: dict[Any, str] = {}
+        self._left: dict[str, set[int]] = {}
         self._all_came = False
         self._load = Load()
         self._even_at = 0.0
@@ -191,7 +192,7 @@ class SeatEngine:
         now, there = time.monotonic(), (self._desk.changes, self._retired)
         seats, before = self._desk.seats(), self._placement
         if not seats or (there == self._placed_for and now < self._even_at):
-            return
+            return  # what is looked at every now and then: whether work is even, and what seats have to let go of
         if now >= self._even_at:
             self._load.look(seats)
             self._even_at = now + _EVEN_SECONDS
@@ -200,14 +201,20 @@ class SeatEngine:
         self._have_forgotten(before, seats)
 
     def _have_forgotten(self, before: Mapping[int, str], seats: Sequence[Seated]) -> None:
-        """Have seats let go of what other ones have now; no answer hangs on it, so one that does not is left alone."""
-        calls = []
+        """Have seats let go of what other ones have now; no answer hangs on it, so one that does not is told again."""
+        for item, name in before.items():
+            self._left.setdefault(name, set()).add(item)
+        self._left = {seat.name: self._left.get(seat.name, set()) for seat in seats}
+        calls = dict[Future[Any], str]()
         for seat in seats:
-            gone = [item for item, name in before.items() if name == seat.name != self._placement.get(item)]
+            gone = self._left[seat.name]
+            gone -= {item for item in gone if self._placement.get(item) == seat.name}
             if gone:
-                body = Command.of(IdleTasks().forget, gone, self._generation).to_json()
-                calls.append(self._asked(seat, "map", body, _FORGET_SECONDS))
-        wait(calls, timeout=_FORGET_SECONDS)
+                body = Command.of(IdleTasks().forget, sorted(gone), self._generation).to_json()
+                calls[self._asked(seat, "map", body, _FORGET_SECONDS)] = seat.name
+        for call in wait(calls, timeout=_FORGET_SECONDS).done:
+            if call.exception() is None:
+                self._left[calls[call]].clear()
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
