@@ -187,6 +187,17 @@ def test_the_inside_is_looked_at_once_for_all(gateway: Client, opened: Looked) -
     assert opened.looks < 5 or found[0]["now"] != found[-1]["now"]
 
 
+def test_who_only_asks_is_told_how_far_the_stream_is_and_no_more(gateway: Client) -> None:
+    asker, watcher = (Client(gateway.port, token) for token in (ASKER, WATCHER))
+    clock = asker("GET", "/streams/s/console/clock")
+    assert clock.status == 200
+    assert {**clock.json, "now": None} == {"space": "wgs84", "as_of": None, "now": None}
+    assert clock.headers["cache-control"] == "no-store"
+    assert asker("GET", "/streams/s/console/inside").status == 403
+    assert watcher("GET", "/streams/s/console/clock").status == 403
+    assert asker("GET", "/streams/s/console/clock?at=5").status == 400
+
+
 def test_objects_pass_while_somebody_looks(gateway: Client, passing: Passing) -> None:
     client = Client(gateway.port, ASKER)
     for _ in range(2):  # who looks later is told of what comes then

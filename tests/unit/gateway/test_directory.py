@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
 
 from spatialstream.cli.gateway import _at_place
 from spatialstream.gateway.app import Gateway
@@ -204,6 +205,17 @@ def test_a_gateway_serves_what_there_is(cluster: PlayedCluster, monkeypatch: pyt
         assert await_condition(lambda: status("geo.quakes") == 404, 30.0)
         cluster.streams["geo"] = [{"metadata": {}}]  # which no API server says: the process is to be begun anew
         assert await_condition(lambda: client("GET", "/live").status == 503, 30.0)
+
+
+@pytest.mark.parametrize("token", ["secret\n", "secret\r\nX-Other: 1", "secret\x00", "secr\u00e9t"])
+def test_a_token_that_cannot_be_sent_is_not_shown(token: str) -> None:
+    bearer = {"authorization": f"Bearer {token}"}
+    cluster = Cluster(Configuration(host="http://127.0.0.1:9", api_key=bearer))
+    with pytest.raises(Unavailable) as raised:
+        asyncio.run(cluster.get("/api"))
+    assert str(raised.value) == "the cluster's API server is not asked: the token is not one line of plain text"
+    assert raised.value.__cause__ is None
+    cluster.close()
 
 
 def test_outside_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

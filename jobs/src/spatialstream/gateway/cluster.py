@@ -73,6 +73,10 @@ class Cluster:
             request = self._client.param_serialize(
                 method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
             )
+            if not all(value.isascii() and value.isprintable() for value in request[2].values()):
+                # else the library refuses it with an error that shows it
+                problem = "the cluster's API server is not asked: the token is not one line of plain text"
+                raise Unavailable(problem)
             answer = self._client.call_api(*request, _request_timeout=_TIMEOUT)
             status, content = answer.status, answer.read()
         except (HTTPError, OpenApiException, ConfigException, OSError) as error:
