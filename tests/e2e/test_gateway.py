@@ -152,6 +152,12 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
         if number % 4 == 3:
             _two_ready(platform)
             platform.system.kill(first_ones.pop())
+
+    def again() -> bool:
+        return int(stream.kube.exec(TOOLBOX, *connected) or 0) >= 2
+
+    # a pod that was killed lives for two seconds more, in which it may bring the last row
+    wait_for("who follows to have come again", again, 120.0, platform.state)
     wait_for("the last objects to be taken", lambda: visitor.send(f"end{next(attempts)}", 1), 120.0, platform.state)
     following.join(300.0)
 
