@@ -25,10 +25,11 @@ _PASSWORD = "quite-secret-4711"
 
 @pytest.mark.timeout(1200)
 def test_password(servers: Servers, tmp_path: Path) -> None:
+    """By SCRAM; that by PLAIN is in test_clients.py."""
     drawn = random_stream(9, 400, 5, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    with KafkaServer(tmp_path / "kafka", login=("someone", _PASSWORD)) as kafka:
+    with KafkaServer(tmp_path / "kafka", login=("someone", _PASSWORD), hashed=True) as kafka:
         properties = tmp_path / "kafka.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in kafka.security.items()))
         more = ("--kafka-security", str(properties))

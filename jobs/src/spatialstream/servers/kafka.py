@@ -78,6 +78,14 @@ org.apache.kafka.common.security.plain.PlainLoginModule required \
 username="{user}" password="{password}" user_{user}="{password}";
 """
 
+_HASHED = "SCRAM-SHA-512"
+
+# What a broker knows of passwords for this is in its metadata; the brokers' own way stays the plain one.
+_HASHES = """\
+listener.name.{listener}.scram-sha-512.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+
 _ALLOWED_KEYS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 # With a longest time between two logins, clients have to show the next token before theirs has ended; otherwise one
@@ -139,6 +147,7 @@ class KafkaServer(Server):
 
         tokens: which ones clients may show in place of user and password (SASL, OAUTHBEARER); with a login alone, which
             the broker needs for itself.
+        hashed: whether clients prove that they know the password and do not send it (SCRAM-SHA-512); with a login.
 
     Attributes:
         tls: as above.
@@ -156,10 +165,11 @@ class KafkaServer(Server):
         cluster: str = "",
         tls: TlsFiles | None = None,
         tokens: Tokens | None = None,
+        hashed: bool = False,
     ) -> None:
         super().__init__(folder, port)
         self._controllers, self.number = tuple(controllers) or (free_port(),), number
-        self._login, self._cluster = login, cluster or new_cluster()
+        self._login, self._hashed, self._cluster = login, hashed, cluster or new_cluster()
         self.tls, self._tokens = tls, tokens
 
     @property
@@ -186,9 +196,12 @@ class KafkaServer(Server):
         )
         if self._login is not None:
             user, password = self._login
-            mechanisms = "PLAIN" if self._tokens is None else "PLAIN,OAUTHBEARER"
+            also = {_HASHED: self._hashed, "OAUTHBEARER": self._tokens is not None}
+            mechanisms = ",".join(["PLAIN", *(name for name, wanted in also.items() if wanted)])
             listener = self._protocol.lower()
             text += _LOGIN.format(mechanisms=mechanisms, listener=listener, user=user, password=password)
+            if self._hashed:
+                text += _HASHES.format(listener=listener)
             if (tokens := self._tokens) is not None:
                 given = {"issuer": tokens.issuer, "audience": tokens.audience}
                 text += _TOKENS.format(listener=listener, keys=tokens.keys.resolve().as_uri(), **given)
@@ -208,6 +221,9 @@ class KafkaServer(Server):
             "-c",
             "server.properties",
         ]
+        if self._hashed and self._login is not None:
+            user, password = self._login
+            command += ["--add-scram", f"{_HASHED}=[name={user},password={password}]"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=_FORMAT_WITHIN)
         if done.returncode:
             raise ServerError("Kafka's data folder could not be formatted", done.stdout + done.stderr)
@@ -232,7 +248,11 @@ class KafkaServer(Server):
         needed = {} if self._protocol == "PLAINTEXT" else {"security.protocol": self._protocol}
         if self._login is not None:
             user, password = self._login
-            needed |= {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+            needed |= {
+                "sasl.mechanism": _HASHED if self._hashed else "PLAIN",
+                "sasl.username": user,
+                "sasl.password": password,
+            }
         if self.tls is not None:
             needed["ssl.ca.location"] = str(self.tls.authority)
             if self._login is None:
