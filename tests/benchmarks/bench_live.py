@@ -66,9 +66,10 @@ from spatialstream.store.zookeeper import ZooKeeperStore
 from tests.benchmarks import clocks, workload
 from tests.benchmarks.bench_index import make_queries
 from tests.benchmarks.workload import SPACE
+from tests.executors import executors, master, spark_home
 from tests.objects import BUCKET, VARIABLES, ObjectServer, Proxy
 
-NAMES = ("latency", "throughput", "killed", "rebalance", "asked", "embedded")
+NAMES = ("latency", "throughput", "killed", "executor", "rebalance", "asked", "embedded")
 RATES = (200_000.0, 160_000.0, 130_000.0, 100_000.0, 80_000.0, 60_000.0, 40_000.0, 20_000.0)
 """Objects a second, of which the highest is found that lasts."""
 _MOST_TRIES = 3
@@ -259,6 +260,7 @@ class Live:
         store: what is before the object store that has the checkpoint; None: a folder has it.
         history: make the first tree from a sample of the workload.
         profile: clock the tasks too.
+        executors: of the worker, each a process of its own with one seat; 0: the seats are below the job itself.
     """
 
     def __init__(
@@ -272,6 +274,7 @@ class Live:
         store: Proxy | None = None,
         history: bool = True,
         profile: bool = False,
+        executors: int = 0,
     ) -> None:
         self.name, self.scale, self.folder = name, scale, folder
         self.kafka, self.zookeeper = kafka, zookeeper
@@ -292,6 +295,9 @@ class Live:
         if store is not None:
             environment |= {**VARIABLES, "AWS_ENDPOINT_URL": store.url}
         self.router = ClockedJob(folder / "router", "router", [*common, *routing], environment, profile)
+        if executors:
+            common += ["--master", master(executors), "--conf", "spark.executor.memory=512m"]
+            environment |= spark_home(folder)
         self.worker = ClockedJob(folder / "worker", "worker", common, environment, profile)
         self.store = ZooKeeperStore(zookeeper.hosts, name)
 
@@ -669,7 +675,22 @@ def seats_below(pid: int) -> list[int]:
 
 
 def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A seat, then the worker, killed under load: how long until what was sent after that has its results."""
+    """A seat, then the worker, killed under load."""
+    return _recovered(
+        live,
+        ("one Python process", lambda: os.kill(seats_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
+        ("the worker", live.worker.restart_killed, 20, 10),
+    ), {}
+
+
+def executor(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """One of two executors of the worker, killed under load."""
+    kill = lambda: os.kill(next(iter(executors(live.worker).values())), signal.SIGKILL)  # noqa: E731
+    return _recovered(live, ("one of two executors", kill, 6, 3)), {}
+
+
+def _recovered(live: Live, *kills: tuple[str, Callable[[], None], float, float]) -> list[dict[str, Any]]:
+    """How long it is until what was sent after a kill has its results; each with a name, its floor and its aim."""
     scale, over, rows = live.scale, threading.Event(), []
     sender = live.sender(scale.calm_rate, 50)
     thread = threading.Thread(
@@ -680,10 +701,7 @@ def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     thread.start()
     try:
         over.wait(scale.warm_up)
-        for what, kill, floor, aim in (
-            ("one Python process", lambda: os.kill(seats_below(live.worker.pid or 0)[0], signal.SIGKILL), 4, 2),
-            ("the worker", live.worker.restart_killed, 20, 10),
-        ):
+        for what, kill, floor, aim in kills:
             at, began = time.time(), time.monotonic()
             kill()
             live.await_worker(
@@ -695,7 +713,7 @@ def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     finally:
         over.set()
         thread.join(60.0)
-    return rows, {}
+    return rows
 
 
 # ------------------------------------------------------------------------------------------------------------- embedded
@@ -898,6 +916,7 @@ _MEASURES: dict[str, tuple[Callable[[Live], Any], Callable[[Any, Scale, Path], N
     "latency": (latency, draw_latency),
     "throughput": (throughput, draw_throughput),
     "killed": (killed, None),
+    "executor": (executor, None),
     "rebalance": (rebalance, draw_rebalance),
     "asked": (_asked, None),
 }
@@ -923,8 +942,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """The figures; leaves ``live.json`` and a picture of each benchmark. Servers and jobs are stopped in any case.
 
-    *latency*, *throughput* and *killed* share a stream; *rebalance* has one of its own, which begins without history,
-    and so has *asked*, with one.
+    *latency*, *throughput* and *killed* share a stream; *executor* has one of its own, whose worker has two,
+    and so have *rebalance*, which begins without history, and *asked*.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and jobs are stopped then too
     scale, output = scale or Scale(), Path(output)
@@ -945,13 +964,18 @@ def run(
             stack.callback(objects.kill)
             store = Proxy(objects.port, scale.store / 1000)
             stack.callback(store.close)
-        groups = ((("latency", "throughput", "killed"), True), (("rebalance",), False), (("asked",), True))
-        for group, history in groups:
+        groups = (
+            (("latency", "throughput", "killed"), {}),
+            (("executor",), {"executors": 2}),
+            (("rebalance",), {"history": False}),
+            (("asked",), {}),
+        )
+        for group, how in groups:
             wanted = [name for name in group if name in names]
             if not wanted:
                 continue
             where = Path(folder) / wanted[0]
-            with Live(zookeeper, kafka, wanted[0], where, scale, store=store, history=history, profile=profile) as live:
+            with Live(zookeeper, kafka, wanted[0], where, scale, store=store, profile=profile, **how) as live:
                 say(f"{scale.standing:,} CRQs registered in {live.register():.1f} s")
                 for name in wanted:
                     measure, draw = _MEASURES[name]

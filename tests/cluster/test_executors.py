@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from spatialstream.model.objects import SpatialObject
@@ -19,30 +18,11 @@ from spatialstream.servers.job import JobServer
 from spatialstream.servers.process import await_condition
 from spatialstream.store.reports import ask_executors
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.integration.processes import descendants
+from tests.executors import MASTER, executors, spark_home
 from tests.listening import command_of
 from tests.streams import random_stream
 
 TURNS = {"router": "spatialstream_router_epoch", "worker": "spatialstream_worker_round"}
-MASTER = "local-cluster[2,1,1024]"  # two executors of one core
-
-
-def spark_home(folder: Path) -> dict[str, str]:
-    """The environment of Spark's own cluster on this machine, which writes nothing but there."""
-    home = folder / "spark"
-    (home / "conf").mkdir(parents=True)
-    for each in Path(pyspark.__file__).parent.iterdir():
-        if each.name not in ("conf", "work"):
-            (home / each.name).symlink_to(each)
-    (home / "conf" / "spark-defaults.conf").write_text(f"spark.authenticate.secret {os.urandom(32).hex()}\n")
-    return {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(home / "conf")}
-
-
-def executors(job: JobServer) -> dict[str, int]:
-    """The processes of a job's executors, by id."""
-    assert job.pid is not None
-    commands = {each: command_of(each) for each in descendants(job.pid)}
-    return {words[words.index("--executor-id") + 1]: pid for pid, words in commands.items() if "--executor-id" in words}
 
 
 def figure(job: JobServer, name: str) -> float:

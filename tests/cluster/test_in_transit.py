@@ -35,7 +35,7 @@ from tests import strangers
 from tests.capture import Capture, End
 from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.cluster.test_executors import MASTER, spark_home
+from tests.executors import MASTER, spark_home
 from tests.known_listeners import TABLE, Documented, named
 from tests.listening import Listener, listeners, role
 from tests.streams import random_stream
