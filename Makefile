@@ -123,7 +123,7 @@ test-all: $(CLUSTER) $(CONSOLE) $(QUICK) lint docs demo ## run everything: check
 	@$(MAKE) --no-print-directory bench
 	@scripts/tools.sh >/dev/null
 	@$(SPARK) CHROMIUM="$$(scripts/chromium.sh)" HYPOTHESIS_PROFILE=explore SPATIALSTREAM_LOAD_SECONDS=600 SPATIALSTREAM_FUZZ_MESSAGES=100000 $(BIN)/python -m pytest -q --ignore=tests/e2e
-	@$(MAKE) --no-print-directory e2e
+	@HYPOTHESIS_PROFILE=explore $(MAKE) --no-print-directory e2e
 
 ##@ Set up
 
