@@ -150,7 +150,7 @@ $(CONSOLE): requirements/console.lock scripts/console.sh
 	@scripts/console.sh
 	@touch $@
 
-# The compiled kernels live in the user's cache, shared by all environments; the stamp only saves looking there.
+# The compiled kernels live in the user's cache, shared by all clones and environments; the stamp only saves looking there.
 $(VENV)/.kernels: $(shell find $(addprefix jobs/src/spatialstream/,model records index local) -name '*.py') | $(VENV)/.project
 	@echo "==> compiling the kernels, once: about 65 s of processor time, shared by two or more; it takes longer beside other work" >&2
 	@$(BIN)/python -m spatialstream.kernels >&2

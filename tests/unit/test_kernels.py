@@ -1,5 +1,6 @@
 """Compiling before the first epoch: one process at a time, each function whole."""
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -95,6 +96,38 @@ def test_an_edit_of_kernels_in_any_folder_gives_another_cache(tmp_path: Path, mo
         path.write_text(f"{path.read_text()}\nEDITED = 1\n")
         assert model_kernels.cache_folder() not in seen, path
         seen.add(model_kernels.cache_folder())
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The package as it is elsewhere, written at another time."""
+    package = tmp_path / "spatialstream"
+    shutil.copytree(Path(kernels.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in package.glob("**/*.py"):
+        os.utime(path, (1, 1))
+    return package
+
+
+def test_a_clone_finds_what_was_compiled_of_the_same_source(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path(kernels.__file__).parent
+    module = Path("local", "snapshot", "zorder.py")
+
+    def found(package: Path) -> tuple[object, ...]:
+        with monkeypatch.context() as patch:
+            patch.setattr(model_kernels, "__file__", str(package / "model" / "kernels.py"))
+            patch.setattr(kernels, "__file__", str(package / "kernels.py"))
+            locator = model_kernels.KernelLocator.from_function(found, str(package / module))
+            elsewhere = model_kernels.KernelLocator.from_function(found, __file__)
+            folder = model_kernels.cache_folder()
+            return folder, locator.get_cache_path(), locator.get_source_stamp(), kernels._stamp(), elsewhere
+
+    assert found(clone) == found(here)
+    assert found(here)[1] == str(model_kernels.cache_folder() / "local.snapshot")
+    assert found(here)[-1] is None
+    before = found(clone)
+    (clone / module).write_text(f"# lines move\n{(clone / module).read_text()}")
+    assert found(clone)[:3] == before[:3]
+    assert found(clone)[3] != before[3]
 
 
 def test_machine_code_depends_on_kernels_and_what_they_are_given() -> None:

@@ -25,6 +25,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
+from numba.core.registry import cpu_target
+
 from spatialstream.index import version
 from spatialstream.local.nearest import ckq, skyband
 from spatialstream.local.range import crq
@@ -64,13 +66,14 @@ def prepare(report: Report | None = None) -> None:
 
 
 def _stamp() -> str:
-    """Where the files with kernels are, and their state: numba looks at these too before it takes machine code."""
-    package = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(str(package).encode())
+    """What machine code is found by, besides the folder: lines of functions, Python's version, and the processor."""
+    package = Path(__file__).resolve().parent
+    target = (*sys.version_info[:2], *cpu_target.target_context.codegen().magic_tuple())
+    digest = hashlib.sha256(repr(target).encode())
     for folder in ("model", "records", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
-            state = path.stat()
-            digest.update(f"{path.name} {state.st_mtime_ns} {state.st_size} ".encode())
+            digest.update(f" {path.relative_to(package)} ".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

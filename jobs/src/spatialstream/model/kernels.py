@@ -6,6 +6,8 @@ first epoch.
 
 numba does not notice when a function that a cached kernel *calls* has changed in another file. So the cache folder is
 named after a digest of all the package's kernels and constants: an edit of one gives a fresh cache, never a stale one.
+For the same reason numba need not ask where the sources are, and when they were written: machine code is found by what
+it is made from, so another clone or environment compiles nothing that this user has compiled before.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import types
+from numba.core import caching, types
 
-__all__ = ["cache_folder", "kernel", "one_for_all_values"]
+__all__ = ["KernelLocator", "cache_folder", "kernel", "one_for_all_values"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _unliteral: Callable[[Any], Any] = types.unliteral
 
 _DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
+
+
+def _package() -> Path:
+    return Path(__file__).resolve().parent.parent
 
 
 def _compiled_lines(source: bytes) -> Iterator[bytes]:
@@ -48,7 +54,7 @@ def _compiled_lines(source: bytes) -> Iterator[bytes]:
 
 def cache_folder() -> Path:
     """The folder of the compiled kernels of exactly these kernels and this numba version."""
-    package = Path(__file__).resolve().parent.parent
+    package = _package()
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in ("model", "records", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
@@ -59,7 +65,33 @@ def cache_folder() -> Path:
     return Path(base) / "spatialstream" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+class KernelLocator(caching.UserProvidedCacheLocator):
+    """Where numba keeps a kernel of this package: in the folder of these kernels, wherever the package is."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)  # type: ignore[no-untyped-call]
+        place = Path(file).resolve().relative_to(_package()).parent
+        self._cache_path = str(Path(_CONFIG.CACHE_DIR, ".".join(place.parts)))
+
+    def get_source_stamp(self) -> bytes:
+        """The same for any state of the source: the folder is of these kernels alone."""
+        return b""
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        """None for functions of others, which numba finds in its own ways."""
+        ours = Path(file).resolve().is_relative_to(_package())
+        return super().from_function(function, file) if ours else None  # type: ignore[no-untyped-call]
+
+
+_CONFIG: Any = numba.config
+_CONFIG.CACHE_DIR = str(cache_folder())
+_CONFIG.CACHE_LOCATOR_CLASSES = ",".join(
+    [
+        f"{__name__}.{KernelLocator.__name__}",
+        _CONFIG.CACHE_LOCATOR_CLASSES or ",".join(each.__name__ for each in caching.CacheImpl._locator_classes),
+    ]
+)
 
 
 def one_for_all_values(compiled: Any) -> Any:
