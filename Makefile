@@ -152,7 +152,7 @@ $(CONSOLE): requirements/console.lock scripts/console.sh
 
 # The compiled kernels live in the user's cache, shared by all clones and environments; the stamp only saves looking there.
 $(VENV)/.kernels: $(shell find $(addprefix jobs/src/spatialstream/,model records index local) -name '*.py') | $(VENV)/.project
-	@echo "==> compiling the kernels, once: about 65 s of processor time, shared by two or more; it takes longer beside other work" >&2
+	@echo "==> compiling the kernels, unless this user has the same ones: some minutes of processor time, shared by two or more" >&2
 	@$(BIN)/python -m spatialstream.kernels >&2
 	@touch $@
 
