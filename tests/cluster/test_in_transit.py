@@ -37,6 +37,7 @@ from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.executors import MASTER, spark_home
 from tests.known_listeners import TABLE, Documented, named
+from tests.lengths import AT_LENGTH
 from tests.listening import Listener, listeners, role
 from tests.streams import random_stream
 from tests.unit.gateway.http import Client
@@ -285,6 +286,7 @@ def test_no_record_and_no_secret_passes_in_clear(guarded: Passing, capsys: pytes
         print(f"\n{capture.loss()}, {sum(capture.sent.values()) / 1e6:.1f} MB in {len(capture.sent)} directions")
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: it is a test of how the tests capture")
 @pytest.mark.timeout(1200)
 def test_a_capture_of_a_stream_without_tls_has_its_words(servers: Servers, tmp_path: Path) -> None:
     with ExitStack() as stack:

@@ -32,7 +32,7 @@ from tests.cluster.quorum import KafkaQuorum, ZooKeeperQuorum
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.cluster.test_asked import SNAPSHOTS, Asking
 from tests.cluster.test_faults import publish_moved
-from tests.lengths import examples
+from tests.lengths import AT_LENGTH, examples
 from tests.streams import random_stream
 
 _SESSION = 10.0  # seconds, the store's
@@ -145,7 +145,8 @@ class Quorums:
     def lose_each(self) -> None:
         """Leaders, minorities and majorities, of ZooKeeper and of the brokers."""
         self.lose("ZooKeeper's leader killed", [self._leader()])
-        self.lose("ZooKeeper's leader hangs", [self._leader()], hung=True)
+        if AT_LENGTH:
+            self.lose("ZooKeeper's leader hangs", [self._leader()], hung=True)
         long = {"seconds": 1.5 * _SESSION, "meanwhile": self.await_results}
         self.lose("two ZooKeeper servers killed", [self._leader(), self._follower()], **long)  # type: ignore[arg-type]
         self.lose("the broker that leads the results killed", [self._broker("results")])
@@ -153,7 +154,8 @@ class Quorums:
         leader = self._broker("epochs")
         other = next(each for each in self.kafka.servers if each is not leader)
         self.lose("two brokers killed", [leader, other], seconds=1.5 * _SESSION)
-        self.lose("the active controller killed", [_found(lambda: self.kafka.controller)])
+        if AT_LENGTH:
+            self.lose("the active controller killed", [_found(lambda: self.kafka.controller)])
 
     def lose_at_random(self, count: int, chance: random.Random) -> None:
         """Some of ZooKeeper's servers, or of the brokers, or of both, for some time; now and then a job besides."""

@@ -1,6 +1,6 @@
 """Both jobs are stopped while the stream goes on, and started again: they catch up without loss.
 
-``SPATIALSTREAM_LOAD_SECONDS`` sets how long the stream is (default 60; 600 for the ten minutes of a release).
+``SPATIALSTREAM_LOAD_SECONDS`` sets how long the stream is (default 30; 600 for the ten minutes of a release).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spatialstream.model.space import WGS84
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.streams import random_stream
 
-_SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "60"))
+_SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "30"))
 _RATE = 250.0
 
 

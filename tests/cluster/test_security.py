@@ -17,6 +17,7 @@ from spatialstream.store.tls import TlsFiles
 from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
 from tests.cluster.test_executors import failures
+from tests.lengths import AT_LENGTH
 from tests.streams import random_stream
 from tests.tokens import Issuer, TokenEndpoint, with_endpoint
 
@@ -78,6 +79,7 @@ def _is_hidden(secret: str, folder: Path, commands: list[bytes]) -> None:
         assert secret not in log.read_text(errors="replace")
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: the stream of test_in_transit.py shows certificates too")
 @pytest.mark.timeout(1200)
 def test_certificates(servers: Servers, tmp_path: Path) -> None:
     drawn = random_stream(9, 400, 5, WGS84)

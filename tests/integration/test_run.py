@@ -17,7 +17,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import check_files
 from spatialstream.spark.run import RunSettings, run
 from tests import streams
-from tests.lengths import examples
+from tests.lengths import AT_LENGTH, examples
 
 
 def text_of(folder: Path) -> bytes:
@@ -52,11 +52,12 @@ def test_small_streams_are_the_oracles(
 
 
 @pytest.mark.timeout(600)
-def test_ten_thousand_objects_and_a_thousand_queries_of_each_type(spark: SparkSession, tmp_path: Path) -> None:
+def test_thousands_of_objects_and_queries_of_each_type(spark: SparkSession, tmp_path: Path) -> None:
     objects, queries = tmp_path / "objects.jsonl.gz", tmp_path / "queries.jsonl"
+    many, asked = (10_000, 1_000) if AT_LENGTH else (3_000, 300)
     generated = GenerateSettings(
-        objects=10_000,
-        queries=dict.fromkeys(QueryType, 1_000),
+        objects=many,
+        queries=dict.fromkeys(QueryType, asked),
         region=(0.001, 1.0),
         circles=0.3,
         duration=5_000,
@@ -65,10 +66,10 @@ def test_ten_thousand_objects_and_a_thousand_queries_of_each_type(spark: SparkSe
         diurnal=True,
     )
     write_stream(objects, queries, generated)
-    summary = run(RunSettings((objects,), (queries,), tmp_path / "out", 3, epoch_records=3_000), spark)
+    summary = run(RunSettings((objects,), (queries,), tmp_path / "out", 3, epoch_records=many * 3 // 10), spark)
     found = check_files([objects], [queries], tmp_path / "out" / "results", WGS84)
     assert list(found.lines())[2:] == ["exact"]
-    assert min(found.rows.values()) >= 1_000
+    assert min(found.rows.values()) >= asked
     assert summary.results == {kind: rows for kind, rows in found.rows.items() if rows}
 
 

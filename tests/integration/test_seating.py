@@ -95,6 +95,7 @@ session.stop()
     assert "again after" in run(script, "local[2]")
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change tests/cluster/test_executors.py has them")
 def test_with_executors_that_come_and_go() -> None:
     script = """
 def parent(pid):

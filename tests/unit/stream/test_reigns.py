@@ -454,7 +454,7 @@ class Crowd(Simulation):
                 self.scheduler.kill(each)
 
 
-@settings(max_examples=examples(5, 60), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_whoever_is_alive_every_row_is_the_oracles(seed: int) -> None:
     drawn = random_stream(seed, 100, 25, [WGS84, PLANE][seed % 2])

@@ -56,7 +56,7 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
     return found
 
 
-@settings(max_examples=examples(5, 100), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
 def test_while_versions_change(seed: int, space: object) -> None:
     stream = in_order(random_stream(seed, 200, 40, space))
@@ -64,7 +64,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=examples(6, 100), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(4, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_while_everything_fails(seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2]))
@@ -72,7 +72,7 @@ def test_while_everything_fails(seed: int) -> None:
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=examples(25, 300), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15, 300), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), st.integers(0, 10**6))
 def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
     stream = in_order(stream)
@@ -87,7 +87,7 @@ def by_query(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
     return found
 
 
-@settings(max_examples=examples(5, 100), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(), st.integers(0, 10**6), st.sampled_from([2, 3, 7, 64]))
 def test_each_query_has_the_rows_that_it_has_with_one_merger_in_one_partition(
     stream: Stream, seed: int, mergers: int
