@@ -3,7 +3,7 @@
 ``python -m spatialstream.kernels`` makes them ready and says what it does; with names of modules it compiles
 those alone.
 
-Cost: one to four minutes of one processor the first time, two thirds of it in two modules' kernels, so up to three processes
+Cost: one to four minutes of a processor the first time, two thirds of it in two modules' kernels: up to three processes
 share the work. Each has a cache of its own, because numba's is not made for two writers: they number the versions of a
 function independently, and one index may come to name the other's machine code.
 """
