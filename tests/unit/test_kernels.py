@@ -98,6 +98,16 @@ def test_an_edit_of_kernels_in_any_folder_gives_another_cache(tmp_path: Path, mo
         seen.add(model_kernels.cache_folder())
 
 
+def test_an_edit_of_a_constant_that_kernels_import_gives_another_cache(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_kernels, "__file__", str(clone / "model" / "kernels.py"))
+    times, before = clone / "model" / "times.py", model_kernels.cache_folder()
+    assert "kernel" not in times.read_text()
+    times.write_text(times.read_text().replace("TIME_LIMIT = 8_", "TIME_LIMIT = 7_"))
+    assert model_kernels.cache_folder() != before
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """The package as it is elsewhere, written at another time."""

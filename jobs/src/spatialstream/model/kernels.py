@@ -58,9 +58,7 @@ def cache_folder() -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in ("model", "records", "index", "local"):
         for path in sorted((package / folder).glob("**/*.py")):
-            source = path.read_bytes()
-            if any(f"@{name}".encode() in source for name in _DECORATORS):
-                digest.update(b"\n".join(_compiled_lines(source)))
+            digest.update(b"\n".join(_compiled_lines(path.read_bytes())))
     base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spatialstream" / f"kernels-{digest.hexdigest()[:16]}"
 
