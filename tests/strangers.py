@@ -150,7 +150,8 @@ def spark(host: str, port: int) -> str | None:
     }
     wrong, refused = list[str](), False
     for name, (kind, body) in asked.items():
-        answer = said(host, port, struct.pack(">qb", 9 + len(body), kind) + body, patience=_SILENT)
+        patience = _PATIENCE if name == "a call" else _SILENT  # it is the one to which something has to be said
+        answer = said(host, port, struct.pack(">qb", 9 + len(body), kind) + body, patience=patience)
         kinds = {each for each, _ in _frames(answer)}
         wrong += [f"{name}: {_RESPONSES[each]} came" for each in kinds & _RESPONSES.keys()]
         refused = refused or (name == "a call" and _FAILURE in kinds and _UNKNOWN in answer)

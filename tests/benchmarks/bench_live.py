@@ -685,7 +685,10 @@ def killed(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def executor(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """One of two executors of the worker, killed under load."""
-    kill = lambda: os.kill(next(iter(executors(live.worker).values())), signal.SIGKILL)  # noqa: E731
+
+    def kill() -> None:
+        os.kill(min(executors(live.worker).values()), signal.SIGKILL)
+
     return _recovered(live, ("one of two executors", kill, 6, 3)), {}
 
 

@@ -40,7 +40,7 @@ def failures(job: JobServer) -> int:
 
 
 @pytest.mark.timeout(2400)
-def test_executors_of_both_jobs_come_and_go_and_are_killed(servers: Servers, tmp_path: Path) -> None:
+def test_executors_come_and_go_and_are_killed(servers: Servers, tmp_path: Path) -> None:
     drawn = random_stream(12, 30_000, 12, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)

@@ -131,19 +131,19 @@ def test_a_view_reads_what_it_needs_and_when(monkeypatch: pytest.MonkeyPatch) ->
     assert names == [manifest["segments"][1]["file"]]
 
 
-def restored_of(epochs: int) -> tuple[SegmentStore, MemoryFiles, list[str]]:
-    """A store whose segments are in files, one of each epoch, and the names of these."""
+def restored_of(epochs: int) -> tuple[SegmentStore, MemoryFiles]:
+    """A store whose segments are in files, one of each epoch."""
     files = MemoryFiles()
     store = SegmentStore(PLANE, interval=100)
     for seed in range(epochs):
         store.append(epoch(4, seed))
     manifest = store.checkpoint(files.write)
-    return SegmentStore.restore(PLANE, manifest, files.read), files, [each["file"] for each in manifest["segments"]]
+    return SegmentStore.restore(PLANE, manifest, files.read), files
 
 
 def test_threads_that_need_a_segment_at_once_get_the_same() -> None:
     """Kernels read it by address: a second one in its place would free the first under whoever reads that."""
-    store, files, _ = restored_of(1)
+    store, files = restored_of(1)
     (part,) = store._parts
     both, found = threading.Barrier(2), list[Segment]()
 
@@ -165,7 +165,7 @@ def test_threads_that_need_a_segment_at_once_get_the_same() -> None:
 def test_what_a_kernel_reads_is_held_though_another_thread_needs_more(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, _, _ = restored_of(2)
+    store, _ = restored_of(2)
     view = store.view()
     held = []
 
