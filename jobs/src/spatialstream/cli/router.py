@@ -97,4 +97,4 @@ def _keep_balance(options: argparse.Namespace, store: RoutingStore) -> None:
     try:
         save_balance(store, live.balance(options, read_balance(store)))
     except (StateError, Unavailable) as error:
-        live.say(options, f"what load balance is is not kept for spatialstream rebalance: {error}")
+        live.say(options, f"lambda, epsilon and similarity are not kept for spatialstream rebalance: {error}")

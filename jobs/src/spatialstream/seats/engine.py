@@ -40,7 +40,7 @@ _MORE_SECONDS = 2.0
 _TELL_SECONDS = 30.0
 _FORGET_SECONDS = 2.0
 _EVEN_SECONDS = 10.0
-"""Seconds between two looks at whether work is even."""
+"""Seconds between two looks at whether work is even, and seats have let go of what others have."""
 
 
 class Seating(Protocol):
@@ -99,7 +99,7 @@ class SeatEngine:
         self._items: set[int] = set()
         self._moves = 0
         self._had: dict[Any, str] = {}
-        self._left: dict[str, set[int]] = {}
+        self._to_forget: dict[str, set[int]] = {}
         self._all_came = False
         self._load = Load()
         self._even_at = 0.0
@@ -192,7 +192,7 @@ class SeatEngine:
         now, there = time.monotonic(), (self._desk.changes, self._retired)
         seats, before = self._desk.seats(), self._placement
         if not seats or (there == self._placed_for and now < self._even_at):
-            return  # what is looked at every now and then: whether work is even, and what seats have to let go of
+            return
         if now >= self._even_at:
             self._load.look(seats)
             self._even_at = now + _EVEN_SECONDS
@@ -203,18 +203,18 @@ class SeatEngine:
     def _have_forgotten(self, before: Mapping[int, str], seats: Sequence[Seated]) -> None:
         """Have seats let go of what other ones have now; no answer hangs on it, so one that does not is told again."""
         for item, name in before.items():
-            self._left.setdefault(name, set()).add(item)
-        self._left = {seat.name: self._left.get(seat.name, set()) for seat in seats}
+            self._to_forget.setdefault(name, set()).add(item)
+        self._to_forget = {seat.name: self._to_forget.get(seat.name, set()) for seat in seats}
         calls = dict[Future[Any], str]()
         for seat in seats:
-            gone = self._left[seat.name]
+            gone = self._to_forget[seat.name]
             gone -= {item for item in gone if self._placement.get(item) == seat.name}
             if gone:
                 body = Command.of(IdleTasks().forget, sorted(gone), self._generation).to_json()
                 calls[self._asked(seat, "map", body, _FORGET_SECONDS)] = seat.name
         for call in wait(calls, timeout=_FORGET_SECONDS).done:
             if call.exception() is None:
-                self._left[calls[call]].clear()
+                self._to_forget[calls[call]].clear()
 
     def check(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
