@@ -138,26 +138,27 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
     before = set(visitor.sent | visitor.unknown)
 
     first_ones = _two_ready(platform)
-    stream.kube.exec(TOOLBOX, "rm", "-f", "/tmp/connections")
+    stream.kube.exec(TOOLBOX, "rm", "-f", "/tmp/following")
     found: dict[str, Any] = {}
     path = "/results?query=all&position=oldest"
     following = threading.Thread(
         target=lambda: found.update(visitor("follow", path, "end", timeout=900.0)), daemon=True
     )
     following.start()
-    connected = ["sh", "-c", "cat /tmp/connections || true"]
-    wait_for("who follows to be connected", lambda: stream.kube.exec(TOOLBOX, *connected), 120.0, platform.state)
+
+    def followed() -> str:
+        """What became of who follows so far."""
+        return stream.kube.exec(TOOLBOX, "sh", "-c", "cat /tmp/following || true")
+
+    wait_for("who follows to be connected", lambda: "connected" in followed(), 120.0, platform.state)
     for number in range(4 * len(first_ones)):  # it is at one of these, and all of them go
         visitor.send(f"o{number}")
         if number % 4 == 3:
             _two_ready(platform)
             platform.system.kill(first_ones.pop())
 
-    def again() -> bool:
-        return int(stream.kube.exec(TOOLBOX, *connected) or 0) >= 2
-
     # a pod that was killed lives for two seconds more, in which it may bring the last row
-    wait_for("who follows to have come again", again, 120.0, platform.state)
+    wait_for("who follows to have come again", lambda: followed().count("connected") >= 2, 120.0, followed)
     wait_for("the last objects to be taken", lambda: visitor.send(f"end{next(attempts)}", 1), 120.0, platform.state)
     following.join(300.0)
 

@@ -33,19 +33,25 @@ def request(url, token, method, path, body):
         return {"status": 0, "content": str(error)}
 
 
+def note(text):
+    """Write down what has become of who follows, a line each: others look there."""
+    with Path("/tmp/following").open("a") as file:
+        file.write(f"{text}\n")
+
+
 def follow(url, token, path, last_object):
-    """Rows, and on how many connections they came; /tmp/connections says how many there have been so far."""
+    """Rows, and on how many connections they came; /tmp/following says so far what became of these."""
     rows, last, connections = [], None, 0
     while True:
         resume = {} if last is None else {"Last-Event-ID": last}
         try:
             _, answer = connected(url, token, "GET", path, None, Accept="text/event-stream", **resume)
             if answer.status != 200:
-                raise OSError(answer.status)
+                raise OSError(answer.status, answer.read().decode())
             connections += 1
-            Path("/tmp/connections").write_text(str(connections))
+            note("connected")
             data = None
-            while line := answer.readline():
+            while (line := answer.readline()).endswith(b"\n"):  # what a lost connection has cut off is no line
                 name, _, value = line.decode().rstrip("\n").partition(": ")
                 if name == "id":
                     last = value
@@ -56,7 +62,9 @@ def follow(url, token, path, last_object):
                     if data["object"]["id"].startswith(last_object):
                         return {"rows": rows, "connections": connections}
                     data = None
-        except (OSError, http.client.HTTPException):
+            note("ended")
+        except (OSError, http.client.HTTPException) as error:
+            note(f"{type(error).__name__}: {error} (after {last})")
             time.sleep(0.5)
 
 
