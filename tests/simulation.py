@@ -68,10 +68,18 @@ class Topic(MemoryLog):
         super().__init__()
         self._step = step
 
-    def append(self, *messages: Message) -> None:
+    def append(self, *messages: Message) -> int:
         for message in messages:
             self._step("send")
             super().append(message)
+        return self.bounds[1]
+
+
+class Channel(MemoryChannel):
+    """One whose server has been away: it does not know yet what has been taken meanwhile."""
+
+    def ends(self) -> list[int]:
+        return self.begins()
 
 
 class Simulation:
@@ -127,7 +135,7 @@ class Simulation:
         self.failures = {"router": 0, "worker": 0}
         self.left: list[Left] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
-        channel, sink = MemoryChannel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
+        channel, sink = Channel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
         world = settings.world(self.storage, channel, sink, archive, source=self.source, limits=LIMITS)
         self.processes = Processes(world, self.step, self.random)
 

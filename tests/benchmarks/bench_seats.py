@@ -77,8 +77,8 @@ class _Sent:
     channel: Channel
     counts: dict[str, int]
 
-    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
-        self.channel.send(self._counted(blocks))
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
+        return self.channel.send(self._counted(blocks))
 
     def _counted(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> Iterator[tuple[int, bytes, pa.Buffer]]:
         for block in blocks:

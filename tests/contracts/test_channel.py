@@ -49,17 +49,16 @@ class TestChannel:
         channel = channels.of(life)
         assert channel.begins() == channel.ends() == [0, 0]
         assert given(channel, 0) == given(channel, 1) == []
-        channel.send([])
+        assert channel.send([]) == {}
         assert channel.ends() == [0, 0]
 
     def test_blocks_of_each_slot_in_their_order(self, channels: Channels, life: str) -> None:
         channel = channels.of(life)
         first = [block(i % 2, 0, i) for i in range(7)]
         second = [block(1, 1, i, 100_000) for i in range(3)]
-        channel.send(iter(first))
-        middle = channel.ends()
-        assert middle == [4, 3]
-        channel.send(second)
+        assert channel.send(iter(first)) == {0: 4, 1: 3}
+        assert channel.ends() == [4, 3]
+        assert channel.send(second) == {1: 6}
         assert channel.ends() == [4, 6]
         assert given(channel, 0) == as_given(*first[::2])
         assert given(channel, 1) == as_given(*first[1::2], *second)
@@ -69,8 +68,8 @@ class TestChannel:
 
     def test_what_is_sent_again_comes_again_with_its_key(self, channels: Channels, life: str) -> None:
         channel, blocks = channels.of(life), [block(0, 4, i) for i in range(3)]
-        channel.send(blocks)
-        channel.send(blocks[:2])
+        assert channel.send(blocks) == {0: 3}
+        assert channel.send(blocks[:2]) == {0: 5}
         assert given(channel, 0) == as_given(*blocks, *blocks[:2])
 
     def test_what_fails_on_the_way_does_not_hinder_the_next(self, channels: Channels, life: str) -> None:
@@ -85,7 +84,7 @@ class TestChannel:
             channel.send(failing())
         before = channel.ends()[0]
         assert given(channel, 0) == as_given(*blocks[:before]), "some of them may be there"
-        channel.send(blocks)
+        assert channel.send(blocks) == {0: before + len(blocks)}
         assert given(channel, 0, before) == as_given(*blocks), "nothing comes late"
 
     def test_the_largest_blocks(self, channels: Channels, life: str) -> None:
@@ -97,7 +96,7 @@ class TestChannel:
     def test_blocks_of_another_life_are_not_given(self, channels: Channels, life: str) -> None:
         channel, other = channels.of(life), channels.of("two")
         other.send([block(0, 0), block(0, 1)])
-        channel.send([block(0, 0, 1)])
+        assert channel.send([block(0, 0, 1)]) == {0: 3}
         other.send([block(0, 2)])
         assert channel.ends() == other.ends() == [4, 0], "offsets are the log's"
         assert given(channel, 0) == as_given(block(0, 0, 1))

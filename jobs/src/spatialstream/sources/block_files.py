@@ -40,7 +40,7 @@ class BlockFiles:
     storage: Storage
     slots: int
 
-    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """See :class:`~spatialstream.sources.contracts.Channel`; all blocks are of one router partition of an epoch."""
         parts: list[pa.Buffer] = []
         index: list[tuple[int, str, int, int]] = []
@@ -49,12 +49,14 @@ class BlockFiles:
             index.append((slot, key.decode(), size, content.size))
             parts.append(content)
             size += content.size
-        if index:
-            epoch, partition = map(int, index[0][1].split()[:2])
-            listed = json.dumps(index).encode()
-            self.storage.put(
-                f"{_BLOCKS}{epoch:09d}-{partition:04d}.ipc", *parts, listed, len(listed).to_bytes(_SIZE, "little")
-            )
+        if not index:
+            return {}
+        epoch, partition = map(int, index[0][1].split()[:2])
+        listed = json.dumps(index).encode()
+        self.storage.put(
+            f"{_BLOCKS}{epoch:09d}-{partition:04d}.ipc", *parts, listed, len(listed).to_bytes(_SIZE, "little")
+        )
+        return dict.fromkeys((slot for slot, *_ in index), epoch + 1)
 
     def ends(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""

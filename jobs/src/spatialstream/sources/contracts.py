@@ -160,15 +160,22 @@ class Channel(Protocol):
     what it sends. Whoever else writes into the logs is not trusted: what is none of the stream's is told as such.
     """
 
-    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """Append blocks (slot, key, content) in any process; once this returns, they are kept.
+
+        Returns:
+            The offset after the last of them, of each slot that any were for.
 
         Raises:
             Unavailable: they may not be.
         """
 
     def ends(self) -> list[int]:
-        """The offset after the last block of each slot."""
+        """The offset after the last block of each slot, or one before it.
+
+        A server that was away does not know at once what the others have taken meanwhile. Whoever has sent blocks knows
+        where they are by :meth:`send`.
+        """
 
     def announce(self, announcement: Mapping[str, Any]) -> None:
         """Append an announcement (JSON-able); once this returns, it is kept.

@@ -285,7 +285,7 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
 
 
 class _Sender:
-    """A producer, what it could not deliver, and the partitions to which it has delivered anything.
+    """A producer, what it could not deliver, where the rest is, and the partitions to which it has delivered anything.
 
     A broker takes a producer's first batch for a partition whatever its number in the sequence is, and a producer takes
     an acknowledged batch for a sign that those before it have arrived. So of two first batches under way the first is
@@ -295,6 +295,7 @@ class _Sender:
 
     def __init__(self, connection: Connection) -> None:
         self.failed: list[str] = []
+        self.ends: dict[tuple[str, int], int] = {}
         self._renewal = _Renewal(connection)
         self._known: set[tuple[str, int]] = set()
         self.producer: Producer = connection.producer(
@@ -302,13 +303,16 @@ class _Sender:
             **{
                 "message.timeout.ms": int(PATIENCE * 1000),
                 "queue.buffering.max.kbytes": 128 << 10,
-                "delivery.report.only.error": True,
                 "on_delivery": self._note,
             },
         )
 
-    def _note(self, error: KafkaError, _: Message) -> None:
-        self.failed.append(error.str())
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        """Is told of each message, of those of a partition in their order."""
+        if error is not None:
+            self.failed.append(error.str())
+        else:
+            self.ends[str(message.topic()), int(message.partition() or 0)] = int(message.offset() or 0) + 1
 
     def send(self, topic: str, partition: int, key: bytes | None, value: Any) -> None:
         """Send a message, or leave it to :meth:`arrived` to tell why not."""
@@ -340,17 +344,24 @@ class _Sender:
             raise Unavailable(f"messages were not taken: {self.failed[0] if self.failed else 'no answer'}")
 
 
-def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]) -> None:
+def send(
+    connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]
+) -> dict[tuple[str, int], int]:
     """Send messages, in their order; once this returns, the broker has them.
 
     Args:
         connection: how to reach the broker.
         messages: topic, partition (None: any), key, and value (bytes or a buffer).
 
+    Returns:
+        The offset after the last one of each topic and partition; none above 0 where the broker has not told it, as of
+        what it took itself for sent twice.
+
     Raises:
         Unavailable: it may not have all of them.
     """
     clients, sender = _kept(connection, "send", lambda: _Sender(connection))
+    sender.ends = {}
     try:
         for topic, partition, key, value in messages:
             sender.send(topic, -1 if partition is None else partition, key, value)
@@ -364,4 +375,6 @@ def send(connection: Connection, messages: Iterable[tuple[str, int | None, bytes
         if isinstance(error, Unavailable):
             raise Unavailable(connection.why(str(error))) from None
         raise
+    ends = sender.ends
     clients.append(sender)
+    return ends

@@ -88,10 +88,14 @@ class KafkaChannel:
     def _topics(self) -> Topics:
         return self.connection.topics(self.stream)
 
-    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         topic = self._topics.blocks
-        send(self.connection, ((topic, slot, key_of_life(key, self.life), content) for slot, key, content in blocks))
+        messages = ((topic, slot, key_of_life(key, self.life), content) for slot, key, content in blocks)
+        ends = {slot: end for (_, slot), end in send(self.connection, messages).items()}
+        if unknown := sorted(slot for slot, end in ends.items() if end <= 0):
+            raise Unavailable(f"the broker has not told where in partition {unknown[0]} of {topic} it has put blocks")
+        return ends
 
     def ends(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""

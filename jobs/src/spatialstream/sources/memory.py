@@ -43,11 +43,12 @@ class MemoryLog:
         with self._changed:
             return self._begin, self._begin + len(self._messages)
 
-    def append(self, *messages: Message) -> None:
-        """Append messages."""
+    def append(self, *messages: Message) -> int:
+        """Append messages; the offset after them."""
         with self._changed:
             self._messages += messages
             self._changed.notify_all()
+            return self._begin + len(self._messages)
 
     def remove(self, before: int) -> None:
         """Remove the messages before an offset."""
@@ -116,10 +117,12 @@ class MemoryChannel:
     def __init__(self, logs: Sequence[MemoryLog], epochs: MemoryLog, life: str = "") -> None:
         self._logs, self._epochs, self._life = logs, epochs, life
 
-    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> None:
+    def send(self, blocks: Iterable[tuple[int, bytes, pa.Buffer]]) -> dict[int, int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
+        ends = {}
         for slot, key, content in blocks:
-            self._logs[slot].append((key_of_life(key, self._life), content.to_pybytes()))
+            ends[slot] = self._logs[slot].append((key_of_life(key, self._life), content.to_pybytes()))
+        return ends
 
     def ends(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""

@@ -67,14 +67,13 @@ class RouterTurns:
         if not record.silent:
             self.step("route")
             try:
-                self._route(record)
+                ends = self._route(record)
             except Lost:
                 self.go_back(record)
                 self.step("route")
-                self._route(record)
+                ends = self._route(record)
             self.step("announce")
-            channel = engine.world.channel
-            channel.announce({**router.announcement(record), "ends": channel.ends()})
+            engine.world.channel.announce({**router.announcement(record), "ends": ends})
             if record.epoch.checkpoint:
                 self.step("checkpoint")
                 self._checkpoint(record)
@@ -82,8 +81,14 @@ class RouterTurns:
         router.done(record)
         return record
 
-    def _route(self, record: EpochRecord) -> None:
-        self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+    def _route(self, record: EpochRecord) -> list[int]:
+        """ROUTE; where the epoch's blocks for each slot end: every partition has a marker for every slot at least."""
+        lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
+        ends: dict[int, int] = {}
+        for line in lines:
+            for slot, end in from_json(tuple[tuple[int, int], ...], line):
+                ends[slot] = max(end, ends.get(slot, 0))
+        return [ends[slot] for slot in range(len(ends))]
 
     def _checkpoint(self, record: EpochRecord) -> None:
         """Have the registries written down, now that the epoch is out."""
