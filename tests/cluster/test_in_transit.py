@@ -35,7 +35,7 @@ from tests import strangers
 from tests.capture import Capture, End
 from tests.certificates import Authority
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.executors import MASTER, spark_home
+from tests.executors import master, spark_home
 from tests.known_listeners import TABLE, Documented, named
 from tests.lengths import AT_LENGTH
 from tests.listening import Listener, listeners, role
@@ -211,7 +211,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Passing]:
         properties.write_text("".join(f"{name}={value}\n" for name, value in kafka.security.items()))
         known = {"ca": client.authority, "certificate": client.certificate, "key": client.key}
         more = [part for name, path in known.items() for part in (f"--zookeeper-{name}", str(path))]
-        more += ["--kafka-security", str(properties), "--master", MASTER, "--conf", "spark.executor.memory=512m"]
+        more += ["--kafka-security", str(properties), "--master", master(1), "--conf", "spark.executor.memory=512m"]
         # as in pods: Spark's cluster on this machine would otherwise have loopback, where nothing is encrypted
         more += [part for name in ("host", "bindAddress") for part in ("--conf", f"spark.driver.{name}={address}")]
         servers = Servers(zookeeper, kafka)

@@ -32,7 +32,7 @@ from spatialstream.stages.state import forget
 from spatialstream.stream.settings import StreamSettings
 from tests import streams
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
-from tests.lengths import examples
+from tests.lengths import AT_LENGTH, examples
 from tests.objects import BUCKET, SECRET, VARIABLES, Chance, Fault, ObjectServer, Proxy, environment, faults
 from tests.simulation import IDLE, Simulation
 from tests.unit.stream.test_stream import differences as simulated_differences
@@ -214,6 +214,7 @@ def metric(job: JobServer, name: str) -> float:
     return math.nan
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: a stream of tests/e2e has its state in a store with every change")
 @pytest.mark.timeout(900)
 def test_a_live_stream_survives_kills_and_a_store_that_is_away(
     servers: Servers, objects: ObjectServer, tmp_path: Path

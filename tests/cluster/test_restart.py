@@ -13,12 +13,14 @@ import pytest
 
 from spatialstream.model.space import WGS84
 from tests.cluster.stream import PATIENCE, LiveStream, Servers, differences
+from tests.lengths import AT_LENGTH
 from tests.streams import random_stream
 
 _SECONDS = int(os.environ.get("SPATIALSTREAM_LOAD_SECONDS", "30"))
 _RATE = 250.0
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change a stream of tests/e2e is suspended and resumed")
 @pytest.mark.timeout(1200 + 4 * _SECONDS)
 def test_catches_up_after_a_restart(servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = random_stream(8, int(_RATE * _SECONDS), 10, WGS84)

@@ -95,7 +95,7 @@ session.stop()
     assert "again after" in run(script, "local[2]")
 
 
-@pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change tests/cluster/test_executors.py has them")
+@pytest.mark.skipif(not AT_LENGTH, reason="at length: with every change tests/e2e has them")
 def test_with_executors_that_come_and_go() -> None:
     script = """
 def parent(pid):
@@ -119,7 +119,7 @@ session.stop()
 
 
 @pytest.mark.parametrize(
-    "how", [signal.SIGTERM, signal.SIGKILL, *([signal.SIGINT] if AT_LENGTH else [])], ids=lambda how: how.name
+    "how", [signal.SIGKILL, *([signal.SIGTERM, signal.SIGINT] if AT_LENGTH else [])], ids=lambda how: how.name
 )
 def test_a_driver_that_is_ended_in_a_turn_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
     script = f"""
