@@ -114,11 +114,12 @@ def test_on_kubernetes_executors_find_the_secret_in_the_checkpoint(
     monkeypatch.setattr(tempfile, "tempdir", str(local))
     checkpoint = MemoryStorage() if remote else Folder(tmp_path)
     for _ in range(2):
-        path = live._spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint))
-        assert path.name == "worker.secret"
-        assert local in path.parents if remote else path.parent == tmp_path
-        assert checkpoint.get("worker.secret").to_pybytes() == path.read_bytes()
-        assert path.parent.stat().st_mode & 0o077 == 0 or not remote
+        with live._spark_secret(argparse.Namespace(command="worker", stream="quakes", checkpoint=checkpoint)) as path:
+            assert path.name == "worker.secret"
+            assert local in path.parents if remote else path.parent == tmp_path
+            assert checkpoint.get("worker.secret").to_pybytes() == path.read_bytes()
+            assert path.parent.stat().st_mode & 0o077 == 0 or not remote
+    assert list(local.iterdir()) == []
 
 
 def test_an_executor_brings_the_secret_to_where_spark_reads_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -403,19 +403,20 @@ def seats(options: argparse.Namespace, begun: Begun, world: World) -> Iterator[t
         count = options.slots if options.command == "worker" else options.router_partitions
     elif options.executors_from_store:
         raise SettingError("executors-from-store", "needs a --master that gives executors, such as k8s://...")
-    if (options.master or "").startswith("k8s:"):
-        begun.await_lease()
-        given["secret"] = _spark_secret(options)
-    session = embedded_session(name, options.cores, **given, lasting=True)
-    try:
-        with SeatEngine(world, SparkSeating(session, count, name), lambda text: say(options, text)) as engine:
+    with ExitStack() as held:
+        if (options.master or "").startswith("k8s:"):
             begun.await_lease()
-            yield session, engine
-    finally:
-        stop_spark(session)
+            given["secret"] = held.enter_context(_spark_secret(options))
+        session = embedded_session(name, options.cores, **given, lasting=True)
+        held.callback(stop_spark, session)
+        seating = SparkSeating(session, count, name)
+        engine = held.enter_context(SeatEngine(world, seating, lambda text: say(options, text)))
+        begun.await_lease()
+        yield session, engine
 
 
-def _spark_secret(options: argparse.Namespace) -> Path:
+@contextmanager
+def _spark_secret(options: argparse.Namespace) -> Iterator[Path]:
     """A new secret of Spark's processes: the file in which executors on Kubernetes have it too.
 
     They see it in the checkpoint's folder. Where that is none they bring it from there, before they begin
@@ -427,10 +428,12 @@ def _spark_secret(options: argparse.Namespace) -> Path:
     name, checkpoint = f"{options.command}.secret", options.checkpoint
     if isinstance(checkpoint, Folder):
         new_secret(checkpoint.path / name)
-        return checkpoint.path / name
-    path = Path(tempfile.mkdtemp(prefix="spatialstream-")) / name  # nobody else's, whatever is in the folder of all
-    checkpoint.put(name, new_secret(path))
-    return path
+        yield checkpoint.path / name
+        return
+    with tempfile.TemporaryDirectory(prefix="spatialstream-") as folder:  # nobody else's, whatever is beside it
+        path = Path(folder) / name
+        checkpoint.put(name, new_secret(path))
+        yield path
 
 
 def _has_executors(master: str | None) -> bool:
