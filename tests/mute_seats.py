@@ -40,7 +40,7 @@ _PART = re.compile(rb'"part": (\d+)')
 
 
 class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers the commands of a driver: MERGE says the loads of slots, and all else nothing.
+    """Answers the commands of a driver: MERGE says the loads of slots, ROUTE where blocks end, and all else nothing.
 
     Args:
         loads: the load record of each slot.
@@ -49,6 +49,7 @@ class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, loads: Mapping[int, Any]) -> None:
         super().__init__(f"grpc+tcp://{_HOST}:0")
         self._summary = [to_json(Summary(100, 0, {"CRQ": 100}, dict(given))) for given in (loads, {})]
+        self._ends = json.dumps([1_000_000] * len(loads))
         self._calls = self._bytes = 0
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -65,7 +66,8 @@ class _Endpoint(flight.FlightServerBase):  # type: ignore[misc]
                 assert matched is not None
                 answer = [self._summary[int(matched[1]) > 0]]
             elif action.type == "map":
-                answer = [[] for _ in json.loads(body)["items"]]
+                told = [self._ends] if b'"route"' in body else []
+                answer = [told for _ in json.loads(body)["items"]]
         yield flight.Result(json.dumps({"answer": answer}).encode())
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:

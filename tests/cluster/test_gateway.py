@@ -50,6 +50,10 @@ class Follower:
     """Follows queries as a browser does, and loses its connection now and then.
 
     Attributes:
+        client, queries, last: how it reaches the gateway, what it follows, and the id of the event that it had last.
+        chance: of when it loses its connection.
+        stream: its name.
+        longest: seconds for which a connection lasts.
         rows: those that have come.
         resumed: how often it has come again.
         failed: what was answered other than events.
@@ -59,6 +63,8 @@ class Follower:
     queries: list[str]
     last: str
     chance: random.Random
+    stream: str = "gateway"
+    longest: float = 6.0
     rows: list[bytes] = field(default_factory=list)
     resumed: int = -1
     failed: list[tuple[int, bytes]] = field(default_factory=list)
@@ -71,7 +77,9 @@ class Follower:
             self.over.wait(0.2)
 
     def _follow(self) -> None:
-        path = "/streams/gateway/results?" + "&".join(f"query={quote(each)}" for each in self.queries)
+        path = f"/streams/{self.stream}/results?position=oldest&" + "&".join(
+            f"query={quote(each)}" for each in self.queries
+        )
         headers = {"accept": "text/event-stream", "last-event-id": self.last}
         with closing(self.client.connection(timeout=30.0)) as connection:
             connection.request("GET", path, headers=self.client.headers(headers))
@@ -80,7 +88,7 @@ class Follower:
                 self.failed.append((response.status, response.read()))
                 return
             self.resumed += 1
-            until, event = time.monotonic() + self.chance.uniform(0.5, 6.0), dict[bytes, bytes]()
+            until, event = time.monotonic() + self.chance.uniform(0.5, self.longest), dict[bytes, bytes]()
             while time.monotonic() < until and (line := response.readline()):
                 if line == b"\n":  # whole; what was cut off is not there
                     self.rows += [event[b"data"]] if b"data" in event else []

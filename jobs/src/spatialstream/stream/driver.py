@@ -14,6 +14,7 @@ the last checkpoint are done again from their records, for the state that they l
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,13 +83,9 @@ class RouterTurns:
         return record
 
     def _route(self, record: EpochRecord) -> list[int]:
-        """ROUTE; where the epoch's blocks for each slot end: every partition has a marker for every slot at least."""
+        """ROUTE; where the epoch's blocks for each slot end."""
         lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
-        ends: dict[int, int] = {}
-        for line in lines:
-            for slot, end in from_json(tuple[tuple[int, int], ...], line):
-                ends[slot] = max(end, ends.get(slot, 0))
-        return [ends[slot] for slot in range(len(ends))]
+        return list(map(max, *map(json.loads, lines), [0] * self.router.settings.slots))
 
     def _checkpoint(self, record: EpochRecord) -> None:
         """Have the registries written down, now that the epoch is out."""
