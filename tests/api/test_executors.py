@@ -23,6 +23,7 @@ from spatialstream_operator.commands import spark_properties
 from spatialstream_operator.names import StreamNames
 from tests.api.client import eventually
 from tests.api.servers import ADMIN
+from tests.lengths import AT_LENGTH
 from tests.unit.operator.resource import parse
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +96,9 @@ def registered(driver) -> int:
     return driver.sparkContext._jsc.sc().getExecutorIds().size()
 
 
+@pytest.mark.skipif(
+    not AT_LENGTH, reason="at length: with every change tests/e2e has a pod that does not know the secret"
+)
 @pytest.mark.timeout(300)
 def test_only_executors_of_the_driver_get_in(api, driver, tmp_path):
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
