@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -40,16 +41,6 @@ class Visitor:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         command = ["python", "-c", VISITOR, URL, self.token, method, f"/streams/{self.stream.id}{path}", *rest]
         return json.loads(self.stream.kube.exec(TOOLBOX, *command, data=content, timeout=timeout))
-
-    def follow(self, path: str, last: str) -> None:
-        """Begin to follow results in the pod, in a process that needs no connection to it."""
-        script = 'rm -f /tmp/following; setsid python -c "$0" "$@" </dev/null >/tmp/followed 2>&1 &'
-        visit = VISITOR, URL, self.token, "follow", f"/streams/{self.stream.id}{path}", last
-        self.stream.kube.exec(TOOLBOX, "sh", "-c", script, *visit)
-
-    def followed(self) -> str:
-        """What became of that so far; when it is over, what it says at last is the last line."""
-        return self.stream.kube.exec(TOOLBOX, "sh", "-c", "cat /tmp/following /tmp/followed || true")
 
     def send(self, name: str, objects: int = 20) -> bool:
         """Send objects once; whether the gateway says that they are in the broker."""
@@ -138,18 +129,31 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
     attempts = count()
     wait_for("objects to be taken", lambda: visitor.send(f"first{next(attempts)}"), 120.0, platform.state)
     query = {"id": "all", "type": "CRQ", "region": WORLD, "keywords": ["a"], "duration": "1h"}
-
-    def stands() -> bool:
-        """One whose registration was answered too late stands all the same, and another under its id is refused."""
-        registered = visitor("POST", "/queries", body=query)["status"] in (200, 201)
-        return bool(registered or visitor("GET", "/queries/all")["status"] == 200)
-
-    wait_for("the query to stand", stands, 120.0, platform.state)
+    wait_for(
+        "the query to stand",
+        lambda: (
+            visitor("POST", "/queries", body=query)["status"] in (200, 201)
+            or visitor("GET", "/queries/all")["status"] == 200  # its registration was answered too late
+        ),
+        120.0,
+        platform.state,
+    )
     before = set(visitor.sent | visitor.unknown)
 
     first_ones = _two_ready(platform)
-    visitor.follow("/results?query=all&position=oldest", "end")
-    wait_for("who follows to be connected", lambda: "connected" in visitor.followed(), 120.0, visitor.followed)
+    stream.kube.exec(TOOLBOX, "rm", "-f", "/tmp/following")
+    found: dict[str, Any] = {}
+    path = "/results?query=all&position=oldest"
+    following = threading.Thread(
+        target=lambda: found.update(visitor("follow", path, "end", timeout=900.0)), daemon=True
+    )
+    following.start()
+
+    def followed() -> str:
+        """What became of who follows so far."""
+        return stream.kube.exec(TOOLBOX, "sh", "-c", "cat /tmp/following || true")
+
+    wait_for("who follows to be connected", lambda: "connected" in followed(), 120.0, platform.state)
     for number in range(4 * len(first_ones)):  # it is at one of these, and all of them go
         visitor.send(f"o{number}")
         if number % 4 == 3:
@@ -157,16 +161,11 @@ def test_a_program_asks_registers_and_follows_while_pods_are_killed(platform: Pl
             platform.system.kill(first_ones.pop())
 
     # a pod that was killed lives for two seconds more, in which it may bring the last row
-    wait_for(
-        "who follows to have come again", lambda: visitor.followed().count("connected") >= 2, 120.0, visitor.followed
-    )
+    wait_for("who follows to have come again", lambda: followed().count("connected") >= 2, 120.0, followed)
     wait_for("the last objects to be taken", lambda: visitor.send(f"end{next(attempts)}", 1), 120.0, platform.state)
+    following.join(300.0)
 
-    def over() -> Any:
-        last = (visitor.followed().splitlines() or [""])[-1]
-        return last.startswith("{") and json.loads(last)
-
-    found = wait_for("the last row to come", over, 300.0, visitor.followed)
+    assert found, platform.state()
     rows = [row for row in found["rows"] if not row["object"]["id"].startswith("end")]
     ids = Counter(row["object"]["id"] for row in rows)
     assert set(ids.values()) == {1}

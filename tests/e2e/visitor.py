@@ -50,15 +50,14 @@ def follow(url, token, path, last_object):
                 raise OSError(answer.status, answer.read().decode())
             connections += 1
             note("connected")
-            of_event, data = last, None
+            data = None
             while (line := answer.readline()).endswith(b"\n"):  # what a lost connection has cut off is no line
                 name, _, value = line.decode().rstrip("\n").partition(": ")
                 if name == "id":
-                    of_event = value
+                    last = value
                 elif name == "data":
                     data = json.loads(value)
-                elif not name and data is not None:  # whole: what is not has not come
-                    last = of_event
+                elif not name and data is not None:
                     rows.append(data)
                     if data["object"]["id"].startswith(last_object):
                         return {"rows": rows, "connections": connections}
