@@ -295,7 +295,7 @@ class _Sender:
 
     def __init__(self, connection: Connection) -> None:
         self.failed: list[str] = []
-        self.ends: dict[tuple[str, int], int] = {}
+        self.ends: dict[tuple[str, int], int | None] = {}
         self._renewal = _Renewal(connection)
         self._known: set[tuple[str, int]] = set()
         self.producer: Producer = connection.producer(
@@ -312,7 +312,8 @@ class _Sender:
         if error is not None:
             self.failed.append(error.str())
         else:
-            self.ends[str(message.topic()), int(message.partition() or 0)] = int(message.offset() or 0) + 1
+            offset = message.offset()
+            self.ends[str(message.topic()), int(message.partition() or 0)] = None if offset is None else offset + 1
 
     def send(self, topic: str, partition: int, key: bytes | None, value: Any) -> None:
         """Send a message, or leave it to :meth:`arrived` to tell why not."""
@@ -346,7 +347,7 @@ class _Sender:
 
 def send(
     connection: Connection, messages: Iterable[tuple[str, int | None, bytes | None, Any]]
-) -> dict[tuple[str, int], int]:
+) -> dict[tuple[str, int], int | None]:
     """Send messages, in their order; once this returns, the broker has them.
 
     Args:
@@ -354,8 +355,8 @@ def send(
         messages: topic, partition (None: any), key, and value (bytes or a buffer).
 
     Returns:
-        The offset after the last one of each topic and partition; none above 0 where the broker has not told it, as of
-        what it took itself for sent twice.
+        The offset after the last one of each topic and partition; None where the broker has not told it, as of what it
+        took for sent twice.
 
     Raises:
         Unavailable: it may not have all of them.
@@ -375,6 +376,6 @@ def send(
         if isinstance(error, Unavailable):
             raise Unavailable(connection.why(str(error))) from None
         raise
-    ends = sender.ends
+    ends = sender.ends  # before another thread has the sender
     clients.append(sender)
     return ends

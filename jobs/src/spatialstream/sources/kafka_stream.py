@@ -92,9 +92,11 @@ class KafkaChannel:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         topic = self._topics.blocks
         messages = ((topic, slot, key_of_life(key, self.life), content) for slot, key, content in blocks)
-        ends = {slot: end for (_, slot), end in send(self.connection, messages).items()}
-        if unknown := sorted(slot for slot, end in ends.items() if end <= 0):
-            raise Unavailable(f"the broker has not told where in partition {unknown[0]} of {topic} it has put blocks")
+        ends = dict[int, int]()
+        for (_, slot), end in send(self.connection, messages).items():
+            if end is None:
+                raise Unavailable(f"the broker has not told where in partition {slot} of {topic} it has put blocks")
+            ends[slot] = end
         return ends
 
     def ends(self) -> list[int]:

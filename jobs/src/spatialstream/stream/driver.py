@@ -85,7 +85,7 @@ class RouterTurns:
     def _route(self, record: EpochRecord) -> list[int]:
         """ROUTE; where the epoch's blocks for each slot end."""
         lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
-        return list(map(max, *map(json.loads, lines), [0] * self.router.settings.slots))
+        return [max(of_slot) for of_slot in zip(*map(json.loads, lines), strict=True)]
 
     def _checkpoint(self, record: EpochRecord) -> None:
         """Have the registries written down, now that the epoch is out."""
