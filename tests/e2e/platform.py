@@ -58,6 +58,8 @@ class Platform:
         for namespace in (SYSTEM, NAMESPACE, GOING):
             run(["kubectl", "create", "namespace", namespace])
             run(["kubectl", "label", "namespace", namespace, *(f"{k}={v}" for k, v in _RESTRICTED.items())])
+        if "hostPath" in self._storage():
+            self._empty_folder()
         self.kube.helm("install", "dev", str(self.root / "charts/spatialstream-dev"), *self._values(self._dev()))
         self.upgrade("install")
         self.kube.apply(self._toolbox())
@@ -90,6 +92,7 @@ class Platform:
         for kind, name in (
             ("namespace", GOING),
             ("persistentvolume", GOING),
+            ("persistentvolume", NAMESPACE),
             ("namespace", NAMESPACE),
             ("namespace", SYSTEM),
             ("crd", "spatialstreams.spatialstream.dev"),
@@ -101,12 +104,23 @@ class Platform:
         """Delete what services and streams have written: a folder of the node outlives the claim."""
         if not run(["kubectl", "-n", NAMESPACE, "get", "pvc", "dev-checkpoints", "--ignore-not-found"]).strip():
             return
-        self.kube.apply(self._toolbox())
-        wait_for("the toolbox", lambda: self.kube.ready(TOOLBOX), 120.0)
         self.kube.kubectl(
             *("delete", "statefulset", "dev-kafka", "dev-zookeeper", "dev-objects"),
             *("--ignore-not-found", "--cascade=foreground"),
         )
+        self._empty("dev-checkpoints")
+
+    def _empty_folder(self) -> None:
+        """Delete what a run has left whose cluster has ended before it: another cluster on the node knows no claim."""
+        self.kube.apply(*self.claim("left", NAMESPACE))
+        self._empty("left")
+        self.kube.kubectl("delete", "persistentvolumeclaim", "left")
+        run(["kubectl", "delete", "persistentvolume", NAMESPACE])
+
+    def _empty(self, claim: str) -> None:
+        """Delete what services and streams have written to a volume, with nobody at it."""
+        self.kube.apply(self._toolbox(claim))
+        wait_for("the toolbox", lambda: self.kube.ready(TOOLBOX), 120.0)
         folders = ["/checkpoints", "/services/kafka", "/services/zookeeper", "/services/objects"]
         self.kube.exec(TOOLBOX, "find", *folders, "-mindepth", "1", "-uid", "10001", "-delete")
         self.kube.kubectl("delete", "pod", TOOLBOX)
@@ -164,8 +178,8 @@ class Platform:
             return {"accessMode": "ReadWriteOnce"}
         return {"hostPath": "/var/tmp"}
 
-    def claim(self, name: str) -> list[dict[str, Any]]:
-        """A claim in the namespace that goes, and its volume where the cluster provides none."""
+    def claim(self, name: str, namespace: str = GOING) -> list[dict[str, Any]]:
+        """A claim, and where the cluster provides none its volume, which is called as the namespace."""
         storage = self._storage()
         spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         made = []
@@ -175,18 +189,20 @@ class Platform:
                 "capacity": {"storage": "1Gi"},
                 "storageClassName": "",
                 "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"namespace": GOING, "name": name},
+                "claimRef": {"namespace": namespace, "name": name},
                 "hostPath": {"path": storage["hostPath"], "type": "Directory"},
             }
-            made.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": GOING}, "spec": volume})
-            spec |= {"storageClassName": "", "volumeName": GOING}
+            made.append(
+                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": volume}
+            )
+            spec |= {"storageClassName": "", "volumeName": namespace}
         elif "storageClass" in storage:
             spec["storageClassName"] = storage["storageClass"]
-        about = {"name": name, "namespace": GOING}
+        about = {"name": name, "namespace": namespace}
         return [*made, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}]
 
-    def _toolbox(self) -> dict[str, Any]:
-        """A pod in which commands of the project can be run."""
+    def _toolbox(self, claim: str = "dev-checkpoints") -> dict[str, Any]:
+        """A pod in which commands of the project can be run, with a volume."""
         rights = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
         ids = {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
         variables = {
@@ -213,7 +229,7 @@ class Platform:
         volumes = [
             {"name": "tmp", "emptyDir": {}},
             {"name": "work", "emptyDir": {}},
-            {"name": "volume", "persistentVolumeClaim": {"claimName": "dev-checkpoints"}},
+            {"name": "volume", "persistentVolumeClaim": {"claimName": claim}},
         ]
         pod = {
             "securityContext": ids,

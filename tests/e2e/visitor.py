@@ -50,16 +50,18 @@ def follow(url, token, path, last_object):
                 raise OSError(answer.status, answer.read().decode())
             connections += 1
             note("connected")
-            data = None
+            of_event, data = last, None
             while (line := answer.readline()).endswith(b"\n"):  # what a lost connection has cut off is no line
                 name, _, value = line.decode().rstrip("\n").partition(": ")
                 if name == "id":
-                    last = value
+                    of_event = value
                 elif name == "data":
                     data = json.loads(value)
-                elif not name and data is not None:
+                elif not name and data is not None:  # whole: what is not has not come
+                    last = of_event
                     rows.append(data)
                     if data["object"]["id"].startswith(last_object):
+                        note("has the last row")
                         return {"rows": rows, "connections": connections}
                     data = None
             note("ended")
