@@ -33,7 +33,7 @@ def test_everything_dies(servers: Servers, tmp_path: Path, capsys: pytest.Captur
             ("router killed while a version is prepared", lambda: _kill_while_preparing(stream, "router")),
             ("worker killed while a version is prepared", lambda: _kill_while_preparing(stream, "worker")),
         ]
-        if AT_LENGTH:  # with every change test_quorums.py has servers that die
+        if AT_LENGTH:  # with every change test_quorums.py has servers that die, and tests/e2e whole jobs
             faults += [
                 ("the worker's JVM killed", lambda: _kill_jvm(stream)),
                 ("broker killed", lambda: _kill_server(servers.kafka)),

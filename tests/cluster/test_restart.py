@@ -1,6 +1,6 @@
 """Both jobs are stopped while the stream goes on, and started again: they catch up without loss.
 
-``SPATIALSTREAM_LOAD_SECONDS`` sets how long the stream is (default 30; 600 for the ten minutes of a release).
+``SPATIALSTREAM_LOAD_SECONDS`` sets how long the stream is (default 30; ``make test-all`` gives 600).
 """
 
 from __future__ import annotations
