@@ -1,15 +1,21 @@
-"""``spatialstream rebalance`` takes λ and ε of the stream, unless it is told others."""
+"""``spatialstream rebalance`` takes λ and ε of the stream, unless it is told others, and gives way to the operator."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli import live, main, router
+from spatialstream.index.version import RoutingVersion
+from spatialstream.store.base import RoutingState
 from spatialstream.store.memory import Memory, MemoryStore
 from spatialstream.store.reports import read_balance, save_balance
+from spatialstream.store.state import STAGES
 from tests.api.play import first_version, report_skew
 
 
@@ -93,3 +99,132 @@ def test_what_makes_no_sense_is_refused(
     assert main([command, "--stream", "quakes", *more, option, value]) == 2
 
     assert "; give " in capsys.readouterr().err
+
+
+class Rivals(MemoryStore):
+    """The store of a stream that the operator balances too: a version of its own is there before the first one by hand.
+
+    Attributes:
+        rivals: how many versions of the operator come, one each time that a version is published by hand.
+        tells: whether the worker tells the loads of the versions that are adopted.
+        follows: whether the operator adopts a version right after one by hand.
+    """
+
+    rivals = 1
+    tells = True
+    follows = False
+
+    def publish(self, version: RoutingVersion, base: int, proposal: str, record: Mapping[str, Any]) -> None:
+        while self.rivals:
+            self.rivals -= 1
+            self.adopt(replace(version, number=self.state().last + 1), "the-operators")
+        super().publish(version, base, proposal, record)
+        self.confirm(version)
+        if self.follows:
+            self.adopt(replace(version, number=version.number + 1), "the-operators")
+
+    def adopt(self, version: RoutingVersion, proposal: str) -> None:
+        super().publish(version, self.state().active.number, proposal, {})
+        self.confirm(version)
+
+    def confirm(self, version: RoutingVersion) -> None:
+        for stage in STAGES:
+            self.acknowledge(version.number, stage, range(version.slots))
+        self.activate(version.number, self.state().active.epoch + 1)
+        if self.tells:
+            report_skew(self, version)
+
+
+def test_a_version_of_the_operator_in_between_is_taken_into_account(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Rivals(memory)
+    monkeypatch.setattr(live, "store", lambda options: store)
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", "FM"]) == 0
+
+    out, err = capsys.readouterr()
+    assert "from version 0 to 1" in out
+    assert "from version 1 to 2" in out
+    assert "version 1 was computed from version 0, but version 1 is active; what is proposed is computed anew" in err
+    assert store.state().active.number == 2
+
+
+def test_a_version_of_the_operator_right_after_is_no_withdrawal(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Rivals(memory)
+    store.rivals, store.follows = 0, True
+    monkeypatch.setattr(live, "store", lambda options: store)
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", "FM"]) == 0
+
+    assert "active from epoch 1," in capsys.readouterr().err
+    assert store.state().active.number == 2
+
+
+@pytest.mark.parametrize("stale", [0, 3])
+def test_what_is_known_here_may_be_older_than_what_was_published(
+    stale: int, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Behind(Rivals):
+        before = MemoryStore(memory).state()
+        left = stale
+
+        def latest(self) -> RoutingState | None:
+            self.left -= 1
+            return super().latest() if self.left < 0 else self.before
+
+    store = Behind(memory)
+    store.rivals = 0
+    monkeypatch.setattr(live, "store", lambda options: store)
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", "FM"]) == 0
+
+    assert "active from epoch 1," in capsys.readouterr().err
+
+
+def test_it_waits_for_the_loads_of_the_version_that_is_active(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Late(Rivals):
+        looks = 3
+
+        def load_statistics(self, name: str) -> Any:
+            self.looks -= 1
+            if not self.looks:
+                report_skew(self, self.load(1))
+            return super().load_statistics(name)
+
+    store = Late(memory)
+    store.rivals, store.tells = 0, False
+    store.adopt(replace(first_version(), number=1), "the-operators")
+    monkeypatch.setattr(live, "store", lambda options: store)
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", "FM", "--dry-run"]) == 0
+
+    out, err = capsys.readouterr()
+    assert err.count("the load statistics are of version 0, and 1 is active; waiting") == 1
+    assert "from version 1 to 2" in out
+
+
+@pytest.mark.parametrize(
+    ("pending", "problem"),
+    [
+        (True, "version 2 is pending (proposal the-operators); try again in a few seconds"),
+        (False, "the load statistics are of version 0, and 1 is active; try again in a few seconds"),
+    ],
+)
+@pytest.mark.parametrize("options", [["--timeout", "150ms"], ["--no-wait"]])
+def test_it_does_not_wait_for_longer_than_it_is_told(
+    pending: bool, problem: str, options: list[str], memory: Memory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Rivals(memory)
+    store.tells = False
+    store.adopt(replace(first_version(), number=1), "the-operators")
+    if pending:
+        MemoryStore(memory).publish(replace(first_version(), number=2), 1, "the-operators", {})
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", "FM", *options]) == 2
+
+    assert problem in capsys.readouterr().err

@@ -27,6 +27,8 @@ APPROVAL = "spatialstream.dev/approve"
 """The annotation of a SpatialStream that holds the id of the proposal that may be carried out."""
 
 _UNDER_WAY = ("Adopting", "Verifying")
+_POLL = 0.1
+"""Seconds between two looks at the routing store."""
 
 
 def add_parser(commands: Any) -> None:
@@ -78,9 +80,18 @@ def _rebalance(options: argparse.Namespace) -> int:
         threshold = [] if options.threshold is None else ["--lambda", str(options.threshold)]
         return kubernetes.run_in_pod(options, threshold + kubernetes.again(options, *names), files=files)
     with live.store(options) as store:
-        if options.withdraw:
-            return _withdraw(store, options)
-        state = store.state()
+        return _withdraw(store, options) if options.withdraw else _carry_out(store, options)
+
+
+def _carry_out(store: RoutingStore, options: argparse.Namespace) -> int:
+    """Propose, and publish what is proposed; again, if another version was adopted while it was computed.
+
+    The operator rebalances whenever it has to, so a version may be pending or may just have become active. Who asks by
+    hand is not told to try again: the command waits for what it needs, for as long as ``--timeout`` says.
+    """
+    deadline = time.monotonic() + (0.0 if options.no_wait else options.timeout / 1000)
+    while True:
+        state = _settled(store, deadline, options)
         proposal = _propose(store, state, options)
         if proposal is None:
             live.say(options, "the slots are balanced; nothing to do (a --strategy can be forced)")
@@ -88,9 +99,47 @@ def _rebalance(options: argparse.Namespace) -> int:
         _show(proposal, options)
         if options.dry_run:
             return 0
-        store.publish(proposal.version, state.active.number, proposal.id, proposal.to_record())
+        try:
+            store.publish(proposal.version, state.active.number, proposal.id, proposal.to_record())
+        except Conflict as conflict:
+            if time.monotonic() >= deadline:
+                raise
+            live.say(options, f"{conflict}; what is proposed is computed anew")
+            continue
         live.say(options, f"version {proposal.version.number} is published (proposal {proposal.id})")
         return 0 if options.no_wait else _wait(store, proposal.version.number, options)
+
+
+def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) -> RoutingState:
+    """The state, once no other version is pending, and what was counted is of the active one.
+
+    Raises:
+        SettingError: at the deadline it is not so.
+    """
+    said = ""
+    while True:
+        state = store.state()
+        missing = _missing(store, state, options)
+        if not missing:
+            return state
+        if time.monotonic() >= deadline:
+            raise SettingError("stream", f"{missing}; try again in a few seconds")
+        if missing != said:
+            said = missing
+            live.say(options, f"{missing}; waiting")
+        time.sleep(_POLL)
+
+
+def _missing(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> str:
+    """Why a proposal cannot be made now; empty if it can."""
+    from spatialstream.store.reports import read_load
+
+    if state.pending is not None and not options.dry_run:
+        return f"version {state.pending.number} is pending (proposal {state.pending.proposal})"
+    version = read_load(store).version
+    if version != state.active.number:
+        return f"the load statistics are of version {version}, and {state.active.number} is active"
+    return ""
 
 
 def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> Proposal | None:
@@ -101,12 +150,6 @@ def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespa
     load, sample = read_load(store), read_sample(store)
     if sample is None:
         raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
-    if load.version != state.active.number:
-        raise SettingError(
-            "stream",
-            f"the load statistics are of version {load.version}, and {state.active.number} is "
-            "active; try again in a few seconds",
-        )
     version = store.load(state.active.number)
     settings = live.balance(options, read_balance(store))
     known = sample.statistics()
@@ -158,16 +201,18 @@ def _wait(store: Any, number: int, options: argparse.Namespace) -> int:
     while time.monotonic() - began < options.timeout / 1000:
         view = store.latest()
         if view is not None:
-            if view.active.number == number:
-                live.say(options, f"active from epoch {view.active.epoch}, after {time.monotonic() - began:.1f} s")
+            adopted = next((each for each in view.bindings if each.number == number), None)
+            if adopted is not None:  # and perhaps another one since
+                live.say(options, f"active from epoch {adopted.epoch}, after {time.monotonic() - began:.1f} s")
                 return 0
-            if view.pending is None or view.pending.number != number:
+            known = view.last >= number  # what is known here may be older than what was published
+            if known and (view.pending is None or view.pending.number != number):
                 raise RunError(f"version {number} has been withdrawn")
             stage = "loading" if view.confirmed("exported") else "exporting"
-            if stage != said:
+            if known and stage != said:
                 said = stage
                 live.say(options, f"slots are {stage} continuous queries")
-        time.sleep(0.1)
+        time.sleep(_POLL)
     raise RunError(f"version {number} is still pending; the jobs complete it when they run, --withdraw takes it back")
 
 
