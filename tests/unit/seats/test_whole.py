@@ -7,20 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from spatialstream.model.errors import Gone, Unavailable
-from spatialstream.model.queries import Query
+from spatialstream.model.errors import Unavailable
+from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.seats import whole
-from spatialstream.seats.whole import Whole, Wholes, kept
+from spatialstream.seats.whole import Whole, Wholes
 from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
-from spatialstream.stages.messages import Row
 from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.versions import save_version
-from spatialstream.stages.views import RoundId
 from spatialstream.stream.settings import StreamSettings
 from tests.unit.client.test_snapshots import PLACE, PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
 
@@ -28,12 +25,11 @@ ASKED = [SRQ, SKQ, STQ, SRQ | {"keywords": ["w3"]}]
 
 
 class Slots:
-    """A stream's slots in two seats of this process, and what they answer by.
+    """A stream's slots, and what they answer by.
 
     Attributes:
         looks: how often it was asked for what is newest.
         heavy: while it is not set, nothing that looks for ``heavy`` is answered.
-        alone: whether what a seat can answer alone is answered without asking slots.
     """
 
     def __init__(self) -> None:
@@ -42,7 +38,7 @@ class Slots:
         channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
         self.world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
         save_version(self.world.storage, self.stream.version)
-        self.looks, self.reached, self.heavy, self.alone = 0, threading.Event(), threading.Event(), False
+        self.looks, self.reached, self.heavy = 0, threading.Event(), threading.Event()
         self.seats: dict[str, str | None] = {"0": "a", "1": "a", "2": "b"}
         self.wholes = Wholes(self.world, self.newest, self)
 
@@ -50,19 +46,19 @@ class Slots:
         self.looks += 1
         return None if self.stream.turn is None else {**Directory.record(self.stream.turn), "seats": self.seats}
 
-    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
-        return lines_here(queries, directory, PLANE, PLACE, whole.LARGEST) if self.alone else {}
-
-    def of_seat(
-        self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-    ) -> Iterator[Row]:
-        assert {self.seats[str(slot)] for slot in slots} == {address}
-        if any("heavy" in words for words in questions.column("keywords").to_pylist()):
+    def lines(
+        self, queries: Sequence[Query], directory: Directory, seats: Mapping[int, str], seconds: float
+    ) -> dict[int, str]:
+        words = {
+            word for query in queries for group in query.predicate.expression.to_record().values() for word in group
+        }
+        if "heavy" in words:
             self.reached.set()
             assert self.heavy.wait(60.0)
-        if any("wrong" in words for words in questions.column("keywords").to_pylist()):
+        if "wrong" in words:
             raise RuntimeError("wrong")
-        return kept(views.answer_at(PLACE, slots, round_id, questions))
+        assert seats == {int(slot): address for slot, address in self.seats.items() if address}
+        return lines_here(queries, directory, PLANE, None, PLACE, whole.LARGEST)
 
 
 @pytest.fixture
@@ -76,6 +72,12 @@ def slots() -> Iterator[Slots]:
 
 def named(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record | {"id": f"q{i}"} for i, record in enumerate(records)]
+
+
+def parsed(record: dict[str, Any]) -> Query:
+    query = parse_query(record | {"id": "q", "t": 1_000}, PLANE)
+    assert isinstance(query, Query)
+    return query
 
 
 def lines_of(found: Whole | None) -> list[str]:
@@ -107,15 +109,21 @@ def test_those_that_wait_are_answered_together_or_beside_who_takes_long(
         assert slots.looks == looks + 2, "one look for all that have waited"
 
 
-def test_what_one_seat_answers_alone_is_asked_of_nobody(slots: Slots) -> None:
-    records = named([*ASKED, SRQ | {"region": {"box": [1, 1, 1.1, 1.1]}}])
-    right = lines_of(slots.wholes.ask(records, 10.0))
-    slots.alone, slots.seats = True, {"0": None, "1": None, "2": None}
-    assert lines_of(slots.wholes.ask(records, 10.0)) == right
-    views.forget(PLACE, 2)
-    slots.seats = {"0": "a", "1": "a", "2": "b"}
-    with pytest.raises(Gone, match="no view"):
-        slots.wholes.ask(records, 10.0)
+def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(slots: Slots) -> None:
+    corner = SRQ | {"region": {"box": [1, 1, 1.1, 1.1]}}
+    everything, near = lines_of(slots.wholes.ask(named([SRQ, corner]), 10.0))
+    (there,) = slots.stream.version.route_queries(QueryBatch.of([parsed(corner)]))[1].tolist()
+    views.forget(PLACE, (there + 1) % SLOTS)
+    slots.heavy.clear()
+    with ThreadPoolExecutor(3) as pool:  # the two others wait, and so are answered together
+        pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["heavy"]}]), 60.0)
+        assert slots.reached.wait(60.0)
+        lost, found = (pool.submit(slots.wholes.ask, named([SRQ, corner])[i : i + 1], 60.0) for i in range(2))
+        slots.heavy.set()
+        assert lost.result(60.0) is None
+        assert lines_of(found.result(60.0)) == [near]
+    assert slots.wholes.ask(named([SRQ, corner]), 10.0) is None, "not a part of what was asked together"
+    assert everything != near
 
 
 def test_what_fails_fails_alone(slots: Slots) -> None:
@@ -142,8 +150,7 @@ def test_what_is_large_is_left_to_who_asks(slots: Slots, monkeypatch: pytest.Mon
 
 def test_a_slot_that_moves_and_a_stream_that_has_only_begun(slots: Slots) -> None:
     slots.seats["2"] = None
-    with pytest.raises(Gone, match="is moving"):
-        slots.wholes.ask(named([SRQ]), 10.0)
+    assert slots.wholes.ask(named([SRQ]), 10.0) is not None, "its view is still here"
     slots.stream.turn = None
     assert slots.wholes.ask(named([SRQ]), 10.0) is None
 

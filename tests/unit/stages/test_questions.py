@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from spatialstream.model.queries import Query, QueryBatch, parse_query
+from spatialstream.model.terms import DEFAULT_RULE
 from spatialstream.oracle import answers
 from spatialstream.stages import questions, views
-from spatialstream.stages.questions import lines_here, lines_of
+from spatialstream.stages.questions import Found, Wanted, blocks_of, found_in, found_of, lines_here, lines_of
 from spatialstream.stages.views import View
 from tests.unit.client.test_snapshots import PLACE, PLANE, SLOTS, Stream, objects
 
@@ -60,10 +62,37 @@ def by_blocks(stream: Stream, queries: list[Query]) -> list[str]:
     return lines_of(QueryBatch.of(queries), directory, PLANE, stream.call, lambda: 1.0)
 
 
-def here(stream: Stream, queries: list[Query], most: int = MOST) -> dict[int, str]:
+class Elsewhere:
+    """A second process, which has some slots of the stream, and what goes to and fro on the way that it would.
+
+    Args:
+        stream: all of whose views are in this process.
+        slots: that only the second one has.
+        silent: slots that do not answer.
+    """
+
+    def __init__(self, stream: Stream, slots: set[int], silent: frozenset[int] = frozenset()) -> None:
+        self.place, self.silent, self.asked = f"{PLACE}-of-the-other", silent, 0
+        assert stream.turn is not None
+        self.round = stream.turn.number, stream.turn.take
+        for slot in slots:
+            views.forget(PLACE, slot)
+            views.keep(self.place, slot, View.of(stream.stores[slot], stream.turn, None))
+
+    def begin(self, wanted: Sequence[Wanted]) -> Callable[[], Found]:
+        self.asked += 1
+        sent = json.loads(json.dumps([each.to_record() for each in wanted]))
+        got = [Wanted.of(record, PLANE, DEFAULT_RULE) for record in sent]
+        assert got == list(wanted)
+        found = found_in(self.place, self.round, [each for each in got if self.silent.isdisjoint(each.slots)])
+        blocks = blocks_of(got, found)
+        return lambda: found_of(wanted, blocks, list(found))
+
+
+def here(stream: Stream, queries: list[Query], most: int = MOST, retention: int | None = None) -> dict[int, str]:
     directory = stream.newest(1.0)
     assert directory is not None
-    return lines_here(queries, directory, PLANE, PLACE, most)
+    return lines_here(queries, directory, PLANE, retention, PLACE, most)
 
 
 @pytest.mark.parametrize("together", [1, 7, 120])
@@ -96,6 +125,44 @@ def test_what_concerns_a_slot_that_is_elsewhere_is_left_out(stream: Stream) -> N
     assert here(stream, queries) == {}
 
 
+@pytest.mark.parametrize("together", [1, 5, 120])
+@pytest.mark.parametrize("elsewhere", [{0}, {1}, {0, 2}, {1, 2}])
+def test_rows_are_the_same_with_slots_in_two_processes(stream: Stream, elsewhere: set[int], together: int) -> None:
+    queries = asked(120)
+    right, directory = by_blocks(stream, queries), stream.newest(1.0)
+    assert directory is not None
+    other = Elsewhere(stream, elsewhere)
+    answered = 0
+    for first in range(0, len(queries), together):
+        some = queries[first : first + together]
+        lines = lines_here(some, directory, PLANE, None, PLACE, MOST, other.begin)
+        assert all(line == right[first + i] for i, line in lines.items())
+        answered += len(lines)
+    assert answered == len(queries)
+    assert other.asked
+
+
+@pytest.mark.parametrize("elsewhere", [{1}, {0, 2}])
+def test_what_a_slot_elsewhere_does_not_answer_is_left_out(stream: Stream, elsewhere: set[int]) -> None:
+    queries = asked(120)
+    random.Random(5).shuffle(queries)
+    right, alone, directory = by_blocks(stream, queries), {}, stream.newest(1.0)
+    assert directory is not None
+    for slot in elsewhere:
+        views.forget(PLACE, slot)
+    alone = lines_here(queries, directory, PLANE, None, PLACE, MOST)
+    other = Elsewhere(stream, elsewhere, silent=frozenset(elsewhere))
+    lines = lines_here(queries, directory, PLANE, None, PLACE, MOST, other.begin)
+    assert lines == alone
+    assert 0 < len(lines) < len(queries)
+    if len(elsewhere) > 1:
+        lines = lines_here(
+            queries, directory, PLANE, None, PLACE, MOST, Elsewhere(stream, elsewhere, frozenset({2})).begin
+        )
+        assert len(alone) < len(lines) < len(queries)
+        assert all(line == right[i] for i, line in lines.items())
+
+
 def test_a_radius_that_reaches_a_slot_elsewhere_is_left_out(stream: Stream) -> None:
     queries = [query for query in asked(120) if query.k == 1_000]  # more than the first slot has
     assert set(here(stream, queries)) == set(range(len(queries)))
@@ -107,7 +174,7 @@ def test_of_another_round_there_is_nothing(stream: Stream) -> None:
     queries, directory = asked(6), stream.newest(1.0)
     assert directory is not None
     later = questions.Directory((directory.round[0] + 1, 0), directory.clock, directory.routing)
-    assert lines_here(queries, later, PLANE, PLACE, MOST) == {}
+    assert lines_here(queries, later, PLANE, None, PLACE, MOST) == {}
 
 
 def test_what_is_too_much_together_is_left_out(stream: Stream) -> None:
@@ -124,6 +191,6 @@ def test_retention_says_what_is_not_complete(stream: Stream) -> None:
     for slot, store in enumerate(stream.stores):
         views.keep(PLACE, slot, View.of(store, stream.turn, 1_200))
     queries = asked(60)
-    lines = here(stream, queries)
+    lines = here(stream, queries, retention=1_200)
     assert [lines[i] for i in range(len(queries))] == by_blocks(stream, queries)
     assert any("complete_after" in line for line in lines.values())

@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,11 +30,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from spatialstream.model.errors import RunError
-from spatialstream.model.queries import Query
+from spatialstream.seats.finder import Finder
 from spatialstream.seats.row_buffer import RowBuffer
 from spatialstream.seats.row_parts import RowParts
 from spatialstream.seats.tally import Tally
-from spatialstream.seats.whole import LARGEST, Wholes, kept
+from spatialstream.seats.whole import Wholes
 from spatialstream.seats.wire import (
     ROWS,
     Command,
@@ -57,9 +57,8 @@ from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
 from spatialstream.stages.division import PartRow
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.tasks import TASKS, World
-from spatialstream.stages.views import RoundId, answer_at, listed, respond
+from spatialstream.stages.views import listed, respond
 
 __all__ = ["ELSEWHERE", "Invitation", "Seat", "sit"]
 
@@ -137,19 +136,24 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         self._newest = 0.0
         self._standing: _Standing | None = None
         self._others: dict[str, flight.FlightClient] = {}
-        self._wholes = Wholes(invitation.world, self._directory, self)
+        self._finder = Finder(invitation.world, invitation.secret, self._client, self._lose, self.tally)
+        self._wholes = Wholes(invitation.world, self._directory, self._finder)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """``map``: lines of a task over items; ``gather``: lines of a merge of rows of several seats; ``end``.
 
-        For those who ask: ``listed``, what stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`;
-        and ``ask``, see :class:`~spatialstream.seats.whole.Wholes`, the rows of which come line by line after the JSON.
+        For other seats: ``find``, see :class:`~spatialstream.seats.finder.Finder`. For those who ask: ``listed``, what
+        stands of a part of MERGE, see :func:`~spatialstream.stages.views.listed`; and ``ask``, see
+        :class:`~spatialstream.seats.whole.Wholes`, the rows of which come line by line after the JSON.
         """
         if action.type == "ask":
             yield self._ask(json.loads(action.body.to_pybytes()))
             return
         if action.type != "listed":
             Guard.check_own(context)
+        if action.type == "find":
+            yield from self._finder.answer(json.loads(action.body.to_pybytes()))
+            return
         yield answer(lambda: self._act(action.type, json.loads(action.body.to_pybytes())))
 
     def _act(self, name: str, given: Any) -> Any:
@@ -204,37 +208,10 @@ class Seat(flight.FlightServerBase):  # type: ignore[misc]
         client, address = self._client(self._invitation.desk), self._invitation.desk
         return act(client, "directory", b"", options(self._invitation.secret, seconds), address)
 
-    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
-        """The rows of the questions that this seat's slots answer alone, by position."""
-        world = self._invitation.world
-        began = time.perf_counter()
-        found = lines_here(queries, directory, world.settings.space, world.storage.place, LARGEST)
-        self.tally.answered([queries[i].type for i in found], time.perf_counter() - began)
-        return found
-
-    def of_seat(
-        self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-    ) -> Iterator[Row]:
-        """What slots of a seat, which may be this one, answer, see :func:`~spatialstream.stages.views.answer_at`.
-
-        Raises:
-            TooLarge: it is too much to be kept.
-            Unavailable: it does not answer, or does not have that round.
-        """
-        if address == self.address:
-            with self.tally.counting(slots, questions):
-                yield from kept(answer_at(self._invitation.world.storage.place, slots, round_id, questions))
-            return
-        head = json.dumps({"slots": slots, "round": round_id}).encode()
-        ticket = flight.Ticket(head + b"\n" + messages.pack(questions).to_pybytes())
-        try:
-            with answering(address):
-                reader = self._client(address).do_get(ticket, options(self._invitation.secret, seconds))
-            yield from kept(received(address, reader))
-        except SeatLost:
-            with self._news:
-                self._others.pop(address, None)
-            raise
+    def _lose(self, address: str) -> None:
+        """Another endpoint does not answer: what comes to its address next is another process."""
+        with self._news:
+            self._others.pop(address, None)
 
     def _client(self, address: str) -> flight.FlightClient:
         """Of another endpoint."""

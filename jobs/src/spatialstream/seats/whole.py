@@ -6,34 +6,28 @@ round, its own slots without any transport, other seats where more is concerned,
 seat at the same moment is answered together, by one of the threads that wait: as of one round, with one look at what is
 newest.
 
-Answers that are large would take the seat's memory: they are left to who asks, see
-:mod:`~spatialstream.stages.questions`.
+What a seat does not find so is left to who asks, see :mod:`~spatialstream.stages.questions`: answers that are large,
+which would take its memory, and what concerns slots that are moving, or seats that do not answer.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-import pyarrow as pa
-
-from spatialstream.model.errors import Gone
-from spatialstream.model.queries import Query, QueryBatch, parse_query
-from spatialstream.sources.calls import called
-from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory, lines_of
+from spatialstream.model.queries import Query, parse_query
+from spatialstream.stages.questions import Directory
 from spatialstream.stages.tasks import World
 from spatialstream.stages.versions import load_version
-from spatialstream.stages.views import RoundId
 
-__all__ = ["LARGEST", "TooLarge", "Whole", "Wholes", "kept"]
+__all__ = ["LARGEST", "Whole", "Wholes"]
 
 LARGEST = 16 << 20
-"""Bytes of what the slots of a seat find for questions that are answered together, at most."""
+"""Bytes of what slots find for questions that are answered together, at most."""
 
 _PATIENCE = 0.02
 """Seconds for which questions wait for others that are being answered; then they are answered beside them."""
@@ -45,28 +39,19 @@ Whole = tuple[dict[str, int], list[str]]
 class Slots(Protocol):
     """How slots are asked."""
 
-    def here(self, queries: Sequence[Query], directory: Directory) -> dict[int, str]:
-        """The rows of the questions that this seat's slots answer alone, by position: some of them, or none.
+    def lines(
+        self, queries: Sequence[Query], directory: Directory, seats: Mapping[int, str], seconds: float
+    ) -> dict[int, str]:
+        """The rows of questions by position, without those that are not to be had so.
 
         See :func:`~spatialstream.stages.questions.lines_here`.
+
+        Args:
+            queries: with their times.
+            directory: of the stream.
+            seats: the address of the seat of each slot; not of those that are moving.
+            seconds: within which it has to be done.
         """
-
-    def of_seat(
-        self, address: str, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float
-    ) -> Iterator[Row]:
-        """What slots of a seat answer, see :func:`~spatialstream.stages.views.answer_at`.
-
-        Raises:
-            TooLarge: it is too much to be kept.
-            Unavailable: it does not answer, or does not have that round.
-        """
-
-
-class TooLarge(Gone):
-    """What slots have found is too much to be kept in a seat; it is to be asked another way."""
-
-    def __init__(self) -> None:
-        super().__init__("what is found is too large to be answered by one seat")
 
 
 @dataclass(eq=False, slots=True)
@@ -143,7 +128,7 @@ class Wholes:
             found = self._found([query for each in some for query in each.queries], max(each.until for each in some))
         except Exception as error:  # noqa: BLE001 - who waits raises it
             if len(some) == 1:
-                some[0].found = None if isinstance(error, TooLarge) else error
+                some[0].found = error
             else:
                 for each in some:
                     self._answer([each])
@@ -152,10 +137,14 @@ class Wholes:
             as_of, lines = found
             first = 0
             for each in some:
-                each.found = as_of, lines[first : first + len(each.queries)]
-                first += len(each.queries)
+                mine = range(first, first + len(each.queries))
+                first = mine.stop
+                if lines.keys() >= set(mine):
+                    each.found = as_of, [lines[i] for i in mine]
 
-    def _found(self, queries: Sequence[Query], until: float) -> Whole | None:
+    def _found(self, queries: Sequence[Query], until: float) -> tuple[dict[str, int], dict[int, str]] | None:
+        """The rows that are to be had, by position, and what they are as of."""
+
         def left() -> float:
             return max(0.001, until - time.monotonic())
 
@@ -166,51 +155,8 @@ class Wholes:
         if not directory.begun:
             return None
         seats = {int(slot): address for slot, address in known["seats"].items() if address}
-        asked = [replace(query, t=directory.clock) for query in queries]
-        lines = self._slots.here(asked, directory)
-        others = [i for i in range(len(asked)) if i not in lines]
-        if others:
-            given = QueryBatch.of([asked[i] for i in others]), directory, self._world.settings.space
-            lines |= zip(others, lines_of(*given, partial(self._call, seats), left), strict=True)
-        as_of = {"round": directory.round[0], "clock": directory.clock}
-        return as_of, [lines[i] for i in range(len(asked))]
-
-    def _call(
-        self,
-        seats: Mapping[int, str],
-        slots: Sequence[int],
-        round_id: RoundId,
-        questions: pa.RecordBatch,
-        seconds: float,
-    ) -> Iterator[Row]:
-        """Ask slots, see :data:`~spatialstream.stages.questions.Call`: those of several seats at once."""
-        groups: dict[str, list[int]] = {}
-        for slot in slots:
-            if slot not in seats:
-                raise Gone(f"slot {slot} is moving: ask again")
-            groups.setdefault(seats[slot], []).append(slot)
-        (address, mine), *others = groups.items()
-        calls = [called(partial(self._list, *each, round_id, questions, seconds)) for each in others]
-        yield from self._slots.of_seat(address, mine, round_id, questions, seconds)
-        for call in calls:
-            yield from call.result()
-
-    def _list(self, *given: Any) -> list[Row]:
-        return list(self._slots.of_seat(*given))
-
-
-def kept(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows that are to be kept in memory.
-
-    Raises:
-        TooLarge: they are too much for that.
-    """
-    size = 0
-    for row in rows:
-        size += row[2].nbytes
-        if size > LARGEST:
-            raise TooLarge
-        yield row
+        lines = self._slots.lines([replace(query, t=directory.clock) for query in queries], directory, seats, left())
+        return {"round": directory.round[0], "clock": directory.clock}, lines
 
 
 def _result(waited: _Waiting) -> Whole | None:

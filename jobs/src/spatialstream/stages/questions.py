@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import numpy_view
 from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.kinds import CODE, KINDS, Kind
-from spatialstream.model.queries import Nearest, Query, QueryBatch
+from spatialstream.model.queries import Nearest, Query, QueryBatch, parse_query
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermRule
 from spatialstream.stages import messages
 from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row
@@ -33,7 +35,19 @@ from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.two_phase import others_within, requests, still_to_ask
 from spatialstream.stages.views import RoundId, views_here
 
-__all__ = ["Call", "Directory", "answers_of", "lines_here", "lines_of"]
+__all__ = [
+    "Begin",
+    "Call",
+    "Directory",
+    "Found",
+    "Wanted",
+    "answers_of",
+    "blocks_of",
+    "found_in",
+    "found_of",
+    "lines_here",
+    "lines_of",
+]
 
 Call = Callable[[Sequence[int], RoundId, pa.RecordBatch, float], Iterable[Row]]
 """Asks slots, as of a round, the questions that name them (see :func:`~spatialstream.stages.views.answer_at`); gives
@@ -125,48 +139,157 @@ def lines_of(
     return lines
 
 
-def lines_here(queries: Sequence[Query], directory: Directory, space: Space, place: str, most: int) -> dict[int, str]:
-    """The rows of those questions that concern views of this process alone, by position; no others are looked at.
+# ----------------------------------------------------------------------------------------------- few, without blocks
 
-    They are what :func:`lines_of` gives, by the same searches and merges. Blocks between who asks and who answers are
-    left out, which for a question by itself cost more than its answer.
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A question, and slots that it concerns.
+
+    Attributes:
+        number: stands for the question.
+        query: with its time.
+        since: it looks at objects of (since, t].
+        slots: which ones.
+        alone: whether no other slot is asked, see :func:`~spatialstream.stages.snapshots.answer`.
+    """
+
+    number: int
+    query: Query
+    since: int
+    slots: tuple[int, ...]
+    alone: bool
+
+    def to_record(self) -> list[Any]:
+        """As JSON, for :meth:`of`."""
+        return [self.number, self.query.to_record(), self.since, self.slots, self.alone]
+
+    @classmethod
+    def of(cls, record: Sequence[Any], space: Space, rule: TermRule) -> Self:
+        """From :meth:`to_record`."""
+        number, query, since, slots, alone = record
+        parsed = parse_query(query, space, rule)
+        assert isinstance(parsed, Query)
+        return cls(number, parsed, since, tuple(slots), alone)
+
+
+Found = dict[int, list[Columns]]
+"""What slots have for questions, by number: one part from each of the slots. A question is left out of which a slot has
+no view of the round, or no answer."""
+
+Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
+"""Begins to ask slots that are elsewhere, of a round; what it gives waits for their answers."""
+
+
+def found_in(place: str, round_id: RoundId, wanted: Iterable[Wanted]) -> Found:
+    """What slots of this process have for questions.
+
+    Args:
+        place: of the storage that the slots' state is in.
+        round_id: of a round that is done.
+        wanted: the questions.
+    """
+    found: Found = {}
+    for each in wanted:
+        views = views_here(place, each.slots, round_id)
+        if len(views) == len(each.slots):
+            with suppress(Missing):  # a segment that was never read, and has been dropped since
+                found[each.number] = [
+                    search(views[slot].objects, each.query, each.number, each.since, alone=each.alone)
+                    for slot in each.slots
+                ]
+    return found
+
+
+def blocks_of(wanted: Iterable[Wanted], found: Mapping[int, Sequence[Columns]]) -> dict[str, pa.RecordBatch]:
+    """What was found, one block for each type of question, for :func:`found_of`."""
+    gathered: dict[str, list[Columns]] = {}
+    for each in wanted:
+        gathered.setdefault(each.query.type.value, []).extend(found.get(each.number, ()))
+    return {kind: stack(parts) for kind, parts in gathered.items() if parts}
+
+
+def found_of(wanted: Iterable[Wanted], blocks: Mapping[str, pa.RecordBatch], numbers: Iterable[int]) -> Found:
+    """What :func:`blocks_of` was made of: all slots' parts of a question are one.
+
+    Args:
+        wanted: the questions.
+        blocks: by type.
+        numbers: of the questions that have been answered.
+    """
+    answered = set(numbers)
+    return {
+        each.number: [_columns_of(blocks[each.query.type.value], each.number)]
+        for each in wanted
+        if each.number in answered
+    }
+
+
+def _columns_of(block: pa.RecordBatch, number: int) -> Columns:
+    first, last = np.searchsorted(messages.numbers(block, "number"), [number, number + 1]).tolist()
+    part = block.slice(first, last - first)
+    return {
+        name: column if pa.types.is_string(column.type) else numpy_view(column)
+        for name, column in zip(part.schema.names, part.columns, strict=True)
+    }
+
+
+def lines_here(
+    queries: Sequence[Query],
+    directory: Directory,
+    space: Space,
+    retention: int | None,
+    place: str,
+    most: int,
+    begin: Begin = lambda wanted: dict,
+) -> dict[int, str]:
+    """The rows of questions that views of this process answer, by position.
+
+    They are what :func:`lines_of` gives, by the same searches and merges. What is left out here, or not at all, is the
+    blocks between who asks and who answers, which for few questions cost more than their answers.
 
     Args:
         queries: with their times, which are not after the directory's clock.
         directory: of the stream.
         space: of the stream.
+        retention: ms that snapshot queries can look back; None: for ever.
         place: of the storage that the slots' state is in.
         most: bytes of what is found, all questions together; those with which it would be more are left out.
+        begin: asks slots that are elsewhere. By default it finds nothing, so that questions which concern them are left
+            out.
     """
     batch = QueryBatch.of(queries)
     row, slot = directory.routing.route_queries(batch)
     concerned = np.split(slot, np.searchsorted(row, np.arange(1, len(queries))))
-    views = views_here(place, np.unique(slot).tolist(), directory.round)
-    if not views:
-        return {}
-    some = next(iter(views.values()))  # all are of one round, and so look back alike
-    since, whole = reach(batch, some.retention, some.upto)
+    since, whole = reach(batch, retention, directory.clock)
 
-    def found_in(i: int, slots: Iterable[int], *, alone: bool = False) -> list[Columns]:
-        return [search(views[each].objects, queries[i], i, int(since[i]), alone=alone) for each in slots]
+    def find(asked: Mapping[int, Sequence[int]], *, first: bool) -> Found:
+        here = views_here(place, {each for slots in asked.values() for each in slots}, directory.round)
+        mine, others = list[Wanted](), list[Wanted]()
+        for i, slots in asked.items():
+            alone = first and len(slots) == 1
+            for wanted, some in (
+                (mine, [s for s in slots if s in here]),
+                (others, [s for s in slots if s not in here]),
+            ):
+                if some:
+                    wanted.append(Wanted(i, queries[i], int(since[i]), tuple(some), alone))
+        answer = begin(others) if others else dict
+        parts = [(mine, found_in(place, directory.round, mine)), (others, answer())]
+        lost = {each.number for wanted, found in parts for each in wanted if each.number not in found}
+        return {i: [part for _, found in parts for part in found.get(i, ())] for i in asked if i not in lost}
 
-    found: dict[int, list[Columns]] = {}
-    for i, slots in enumerate(each.tolist() for each in concerned):
-        if slots and views.keys() >= set(slots):
-            with suppress(Missing):  # a segment that was never read, and has been dropped since
-                found[i] = found_in(i, slots, alone=len(slots) == 1)
+    found = find({i: slots for i, each in enumerate(concerned) if (slots := each.tolist())}, first=True)
     nearest = [i for i in found if isinstance(queries[i].selection, Nearest)]
     if nearest:
         radius = np.array([_radius(found[i][0]["distance"], int(batch.k[i])) for i in nearest])
         first = np.array([concerned[i][0] for i in nearest])
         given = batch.at[nearest], radius, since[nearest], batch.t[nearest], first, directory.routing, space
         row, slot = others_within(*given)
-        views |= views_here(place, np.unique(slot).tolist(), directory.round)
-        for i, others in zip(nearest, np.split(slot, np.searchsorted(row, np.arange(1, len(nearest)))), strict=True):
-            first_found = found.pop(i)
-            if views.keys() >= set(others.tolist()):
-                with suppress(Missing):
-                    found[i] = first_found + found_in(i, others.tolist())
+        rest = np.split(slot, np.searchsorted(row, np.arange(1, len(nearest))))
+        second = {i: slots for i, each in zip(nearest, rest, strict=True) if (slots := each.tolist())}
+        more = find(second, first=False) if second else {}
+        found = {i: parts + more.get(i, []) for i, parts in found.items() if i not in second or i in more}
     lines = dict[int, str]()
     for kind in KINDS:
         rows = [i for i in sorted(found) if batch.code[i] == CODE[kind.type]]

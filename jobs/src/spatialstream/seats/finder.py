@@ -1,0 +1,132 @@
+"""How a seat finds what few questions ask for: in its own slots without transport, in other seats with one call each.
+
+Between seats a question travels as JSON, and what was found as one Arrow block for each type of question. Where a seat
+does not answer, or does not have what it is asked for, the question is left out; who has asked it has other ways.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from spatialstream.model.errors import Gone
+from spatialstream.model.queries import Query
+from spatialstream.seats.tally import Tally
+from spatialstream.seats.whole import LARGEST
+from spatialstream.seats.wire import SeatLost, answer, answering, options
+from spatialstream.sources.calls import called
+from spatialstream.stages import messages
+from spatialstream.stages.questions import Directory, Found, Wanted, blocks_of, found_in, found_of, lines_here
+from spatialstream.stages.tasks import World
+from spatialstream.stages.views import RoundId
+
+__all__ = ["Finder"]
+
+
+class Finder:
+    """Finds what questions ask for, see :class:`~spatialstream.seats.whole.Slots`; any number of threads may ask.
+
+    Args:
+        world: of the seat.
+        secret: of the job.
+        client: of the endpoint at an address.
+        lose: is told the address of a seat that does not answer.
+        tally: counts the questions that are answered.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        secret: str,
+        client: Callable[[str], flight.FlightClient],
+        lose: Callable[[str], None],
+        tally: Tally,
+    ) -> None:
+        self._world, self._secret = world, secret
+        self._client, self._lose, self._tally = client, lose, tally
+
+    def lines(
+        self, queries: Sequence[Query], directory: Directory, seats: Mapping[int, str], seconds: float
+    ) -> dict[int, str]:
+        """The rows of questions by position, see :class:`~spatialstream.seats.whole.Slots`."""
+        began = time.perf_counter()
+
+        def begin(wanted: Sequence[Wanted]) -> Callable[[], Found]:
+            left = max(0.001, seconds - (time.perf_counter() - began))
+            return self._begun(_by_seat(wanted, seats), directory.round, left)
+
+        settings, place = self._world.settings, self._world.storage.place
+        found = lines_here(queries, directory, settings.space, settings.retention, place, LARGEST, begin)
+        self._tally.answered([queries[i].type for i in found], time.perf_counter() - began)
+        return found
+
+    def _begun(self, by_seat: Mapping[str, Sequence[Wanted]], round_id: RoundId, seconds: float) -> Callable[[], Found]:
+        """Ask seats at the same time; what is given waits for them."""
+
+        def ask(address: str, wanted: Sequence[Wanted]) -> Future[Found]:
+            return called(lambda: self._found_by(address, wanted, round_id, seconds))
+
+        asked = [(wanted, ask(address, wanted) if address else None) for address, wanted in by_seat.items()]
+
+        def wait() -> Found:
+            found, lost = Found(), set[int]()
+            for wanted, call in asked:
+                answered = Found() if call is None else call.result()
+                lost |= {each.number for each in wanted} - answered.keys()
+                for number, parts in answered.items():
+                    found.setdefault(number, []).extend(parts)
+            return {number: parts for number, parts in found.items() if number not in lost}
+
+        return wait
+
+    def _found_by(self, address: str, wanted: Sequence[Wanted], round_id: RoundId, seconds: float) -> Found:
+        """What slots of another seat have."""
+        body = json.dumps({"round": round_id, "wanted": [each.to_record() for each in wanted]}).encode()
+        action, how = flight.Action("find", body), options(self._secret, seconds)
+        try:
+            with answering(address):
+                head, *blocks = (result.body for result in self._client(address).do_action(action, how))
+                told = json.loads(head.to_pybytes())
+                if "failed" in told:
+                    return {}
+                kinds = dict(zip(told["answer"]["kinds"], map(messages.unpack, blocks), strict=True))
+                return found_of(wanted, kinds, told["answer"]["numbers"])
+        except SeatLost:
+            self._lose(address)
+            return {}
+
+    def answer(self, given: Mapping[str, Any]) -> Iterator[flight.Result]:
+        """What another seat is answered: numbers of the questions that are answered here, and blocks by type."""
+        blocks = list[pa.RecordBatch]()
+
+        def find() -> dict[str, list[Any]]:
+            space, rule, (number, take) = self._world.settings.space, self._world.rule, given["round"]
+            wanted = [Wanted.of(each, space, rule) for each in given["wanted"]]
+            found = found_in(self._world.storage.place, (number, take), wanted)
+            by_kind = blocks_of(wanted, found)
+            if sum(block.nbytes for block in by_kind.values()) > LARGEST:
+                raise Gone("what is found is too large to be answered by one seat")
+            blocks.extend(by_kind.values())
+            return {"numbers": list(found), "kinds": list(by_kind)}
+
+        yield answer(find)
+        yield from (flight.Result(messages.pack(block)) for block in blocks)
+
+
+def _by_seat(wanted: Iterable[Wanted], seats: Mapping[int, str]) -> dict[str, list[Wanted]]:
+    """Questions by the address of the seat that has the slots; those that are moving are under ""."""
+    found: dict[str, list[Wanted]] = {}
+    for each in wanted:
+        slots: dict[str, list[int]] = {}
+        for slot in each.slots:
+            slots.setdefault(seats.get(slot, ""), []).append(slot)
+        for address, mine in slots.items():
+            found.setdefault(address, []).append(replace(each, slots=tuple(mine)))
+    return found

@@ -1,0 +1,130 @@
+"""Questions that concern several seats: one of them asks the others, and leaves out what they do not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyarrow import flight
+
+from spatialstream.model.queries import Query, QueryBatch, parse_query
+from spatialstream.seats import finder
+from spatialstream.seats.finder import Finder
+from spatialstream.seats.tally import OUTCOMES, Tally
+from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink
+from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages import views
+from spatialstream.stages.questions import lines_of
+from spatialstream.stages.tasks import World
+from spatialstream.stages.views import View
+from spatialstream.stream.settings import StreamSettings
+from tests.unit.client.test_snapshots import PLANE, SKQ, SLOTS, SRQ, STQ, Stream, objects
+
+SEATS = {0: "a", 1: "b", 2: "c"}
+
+
+class Seat:
+    """A seat, and what its endpoint does.
+
+    Attributes:
+        finder: of the seat.
+        tally: its own.
+        away: whether nobody is there.
+        calls: how often it has been asked.
+    """
+
+    def __init__(self, world: World, seats: dict[str, Seat]) -> None:
+        self.tally, self.away, self.calls, self.lost = Tally(), False, 0, list[str]()
+        self.finder = Finder(world, "secret", seats.__getitem__, self.lost.append, self.tally)  # type: ignore[arg-type]
+
+    def do_action(self, action: flight.Action, how: Any) -> Iterator[flight.Result]:
+        self.calls += 1
+        if self.away:
+            raise flight.FlightUnavailableError("failed to connect")
+        assert action.type == "find"
+        yield from self.finder.answer(json.loads(action.body.to_pybytes()))
+
+
+class Cluster:
+    """A stream whose three slots are in a seat each: views of another seat are not seen, for the place is another."""
+
+    def __init__(self) -> None:
+        self.stream = Stream(PLANE)
+        self.stream.round(1_000, objects(300, 900))
+        assert self.stream.turn is not None
+        self.seats: dict[str, Seat] = {}
+        for slot, name in SEATS.items():
+            settings = StreamSettings("s", slots=SLOTS, space=PLANE)
+            channel = MemoryChannel([MemoryLog() for _ in range(SLOTS)], MemoryLog())
+            world = settings.world(MemoryStorage(), channel, MemorySink([MemoryLog()], MemoryLog()))
+            views.keep(world.storage.place, slot, View.of(self.stream.stores[slot], self.stream.turn, None))
+            self.seats[name] = Seat(world, self.seats)
+
+    def right(self, queries: Sequence[Query]) -> dict[int, str]:
+        directory = self.stream.newest(1.0)
+        assert directory is not None
+        return dict(enumerate(lines_of(QueryBatch.of(queries), directory, PLANE, self.stream.call, lambda: 1.0)))
+
+    def lines(self, name: str, queries: Sequence[Query], seats: dict[int, str] = SEATS) -> dict[int, str]:
+        directory = self.stream.newest(1.0)
+        assert directory is not None
+        return self.seats[name].finder.lines(queries, directory, seats, 5.0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    views.forget()
+    yield Cluster()
+    views.forget()
+
+
+def parsed(*records: dict[str, Any]) -> list[Query]:
+    found = [parse_query(record | {"id": f"q{i}", "t": 1_000}, PLANE) for i, record in enumerate(records)]
+    return [query for query in found if isinstance(query, Query)]
+
+
+CORNER = SRQ | {"region": {"box": [1, 1, 1.1, 1.1]}}
+QUERIES = parsed(SRQ, SKQ | {"k": 1_000}, STQ, CORNER, SRQ | {"any": [["w3", "a"], ["w1"]]}, SRQ | {"keywords": ["no"]})
+
+
+@pytest.mark.parametrize("name", SEATS.values())
+def test_any_seat_has_the_whole_answer(cluster: Cluster, name: str) -> None:
+    assert cluster.lines(name, QUERIES) == cluster.right(QUERIES)
+    for query in QUERIES:
+        assert cluster.lines(name, [query])[0] == cluster.right([query])[0]
+    counted = sum(seat.tally.counts[:, OUTCOMES.index("answered")].sum() for seat in cluster.seats.values())
+    assert counted == 2 * len(QUERIES), "where it is answered, and nowhere else"
+
+
+def test_each_seat_is_asked_once_for_all_questions(cluster: Cluster) -> None:
+    cluster.lines("a", parsed(SRQ, STQ, SRQ, STQ))
+    assert [seat.calls for seat in cluster.seats.values()] == [0, 1, 1]
+
+
+def test_what_concerns_a_seat_that_is_away_is_left_out(cluster: Cluster) -> None:
+    cluster.seats["c"].away = True
+    lines = cluster.lines("a", QUERIES)
+    assert 0 < len(lines) < len(QUERIES)
+    assert lines.items() < cluster.right(QUERIES).items()
+    assert set(cluster.seats["a"].lost) == {"c"}
+
+
+def test_what_concerns_a_slot_that_moves_is_left_out(cluster: Cluster) -> None:
+    lines = cluster.lines("a", QUERIES, {0: "a", 1: "b"})
+    assert 0 < len(lines) < len(QUERIES)
+    assert lines.items() < cluster.right(QUERIES).items()
+    assert cluster.seats["c"].calls == 0
+
+
+def test_what_a_seat_has_lost_is_left_out(cluster: Cluster) -> None:
+    lines = cluster.lines("a", QUERIES, {0: "a", 1: "b", 2: "b"})
+    assert 0 < len(lines) < len(QUERIES)
+    assert lines.items() < cluster.right(QUERIES).items()
+
+
+def test_what_is_too_large_for_one_seat_is_left_out(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finder, "LARGEST", 3_000)
+    assert cluster.lines("a", parsed(SRQ)) == {}
+    assert cluster.lines("a", parsed(CORNER)) == cluster.right(parsed(CORNER))
