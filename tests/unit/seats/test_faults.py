@@ -393,8 +393,9 @@ def test_strangers_are_not_let_in(seat: Seat, secret: str | None) -> None:
     command, client = Command.of(TestTasks(words=WORDS).lines, [2], 1), client_of(seat.address)
     how = flight.FlightCallOptions() if secret is None else options(secret)
     kinds = flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError
-    with pytest.raises(kinds):
-        list(client.do_action(flight.Action("map", command.to_json()), how))
+    for action in ("map", "gather", "find"):
+        with pytest.raises(kinds):
+            list(client.do_action(flight.Action(action, command.to_json()), how))
     with pytest.raises(kinds):
         client.do_get(flight.Ticket(command.to_json()), how).read_all()
     with pytest.raises((*kinds, NotImplementedError)):
@@ -420,7 +421,10 @@ def _noise(draw: random.Random) -> bytes:
     about = {"name": "x", "number": 7, "address": "nowhere", "executor": "0", "pid": 1, "known": False}
     hello = {**about, "worked": {}, "asked": none_asked().tolist(), "requests": no_requests().tolist()}
     values: list[Any] = [None, -1, 1e300, "x", [], {}, [[]], {"a": 1}, True, "\ud800", "_mark", "__class__", "folder"]
-    for given in (command, hello):
+    asked = {"id": "q", "type": "SRQ", "t": 1, "region": {"box": [0, 0, 1, 1]}, "duration": 1}
+    find = {"round": [0, 0], "wanted": draw.choice([[[0, asked, 0, [0, 1], True]], [[0, asked]], 7])}
+    ask = {"asked": draw.choice([[asked], asked, [7]]), "seconds": 1.0}
+    for given in (command, hello, asked, find, ask):
         for _ in range(draw.randrange(3)):
             name = draw.choice(list(given))
             if draw.random() < 0.3:
@@ -430,7 +434,7 @@ def _noise(draw: random.Random) -> bytes:
             if not given:
                 break
     whole: Any = {"merge": command, "sources": draw.choice([[], [["nowhere:1", command]], 5]), "seats": []}
-    text = json.dumps(draw.choice([command, hello, whole, *values])).encode()
+    text = json.dumps(draw.choice([command, hello, whole, find, ask, *values])).encode()
     cut = draw.randrange(len(text) + 1)
     return draw.choice([text, text[:cut], text[:cut] + draw.randbytes(5) + text[cut:], draw.randbytes(50), b""])
 
@@ -446,7 +450,7 @@ def test_no_message_ends_a_process(tmp_path: Path) -> None:
         for _ in range(500):
             for client in clients:
                 with suppress(*known):
-                    name = draw.choice(["map", "gather", "hello", "hell", "", "directory"])
+                    name = draw.choice(["map", "gather", "find", "ask", "listed", "hello", "hell", "", "directory"])
                     list(client.do_action(flight.Action(name, _noise(draw)), how))
                 with suppress(*known):
                     client.do_get(flight.Ticket(_noise(draw)), how).read_all()
