@@ -55,12 +55,11 @@ class Reached:
 
     def after(self, row: Row) -> Reached:
         """The place after a row that it has not."""
-        place = row.place
-        lives = dict(self.lives)
-        seen = list(lives.get(place.life, (_NOTHING,) * _PHASES))
-        seen[place.phase] = place.round, row.upto
-        lives[place.life] = tuple(seen)
-        return Reached(row.resume, tuple(lives.items())[-_LIVES:])
+        place, lives = row.place, self.lives
+        at = next((i for i, (life, _) in enumerate(lives) if life == place.life), len(lives))
+        seen = lives[at][1] if at < len(lives) else (_NOTHING,) * _PHASES
+        seen = (*seen[: place.phase], (place.round, row.upto), *seen[place.phase + 1 :])
+        return Reached(row.resume, (*lives[:at], (place.life, seen), *lives[at + 1 :])[-_LIVES:])
 
     def joined(self, other: Reached) -> Reached:
         """The place that has what either has, of those who have had all up to there that is for them."""

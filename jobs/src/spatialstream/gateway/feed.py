@@ -489,11 +489,13 @@ class _Reading:
             broken = partition not in clean and not all(row.whole for row in rows)
             if rows and not broken:
                 clean.add(partition)
-            lines = list[_Line]()
-            for row in rows:
-                if not cursor.has(row):
-                    cursor = cursor.after(row)
+            lines, upto = list[_Line](), -1
+            for row in rows:  # all are of one place, so the cursor is made once
+                if row.upto > upto and not cursor.has(row):
+                    upto = row.upto
                     lines.append(_Line.of(row))
+            if lines:
+                cursor = cursor.after(lines[-1].row)
             cursor = cursor.at(partition, resume)
             while not self._room.acquire(timeout=1.0):
                 if self.stop.is_set():
