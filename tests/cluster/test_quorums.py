@@ -36,6 +36,7 @@ from tests.lengths import AT_LENGTH, examples
 from tests.streams import random_stream
 
 _SESSION = 10.0  # seconds, the store's
+_MINUTE = 60.0
 _JOBS = ("router", "worker")
 _MORE = examples(0, 93)
 """Faults that are drawn at random, after those that always are."""
@@ -156,6 +157,8 @@ class Quorums:
         self.lose("two brokers killed", [leader, other], seconds=1.5 * _SESSION)
         if AT_LENGTH:
             self.lose("the active controller killed", [_found(lambda: self.kafka.controller)])
+            self.lose("all brokers killed", self.kafka.servers, seconds=_MINUTE)
+            self.lose("all ZooKeeper servers hang", self.zookeeper.servers, hung=True, seconds=_MINUTE)
 
     def lose_at_random(self, count: int, chance: random.Random) -> None:
         """Some of ZooKeeper's servers, or of the brokers, or of both, for some time; now and then a job besides."""
@@ -283,7 +286,7 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
 ) -> None:
     assert isinstance(servers.zookeeper, ZooKeeperQuorum)
     assert isinstance(servers.kafka, KafkaQuorum)
-    drawn = random_stream(16, 12_000 + 800 * _MORE, 20, WGS84)
+    drawn = random_stream(16, 12_000 + 900 * _MORE, 20, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     questions = [each for each in queries if isinstance(each, Query) and each.type in SNAPSHOTS]
