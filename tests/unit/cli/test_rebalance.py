@@ -11,12 +11,13 @@ import pytest
 
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli import live, main, router
-from spatialstream.index.version import RoutingVersion
+from spatialstream.index.version import RoutingVersion, build
 from spatialstream.store.base import RoutingState
 from spatialstream.store.memory import Memory, MemoryStore
-from spatialstream.store.reports import read_balance, save_balance
+from spatialstream.store.reports import read_balance, read_sample, save_balance
 from spatialstream.store.state import STAGES
-from tests.api.play import first_version, report_skew
+from tests.api.play import SLOTS, first_version, report_skew
+from tests.unit.index.samples import PLANE
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ class Rivals(MemoryStore):
     """The store of a stream that the operator balances too: a version of its own is there before the first one by hand.
 
     Attributes:
-        rivals: how many versions of the operator come, one each time that a version is published by hand.
+        rivals: how many versions of the operator come before the first one by hand.
         tells: whether the worker tells the loads of the versions that are adopted.
         follows: whether the operator adopts a version right after one by hand.
     """
@@ -206,6 +207,36 @@ def test_it_waits_for_the_loads_of_the_version_that_is_active(
     out, err = capsys.readouterr()
     assert err.count("the load statistics are of version 0, and 1 is active; waiting") == 1
     assert "from version 1 to 2" in out
+
+
+@pytest.mark.parametrize("strategy", ["PM", "FG"])
+def test_what_is_proposed_is_of_one_moment(
+    strategy: str, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A version with other leaves is adopted meanwhile: its loads are not taken for those of the old one's leaves."""
+    sample = read_sample(MemoryStore(memory))
+    assert sample is not None
+    finer = replace(build(PLANE, sample.objects, sample.queries, 64, SLOTS), number=1)
+
+    class Adopted(Rivals):
+        rivals, looks = 0, 0
+
+        def load_statistics(self, name: str) -> Any:
+            known = super().load_statistics(name)
+            self.looks += name == "load"
+            if name == "load" and self.looks == 1:
+                self.adopt(finer, "the-operators")
+            return known
+
+    store = Adopted(memory)
+    monkeypatch.setattr(live, "store", lambda options: store)
+
+    assert main(["rebalance", "--stream", "quakes", "--strategy", strategy]) == 0
+
+    out, err = capsys.readouterr()
+    assert "from version 0 to 1" not in out or "is computed anew" in err
+    assert "from version 1 to 2" in out
+    assert store.state().active.number == 2
 
 
 @pytest.mark.parametrize(

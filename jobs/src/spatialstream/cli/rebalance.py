@@ -20,6 +20,7 @@ from spatialstream.model.errors import Conflict, RunError, SettingError, Unavail
 if TYPE_CHECKING:
     from spatialstream.balance.proposal import Proposal
     from spatialstream.store.base import RoutingState, RoutingStore
+    from spatialstream.store.reports import LoadReport
 
 __all__ = ["APPROVAL", "add_parser"]
 
@@ -91,8 +92,8 @@ def _carry_out(store: RoutingStore, options: argparse.Namespace) -> int:
     """
     deadline = time.monotonic() + (0.0 if options.no_wait else options.timeout / 1000)
     while True:
-        state = _settled(store, deadline, options)
-        proposal = _propose(store, state, options)
+        state, load = _settled(store, deadline, options)
+        proposal = _propose(store, state, load, options)
         if proposal is None:
             live.say(options, "the slots are balanced; nothing to do (a --strategy can be forced)")
             return 0
@@ -110,18 +111,23 @@ def _carry_out(store: RoutingStore, options: argparse.Namespace) -> int:
         return 0 if options.no_wait else _wait(store, proposal.version.number, options)
 
 
-def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) -> RoutingState:
-    """The state, once no other version is pending, and what was counted is of the active one.
+def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) -> tuple[RoutingState, LoadReport]:
+    """The state, once no other version is pending, and what was counted, once it is of the active one.
 
     Raises:
         SettingError: at the deadline it is not so.
     """
+    from spatialstream.store.reports import read_load
+
     said = ""
     while True:
         state = store.state()
-        missing = _missing(store, state, options)
-        if not missing:
-            return state
+        if state.pending is not None and not options.dry_run:
+            missing = f"version {state.pending.number} is pending (proposal {state.pending.proposal})"
+        elif (load := read_load(store)).version != state.active.number:
+            missing = f"the load statistics are of version {load.version}, and {state.active.number} is active"
+        else:
+            return state, load
         if time.monotonic() >= deadline:
             raise SettingError("stream", f"{missing}; try again in a few seconds")
         if missing != said:
@@ -130,24 +136,14 @@ def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) 
         time.sleep(_POLL)
 
 
-def _missing(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> str:
-    """Why a proposal cannot be made now; empty if it can."""
-    from spatialstream.store.reports import read_load
-
-    if state.pending is not None and not options.dry_run:
-        return f"version {state.pending.number} is pending (proposal {state.pending.proposal})"
-    version = read_load(store).version
-    if version != state.active.number:
-        return f"the load statistics are of version {version}, and {state.active.number} is active"
-    return ""
-
-
-def _propose(store: RoutingStore, state: RoutingState, options: argparse.Namespace) -> Proposal | None:
+def _propose(
+    store: RoutingStore, state: RoutingState, load: LoadReport, options: argparse.Namespace
+) -> Proposal | None:
     """A proposal from what the jobs have written down, or None if there is nothing to do."""
     from spatialstream.balance.proposal import propose
-    from spatialstream.store.reports import read_balance, read_load, read_sample
+    from spatialstream.store.reports import read_balance, read_sample
 
-    load, sample = read_load(store), read_sample(store)
+    sample = read_sample(store)
     if sample is None:
         raise SettingError("stream", "the router has not learned any statistics yet; it does every few seconds")
     version = store.load(state.active.number)
