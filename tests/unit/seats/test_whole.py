@@ -109,7 +109,8 @@ def test_those_that_wait_are_answered_together_or_beside_who_takes_long(
         assert slots.looks == looks + 2, "one look for all that have waited"
 
 
-def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(slots: Slots) -> None:
+def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "_PATIENCE", 60.0)
     corner = SRQ | {"region": {"box": [1, 1, 1.1, 1.1]}}
     everything, near = lines_of(slots.wholes.ask(named([SRQ, corner]), 10.0))
     (there,) = slots.stream.version.route_queries(QueryBatch.of([parsed(corner)]))[1].tolist()
@@ -119,9 +120,14 @@ def test_what_is_not_found_is_left_to_who_asks_and_nothing_else(slots: Slots) ->
         pool.submit(slots.wholes.ask, named([SRQ | {"keywords": ["heavy"]}]), 60.0)
         assert slots.reached.wait(60.0)
         lost, found = (pool.submit(slots.wholes.ask, named([SRQ, corner])[i : i + 1], 60.0) for i in range(2))
+        with slots.wholes._changed:
+            assert slots.wholes._changed.wait_for(lambda: len(slots.wholes._waiting) == 2, 60.0)
+            slots.wholes._changed.notify_all()
+        looks = slots.looks
         slots.heavy.set()
         assert lost.result(60.0) is None
         assert lines_of(found.result(60.0)) == [near]
+        assert slots.looks == looks + 1
     assert slots.wholes.ask(named([SRQ, corner]), 10.0) is None, "not a part of what was asked together"
     assert everything != near
 

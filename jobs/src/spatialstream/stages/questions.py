@@ -174,8 +174,8 @@ class Wanted:
 
 
 Found = dict[int, list[Columns]]
-"""What slots have for questions, by number: one part from each of the slots. A question is left out of which a slot has
-no view of the round, or no answer."""
+"""What slots have for questions, by number: a part of each slot here, and one of each seat elsewhere. A question is
+left out of which a slot has no view of the round, or no answer."""
 
 Begin = Callable[[Sequence[Wanted]], Callable[[], Found]]
 """Begins to ask slots that are elsewhere, of a round; what it gives waits for their answers."""
@@ -243,10 +243,10 @@ def lines_here(
     most: int,
     begin: Begin = lambda wanted: dict,
 ) -> dict[int, str]:
-    """The rows of questions that views of this process answer, by position.
+    """The rows of few questions, by position: slots of this process are searched, and others asked by ``begin``.
 
-    They are what :func:`lines_of` gives, by the same searches and merges. What is left out here, or not at all, is the
-    blocks between who asks and who answers, which for few questions cost more than their answers.
+    They are what :func:`lines_of` gives, by the same searches and merges. Only the blocks between who asks and who
+    answers are left out, which for few questions cost more than their answers.
 
     Args:
         queries: with their times, which are not after the directory's clock.
