@@ -42,15 +42,25 @@ def asked(live: Live) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     for load, floor in (("idle", 10.0), (f"under {RATE:,.0f} objects/s", 40.0)):
         with _coming(live) if load != "idle" else _nothing():
             for kind, records in questions(live.source).items():
+                before = _spent(live)
                 found = one_client(live, records)
+                spent = {who: 1e3 * (now - before[who]) / EACH for who, now in _spent(live).items()}
                 record[f"{kind}, {load}"] = found
                 rows.append(row(f"asked {kind}, {held:,} objects, {load}, p50", found["p50"], "ms"))
                 rows.append(row("   p95", found["p95"], "ms", floor, f"oldest answer {found['oldest']:.0f} ms old"))
+                if load == "idle":  # otherwise most of it is that of turns
+                    note = f"client {spent['client']:.2f}, driver {spent['driver']:.2f}"
+                    rows.append(row("   CPU of the seats", spent["Python"], "ms/question", None, note))
             for together in (1, 100):
                 rate, refused = several_clients(live, together)
                 name = f"asked snapshots, {CLIENTS} clients, {together} at a time, {load}"
                 rows.append(row(name, rate, "questions/s", 1_500 if load == "idle" else None, f"{refused} refused"))
     return rows, record
+
+
+def _spent(live: Live) -> dict[str, float]:
+    """Seconds of processor time so far: of the worker, see :func:`~.bench_live.cpu_below`, and of this client."""
+    return {**live_stream.cpu_below(live.worker.pid), "client": time.process_time()}
 
 
 @contextmanager
