@@ -48,6 +48,7 @@ class Processes:
         chance: says who is late.
     """
 
+    is_near = True
     width = 1
 
     def __init__(self, world: World, step: Callable[[str], None], chance: random.Random) -> None:

@@ -157,6 +157,10 @@ class _Engine:
         return self.engine.world
 
     @property
+    def is_near(self) -> bool:
+        return self.engine.is_near
+
+    @property
     def width(self) -> int:
         return self.engine.width
 

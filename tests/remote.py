@@ -15,7 +15,8 @@ class Remote(MemoryStorage):
     """What one process has asked of an object store; its clock goes on by one with each request that is waited for.
 
     What is begun together takes one for as many as may be under way, and is put in any order; the process may die
-    before each, and what was under way then is put later, or never.
+    before each, and what was under way then is put later, or never. What is put later is put some time, or never if
+    the process dies before.
 
     Args:
         step: is called before each of several puts.
@@ -27,6 +28,8 @@ class Remote(MemoryStorage):
         beside: how many were not.
     """
 
+    is_far = True
+
     def __init__(self, step: Callable[[str], None] = lambda name: None, chance: random.Random | None = None) -> None:
         super().__init__()
         self.now, self.beside = 0, 0
@@ -34,6 +37,7 @@ class Remote(MemoryStorage):
         self._step, self._chance = step, chance or random.Random(0)
         self._begun: list[tuple[str, bytes]] = []
         self._cached: set[str] = set()
+        self._late: dict[str, bytes] = {}
 
     def _request(self, method: str, name: str) -> None:
         self.now += 1
@@ -46,6 +50,7 @@ class Remote(MemoryStorage):
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         self._request("put", name)
         self._keep(name)
+        self._late.pop(name, None)
         super().put(name, *parts)
 
     def begin_put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
@@ -70,6 +75,8 @@ class Remote(MemoryStorage):
         return super().create(name, data)
 
     def get(self, name: str) -> pa.Buffer:
+        if name in self._late:
+            return pa.py_buffer(bytearray(self._late[name]))
         if name not in self._cached:
             self._request("get", name)
         self._keep(name)
@@ -81,14 +88,32 @@ class Remote(MemoryStorage):
 
     def delete(self, names: Iterable[str]) -> None:
         gone = list(names)
+        for name in gone:
+            self._late.pop(name, None)
         if gone:
             self._request("delete", gone[0])
         super().delete(gone)
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
         self.beside += 1
-        super().put(name, data)
+        self._late[name] = bytes(data)
+        self._keep(name)
+        self._catch_up()
 
     def discard(self, names: Iterable[str]) -> None:
+        gone = list(names)
         self.beside += 1
-        super().delete(list(names))
+        for name in gone:
+            self._late.pop(name, None)
+        super().delete(gone)
+
+    def die(self) -> None:
+        """The process dies: what was to be put later is there, or will never be."""
+        self._catch_up()
+        self._late.clear()
+        self._cached.clear()
+
+    def _catch_up(self) -> None:
+        for name in list(self._late):
+            if self._chance.random() < 0.5:
+                MemoryStorage.put(self, name, self._late.pop(name))

@@ -157,6 +157,7 @@ class _Idle:
 
     world: World
     upto: int = 0
+    is_near = True
     width = 1
     moves = 0
     unsettled = False

@@ -186,3 +186,15 @@ class TestChannel:
         for after in (0, 1):
             with pytest.raises(StateError):
                 channel.announced(after, 100, 10.0)
+
+    def test_announcements_are_cut(self, channels: Channels, life: str) -> None:
+        channel = channels.of(life)
+        for epoch in range(4):
+            channel.announce(announcement(epoch))
+        channel.cut(0)
+        assert heard(channel, None) == [0, 1, 2, 3]
+        channel.cut(3)
+        channel.cut(2)
+        assert heard(channel, None) == heard(channel, 3) == [3]
+        channel.announce(announcement(4))
+        assert heard(channel, None) == [3, 4], "the others keep their places"

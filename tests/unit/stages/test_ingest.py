@@ -22,7 +22,7 @@ from spatialstream.sources.folder import Folder
 from spatialstream.sources.input_files import InputFiles
 from spatialstream.sources.memory import MemorySource
 from spatialstream.stages import ingest
-from spatialstream.stages.ingest import CLOCK, Ingest, Intake, mark
+from spatialstream.stages.ingest import CLOCK, Ingest, Intake, files_of, mark
 from spatialstream.stages.runs import INPUT, unpack_place
 from spatialstream.stages.state import get_records
 
@@ -382,3 +382,55 @@ def test_offsets_that_no_message_has_are_read_too(stage: Ingest) -> None:
 
     found = [from_json(Intake, text) for text in stage.part(Unmarked(), ("objects/0", 0, 2))]
     assert [(each.records, each.clock, each.last) for each in found] == [(1, 5, 0), (0, None, 1)]
+
+
+def source_of(*values: bytes | None, first: int = 0) -> MemorySource:
+    source = MemorySource(["objects/0"])
+    source.logs["objects/0"].append(*((None, b"{}") for _ in range(first)), *((None, value) for value in values))
+    return source
+
+
+def test_a_run_that_nobody_has_waited_for_is_made_again_as_it_was(stage: Ingest) -> None:
+    late = replace(stage, late=True, attempt="first", floor=2, ceiling=50, longest=100)
+    both = b"nonsense\n" + line("b", 3)
+    values = line("a", 9), both, line("too-old", 1), line("future", 77), b"x" * 101, line("c", 9)
+    source = source_of(*values, first=5)
+    (intake,) = late.intakes("objects/0", source.read("objects/0", 5, 11))
+    assert intake.run is not None
+    assert (intake.records, intake.refused) == (3, 4)
+    assert from_json(Intake, to_json(intake)) == intake
+    names = list(files_of(intake.run, [intake.rejected]))
+    assert len(names) == 2
+    before = [stage.storage.get(name).to_pybytes() for name in names]
+    stage.storage.delete(names)
+    replace(stage, longest=100, epoch=9).again(source, intake.run)
+    assert [stage.storage.get(name).to_pybytes() for name in names] == before
+    assert list(files_of(intake.run, [])) == names[:1]
+
+
+def test_files_that_others_wait_for_have_no_origin(stage: Ingest, tmp_path: Path) -> None:
+    (intake,) = stage.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
+    assert intake.run is not None
+    assert intake.run.origin is None
+    (only_letters,) = replace(stage, late=True).intakes("objects/0", source_of(b"nonsense").read("objects/0", 0, 1))
+    assert only_letters.run is None
+    assert letters(stage, only_letters), "there is no run to make them again with"
+
+
+@pytest.mark.parametrize("others", [[line("a", 9), line("b", 9)], [b"nonsense"], [line("a", 8)]])
+def test_a_run_of_messages_that_are_others_now_is_told(stage: Ingest, others: list[bytes]) -> None:
+    late = replace(stage, late=True)
+    (intake,) = late.intakes("objects/0", source_of(line("a", 9)).read("objects/0", 0, 1))
+    assert intake.run is not None
+    origin = replace(intake.run.origin, end=len(others)) if intake.run.origin else None
+    with pytest.raises(StateError, match=r"objects/0: messages 0 to \d are not those of which 000000003-objects"):
+        stage.again(source_of(*others), replace(intake.run, origin=origin))
+
+
+def test_a_run_whose_messages_are_gone_is_told(stage: Ingest) -> None:
+    source = source_of(line("a", 9), line("b", 9))
+    (intake,) = replace(stage, late=True).intakes("objects/0", source.read("objects/0", 0, 2))
+    assert intake.run is not None
+    source.logs["objects/0"].remove(1)
+    with pytest.raises(StateError):
+        stage.again(source, intake.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from spatialstream.model.errors import StateError
 from spatialstream.sources.folder import Folder
+from spatialstream.sources.memory import MemoryChannel, MemoryLog
+from spatialstream.stream.reign import Alone, Reign
 from spatialstream.stream.router import EpochRecord
-from spatialstream.stream.worker import RoundRecord
+from spatialstream.stream.worker import ROUNDS, RoundRecord
 
 
 @pytest.mark.parametrize("record", [EpochRecord, RoundRecord])
@@ -19,4 +22,15 @@ def test_a_damaged_record_is_told_with_its_file(record: Any, content: bytes, tmp
     storage, name = Folder(tmp_path), "rounds/000000004.json"
     storage.put(name, content)
     with pytest.raises(StateError, match=rf"/{name} is damaged; the checkpoint cannot be used; begin anew"):
-        record.load(storage, name)
+        Alone(storage, "rounds/").value(name, record)
+
+
+def test_a_damaged_record_of_the_log_is_told_likewise(tmp_path: Path) -> None:
+    storage, log = Folder(tmp_path), MemoryLog()
+    channel = MemoryChannel([], log)
+    reign = Reign(channel, storage, "worker", ROUNDS, 1)
+    reign.begin()
+    names = [reign.decide(turn, json.dumps({"round": turn})) for turn in range(2)]
+    for name in names:
+        with pytest.raises(StateError, match="is damaged; the checkpoint cannot be used; begin anew"):
+            reign.value(name, RoundRecord)

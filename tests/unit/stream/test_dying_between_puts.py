@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from spatialstream.model.errors import Lost, NoStorage
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.memory_storage import MemoryStorage
+from spatialstream.stages.ingest import Ingest
 from spatialstream.stages.state import OwnerState, forget
+from spatialstream.stages.turns import Run
 from spatialstream.stream.settings import StreamSettings
 from tests.lengths import examples
 from tests.remote import Remote
@@ -44,8 +47,18 @@ class Dying(Simulation):
             if self.puts - 1 == self.at:
                 self.died += 1
                 forget(self.storage)
+                self.die()
                 raise Crash(name)
-        super().step(name)
+        try:
+            super().step(name)
+        except Crash:
+            self.die()
+            raise
+
+    def die(self) -> None:
+        """What was on its way to the storage is lost with the process, and all copies on its machine."""
+        assert isinstance(self.storage, Remote)
+        self.storage.die()
 
     def differences(self) -> list[str]:
         """Between the rows and those of the oracle."""
@@ -66,11 +79,20 @@ def test_a_process_may_die_before_any_of_several_puts(tmp_path: Path) -> None:
         assert dying.died == 1
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_processes_die_again_and_again(tmp_path: Path, seed: int) -> None:
-    dying = Dying(tmp_path, seed, chaos=0.02)
-    assert dying.differences() == []
-    assert dying.crashes > 3
+def test_processes_die_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+    again = Ingest.again
+
+    def counted(self: Ingest, source: Any, run: Run) -> None:
+        made.append(run.name)
+        again(self, source, run)
+
+    monkeypatch.setattr(Ingest, "again", counted)
+    for seed in range(4):
+        dying = Dying(tmp_path / f"{seed}", seed, chaos=0.06)
+        assert dying.differences() == []
+        assert dying.crashes > 3
+    assert made, "runs that were lost with their process"
 
 
 class Structure:

@@ -128,6 +128,10 @@ class Messages:
         self.messages += self.late
         self.late.clear()
 
+    def cut(self, before: int) -> None:
+        assert before <= len(self.messages)
+        self.begin = max(self.begin, before)
+
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
         start = self.begin if after is None else after
         if start < self.begin:
@@ -152,6 +156,7 @@ class World:
         self.rows: dict[tuple[int, int], tuple[int, int, int]] = {}
         self.leases = {"router": 0, "worker": 0}
         self.unleased = chaos
+        self.cuts = 0
 
     def number(self, job: str) -> int:
         """Of the lease; 0 where ZooKeeper could not be asked."""
@@ -174,13 +179,13 @@ class World:
                     continue
                 break
             if known is not None:
-                self.last[reign] = self.files.read(known)
+                self.last[reign] = reign.value(known, dict)
             while True:
                 try:
                     turn(reign)
                 except Unavailable:
                     continue
-                except Missing:  # its successor has cleaned up
+                except (Missing, StateError):  # its successor has cleaned up
                     assert self.standing(job).reign != reign._id
                     return
 
@@ -193,7 +198,7 @@ class World:
     # -------------------------------------------------------------------------------------------------------- turns
 
     def decide(self, reign: Reign, turn: int, record: dict[str, Any]) -> None:
-        reign.decide(turn, json.dumps({**record, "heard": asdict(reign.heard)}))
+        reign.decide(turn, json.dumps(record))
         self.last[reign] = record
 
     def route(self, reign: Reign) -> None:
@@ -223,6 +228,8 @@ class World:
         self.announced[reign] = epoch
         self.step("clean")
         reign.clean(epoch - 1)
+        if self.random.random() < 0.1:
+            reign.keep()
 
     def work(self, reign: Reign) -> None:
         """A round, or the last one again."""
@@ -249,7 +256,11 @@ class World:
         self.step("state")
         self.files.write(f"state/{number}", total)
         self.step("clean")
-        reign.clean(number - 1)
+        reign.clean(number - 1, record["next"])
+        if self.random.random() < 0.3:
+            self.step("trim")
+            reign.trim()
+            self.cuts += 1
         self.files.delete([f"state/{number - 2}"])
         self.step("done")
         self.files.write("rounds/done", number)
@@ -341,6 +352,7 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
     world.disorder(300)
     world.order()
     check_world(world)
+    assert world.log.begin > 0 or world.cuts < 5
 
 
 # --------------------------------------------------------------------------------------------------- with real turns
@@ -386,7 +398,7 @@ class Crowd(Simulation):
             except StateError:  # of a zombie, whose successor has cleaned up
                 messages = [json.loads(value or b"") for _, value in self.announced.read(*self.announced.bounds)]
                 standing, _ = Standing(job).read(messages, 0)
-                if standing.reign == reign.heard.reign:
+                if standing.reign == reign.standing.reign:
                     raise
 
         return self.scheduler.spawn(process)
@@ -409,10 +421,13 @@ class Crowd(Simulation):
         turns = WorkerTurns(worker, self.processes, self.settings.slots, self.step)
         while True:
             bound = self.announced.bounds[1]
+            if self.random.random() < 0.3:
+                worker.trim()
             if (record := turns.next(self.random.randint(1, 9)) or worker.settle()) is not None:
                 turns.do(record)
             else:
                 worker.confirm()
+                worker.keep()
                 yield bound
 
     def disorder(self) -> None:
@@ -481,34 +496,34 @@ def reign(log: Messages, files: Files, number: int, job: str = "router") -> Reig
     return Reign(log, files, job, "epochs/", number)
 
 
-def record(turn: int, by: Reign | Alone) -> str:
-    return json.dumps({"turn": turn, "heard": None if by.heard is None else asdict(by.heard)})
+def record(turn: int) -> str:
+    return json.dumps({"turn": turn})
 
 
 def begun(log: Messages, files: Files, number: int) -> tuple[Reign, int | None]:
     """A reign, and the turn of the record that it goes on from."""
     new = reign(log, files, number)
     known = new.begin()
-    return new, None if known is None else files.read(known)["turn"]
+    return new, None if known is None else new.value(known, dict)["turn"]
 
 
 def test_who_begins_goes_on_from_the_last_decision_that_counts() -> None:
     log, files = Messages(), Files()
     first, known = begun(log, files, 1)
     assert known is None
-    first.decide(0, record(0, first))
-    first.decide(1, record(1, first))
+    first.decide(0, record(0))
+    first.decide(1, record(1))
     second, known = begun(log, files, 2)
     assert known == 1
     with pytest.raises(Superseded, match="another router has taken over"):
-        first.decide(2, record(2, first))
+        first.decide(2, record(2))
     third, known = begun(log, files, 3)
     assert known == 1, "what the first one has decided afterwards does not count"
     with pytest.raises(Superseded):
-        second.decide(2, record(2, second))
-    third.decide(2, record(2, third))
+        second.decide(2, record(2))
+    third.decide(2, record(2))
     third.clean(2)
-    assert {name[7:16] for name in files.list("epochs/")} == {"000000002"}
+    assert files.list("epochs/") == []
 
 
 def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_number_that_counts() -> None:
@@ -516,11 +531,11 @@ def test_an_older_lease_supersedes_nobody_but_none_at_all_goes_on_under_the_numb
     newer, _ = begun(log, files, 7)
     with pytest.raises(Superseded):
         reign(log, files, 6).begin()
-    newer.decide(0, record(0, newer))
+    newer.decide(0, record(0))
     without, known = begun(log, files, 0)
-    assert (known, without.heard.number) == (0, 7)
+    assert (known, without.standing.number) == (0, 7)
     with pytest.raises(Superseded):
-        newer.decide(1, record(1, newer))
+        newer.decide(1, record(1))
 
 
 def test_each_job_has_reigns_of_its_own() -> None:
@@ -528,16 +543,16 @@ def test_each_job_has_reigns_of_its_own() -> None:
     router, _ = begun(log, files, 5)
     worker = Reign(log, files, "worker", "rounds/", 1)
     assert worker.begin() is None
-    worker.decide(0, record(0, worker))
-    router.decide(0, record(0, router))
+    worker.decide(0, record(0))
+    router.decide(0, record(0))
 
 
 def test_whether_the_last_epoch_was_announced_is_what_the_log_says() -> None:
     log, files = Messages(), Files()
     first, _ = begun(log, files, 1)
-    first.decide(0, record(0, first))
+    first.decide(0, record(0))
     log.announce(first.sign({"epoch": 0}))
-    first.decide(1, record(1, first))
+    first.decide(1, record(1))
     second, _ = begun(log, files, 2)
     log.announce(first.sign({"epoch": 1}))
     third, known = begun(log, files, 3)
@@ -549,37 +564,118 @@ def test_a_decision_that_took_long_does_not_undo_its_repetition() -> None:
     first, _ = begun(log, files, 1)
     log.lost = lambda: True
     with pytest.raises(Unavailable):
-        first.decide(0, json.dumps({"turn": "lost", "heard": None}))
+        first.decide(0, json.dumps({"turn": "lost"}))
     log.lost = lambda: False
-    first.decide(0, record(0, first))
+    first.decide(0, record(0))
     log.arrive()
     assert begun(log, files, 2)[1] == 0
 
 
-def test_a_stream_from_before_there_were_reigns_goes_on() -> None:
+def test_records_are_in_the_log_but_the_first_one_and_long_ones() -> None:
     log, files = Messages(), Files()
-    files.write("epochs/000000003.json", {"turn": 3})
-    files.write("epochs/000000004.json", {"turn": 4})
-    log.announce({"epoch": 3})
-    first, known = begun(log, files, 1)
-    assert (known, first.announced) == (4, 3)
-    log.announce({"epoch": 4})
-    assert begun(log, files, 2)[0].announced == 3
+    first, _ = begun(log, files, 1)
+    long = json.dumps({"turn": 3, "much": "x" * 300_000})
+    names = [first.decide(turn, long if turn == 3 else record(turn)) for turn in range(6)]
+    assert files.list("epochs/") == [names[0], names[3]]
+    second, known = begun(log, files, 2)
+    assert known == 5
+    assert [second.value(name, dict)["turn"] for name in names] == list(range(6))
+    second.decide(6, record(6))
+    second.clean(4)
+    assert files.list("epochs/") == []
+    with pytest.raises(StateError, match="epochs/000000003"):
+        second.value(names[3], dict)
+
+
+def test_who_goes_on_from_a_long_record_that_is_the_last_of_a_log_that_was_cut() -> None:
+    log, files = Messages(), Files()
+    first, _ = begun(log, files, 1)
+    worker = Reign(log, files, "worker", "rounds/", 1)
+    worker.begin()
+    for turn in range(4):
+        first.decide(turn, json.dumps({"turn": turn, "much": "x" * 300_000}))
+        first.clean(turn)
+    for turn in range(3):
+        worker.decide(turn, record(turn))
+        worker.clean(turn, len(log.messages))
+    first.decide(4, json.dumps({"turn": 4, "much": "x" * 300_000}))
+    worker.decide(3, record(3))
+    worker.trim()
+    assert log.begin > 0
+    assert begun(log, files, 2)[1] == 4
 
 
 def test_a_log_that_has_lost_its_beginning_and_one_that_has_lost_everything() -> None:
     log, files = Messages(), Files()
     first, _ = begun(log, files, 1)
-    first.decide(0, record(0, first))
-    first.decide(1, record(1, first))
+    first.decide(0, record(0))
+    first.decide(1, record(1))
     log.begin = len(log.messages) - 1
     second, known = begun(log, files, 2)
     assert known == 1
-    second.decide(2, record(2, second))
+    second.decide(2, record(2))
     with pytest.raises(Superseded):
-        first.decide(2, record(2, first))
+        first.decide(2, record(2))
+    second.keep()
     log.begin = len(log.messages)
-    assert begun(log, files, 3)[1] == 2, "that of the larger number"
+    assert begun(log, files, 3)[1] == 2, "that which was put into the storage when nothing happened"
+    fourth, _ = begun(log, files, 4)
+    fourth.decide(3, record(3))
+    log.begin = len(log.messages)
+    fifth, known = begun(log, files, 5)
+    assert known == 2
+    fifth.check(2, 2)
+    with pytest.raises(StateError, match=r"turn 3 is done, but .* the last one that is there is of turn 2"):
+        fifth.check(3, 2)
+
+
+def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
+    log, files = Messages(), Files()
+    router, _ = begun(log, files, 1)
+    worker = Reign(log, files, "worker", "rounds/", 1)
+    worker.begin()
+    for turn in range(10):
+        router.decide(turn, record(turn))
+        router.clean(turn)
+    worker.trim()
+    assert log.begin == 0, "the worker may need all of it"
+    heard = len(log.messages)
+    for turn in range(3):
+        worker.decide(turn, record(turn))
+        worker.clean(turn, heard)
+    worker.trim()
+    assert 0 < log.begin < heard, "the router needs the last record"
+    kept = log.messages[log.begin :]
+    assert [each["turn"] for each in kept if each and each["job"] == "router" and "turn" in each] == [8, 9]
+    assert begun(log, files, 2)[1] == 9
+    worker = Reign(log, files, "worker", "rounds/", 2)
+    assert worker.value(worker.begin() or "", dict) == {"turn": 2}
+
+
+@pytest.mark.parametrize("sleeper", ["announces", "restates"])
+def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
+    """Both have begun without a lease, so their numbers are equal."""
+    log, files = Messages(), Files()
+    old, _ = begun(log, files, 0)
+    for turn in range(3):
+        old.decide(turn, record(turn))
+        old.clean(turn)
+    new, known = begun(log, files, 0)
+    assert known == 2
+    at = len(log.messages)
+    if sleeper == "announces":
+        log.announce(old.sign({"epoch": 3}))
+    else:
+        with pytest.raises(Superseded):
+            old.decide(3, record(3))
+    for turn in range(3, 6):
+        new.decide(turn, record(turn))
+        new.clean(turn)
+    for cut in range(at, at + 2):
+        log.begin = cut
+        third, known = begun(log, files, 0)
+        assert (known, third.announced) == (5, -1)
+        log.messages.pop()
 
 
 def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
@@ -600,8 +696,9 @@ def test_who_is_alone_writes_over_what_was_decided_before() -> None:
     alone = Alone(files, "epochs/")
     assert alone.begin() is None
     for turn in range(3):
-        alone.decide(turn, record(turn, alone))
+        alone.decide(turn, record(turn))
     alone.clean(1)
     assert files.list("epochs/") == ["epochs/000000001.json", "epochs/000000002.json"]
     assert Alone(files, "epochs/").begin() == "epochs/000000002.json"
+    assert alone.value("epochs/000000002.json", dict) == {"turn": 2}
     assert alone.sign({"epoch": 1}) == {"epoch": 1}

@@ -12,6 +12,7 @@ from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.folder import Folder
+from spatialstream.stages.state import get_value
 from spatialstream.stages.work import slot_objects
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.worker import RoundRecord
@@ -48,7 +49,7 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     assert simulation.worker is not None
     assert simulation.worker.last is not None
     last = simulation.worker.last.round
-    before = RoundRecord.load(Folder(tmp_path), simulation.worker.last.previous)
+    before = get_value(Folder(tmp_path), simulation.worker.last.previous, RoundRecord)
     dropped = before.round.upto  # a round drops what the one before allows
     held: list[str] = []
     for slot in range(setup.slots):

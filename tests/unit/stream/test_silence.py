@@ -67,6 +67,10 @@ class Silent:
             idle = 0 if self.worker._turn() else idle + 1
 
     def a_day_passes(self) -> None:
+        """With a broker that keeps nothing for longer, whatever it is told."""
+        for job in (self.router, self.worker):
+            job._worked_at = -1e9
+            assert not job._turn()
         self.log.remove(self.log.bounds[1])
 
 
@@ -93,10 +97,17 @@ def test_what_was_announced_and_is_gone_is_missed() -> None:
     silent.come(silent.later[:60])
     while silent.router._turn():
         pass
-    silent.a_day_passes()
+    silent.log.remove(silent.log.bounds[1])
     silent.worker._forget()
     silent.come(silent.later[60:])
     while silent.router._turn():
         pass
     with pytest.raises(StateError, match="the last one that has come is"):
         silent.worker._turn()
+
+
+def test_decisions_that_are_lost_are_noticed() -> None:
+    silent = Silent()
+    silent.log.remove(silent.log.bounds[1])
+    with pytest.raises(StateError, match=r"epochs/done in .* says that turn \d+ is done, but .* have been lost"):
+        silent.new_router()

@@ -89,7 +89,7 @@ class SeatEngine:
     ) -> None:
         self._world, self._seating, self._report = world, seating, report
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
-        self._identity = None if is_loopback(seating.host) else new_identity()
+        self._identity = None if self.is_near else new_identity()
         self._desk = Desk(seating.host, self._secret, silence, self._identity, self._asking, self._directory)
         self._published: dict[str, Any] | None = None
         self._tasks = tasks
@@ -113,6 +113,11 @@ class SeatEngine:
         given = self._secret, self._world, self._asking, self._silence, self._identity, self._tasks
         self._seating.begin(Invitation(self._address, *given))
         return self
+
+    @property
+    def is_near(self) -> bool:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        return is_loopback(self._seating.host)
 
     @property
     def _address(self) -> str:

@@ -26,7 +26,8 @@ def read_announcement(value: bytes | None) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or not all(_is_text(record.get(name, "")) for name in ("job", "reign", "life")):
         return None
-    return record if any(_fits(record, fields) for fields in _FORMS) else None
+    form = next((fields for name, fields in _FORMS.items() if name in record), None)
+    return record if form is not None and _fits(record, form) else None
 
 
 def _fits(record: Mapping[str, object], fields: Mapping[str, Callable[[object], bool]]) -> bool:
@@ -62,9 +63,20 @@ _ANNOUNCED: Mapping[str, Callable[[object], bool]] = {
 }
 """What an announcement holds at least; see :meth:`spatialstream.stream.router.Router.announcement`."""
 
-_BEGINNING: Mapping[str, Callable[[object], bool]] = {"job": _is_text, "reign": _is_text, "number": _is_number}
+_BEGINNING: Mapping[str, Callable[[object], bool]] = {"number": _is_number}
+_RESTATEMENT: Mapping[str, Callable[[object], bool]] = dict.fromkeys(
+    ("number", "begun", "count", "announced"), _is_number
+)
 _DECISION: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("job", "reign", "record"), _is_text),
-    "count": _is_number,
+    "record": _is_text,
+    **dict.fromkeys(("turn", "count", "keep"), _is_number),
 }
-_FORMS = (_ANNOUNCED, _BEGINNING, _DECISION)
+_WITH_RECORD: Mapping[str, Callable[[object], bool]] = {**_DECISION, "content": _is_text}
+_FORMS = {
+    "epoch": _ANNOUNCED,
+    "begun": _RESTATEMENT,
+    "number": _BEGINNING,
+    "content": _WITH_RECORD,
+    "record": _DECISION,
+}
+"""What messages hold besides job and reign, by that by which they are known; of several that of the first one."""

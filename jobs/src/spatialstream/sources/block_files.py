@@ -77,6 +77,10 @@ class BlockFiles:
             return [], start
         return [json.loads(self.storage.get(name).to_pybytes()) for name in names], _epoch_of(names[-1]) + 1
 
+    def cut(self, before: int) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        self.storage.delete(name for name in self.storage.list(_ANNOUNCED) if _epoch_of(name) < before)
+
     def begins(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         return [min(map(_epoch_of, self.storage.list(_BLOCKS)), default=0)] * self.slots

@@ -57,6 +57,10 @@ class Storage(Hashable, Protocol):
     def place(self) -> str:
         """Where it is, as a person would say it; two objects of one place are the same storage."""
 
+    @property
+    def is_far(self) -> bool:
+        """Whether a request takes longer than a turn should."""
+
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """Write a file whole, over one that is there, from its parts, one after the other.
 
@@ -107,9 +111,14 @@ class Storage(Hashable, Protocol):
         """Remove files; those that are not there are gone already."""
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Put a file at once or some time, or never if the process dies; in this process :meth:`get` gives it at once.
+        """Put a file at once or some time, or never if the process dies; :meth:`get` gives it at once in this process.
 
-        Of several contents the last one is put.
+        Those of the input, of state and of second phases, which never change, it gives at once in all processes of this
+        machine that have a copy of this object, as long as there is room for a copy. Of several contents the last one
+        is put. Where much is still to be put, this waits.
+
+        Raises:
+            NoStorage: what is still to be put has been too much for too long.
         """
 
     def discard(self, names: Iterable[str]) -> None:
@@ -198,6 +207,13 @@ class Channel(Protocol):
 
         Raises:
             StateError: announcements from the offset on are gone.
+        """
+
+    def cut(self, before: int) -> None:
+        """Nobody will read the announcements before this offset any more: they may go.
+
+        Raises:
+            Unavailable: they cannot be removed now.
         """
 
     def begins(self) -> list[int]:

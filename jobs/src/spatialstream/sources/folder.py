@@ -52,6 +52,11 @@ class Folder:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         return str(self.path)
 
+    @property
+    def is_far(self) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return False
+
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         with whole_file(self.path / checked(name)) as file:

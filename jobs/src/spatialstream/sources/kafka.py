@@ -17,7 +17,15 @@ from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicMetadata
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    TopicMetadata,
+)
 
 from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream.sources.kafka_security import client_settings, renewed
@@ -59,6 +67,8 @@ NEAR = {"socket.timeout.ms": 10_000}
 
 _SILENT = 0  # the library's own log; what it cannot do comes as an exception
 _DAY = 24 * 3_600_000
+_KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Settings of a topic from which nothing goes by itself."""
 _COUNTS_KEPT = 5.0
 """Seconds for which the numbers of partitions are not asked for again."""
 _BEGINS_KEPT = 1.0
@@ -182,7 +192,7 @@ class Topics:
         results: result rows; see :mod:`spatialstream.sources.delivery`.
         rejected: dead letters.
         blocks: blocks for the slots, one partition each.
-        epochs: announcements of epochs, one partition.
+        epochs: announcements of epochs and records of all turns, one partition; the worker has it cut.
 
     Raises:
         SettingError: two kinds would share a topic: each would read the other's records as its own.
@@ -221,7 +231,7 @@ class Topics:
             NewTopic(self.results, mergers, replicas, config=large),
             NewTopic(self.rejected, 1, replicas, config=large),
             NewTopic(self.blocks, slots, replicas, config=passing),
-            NewTopic(self.epochs, 1, replicas, config=passing),
+            NewTopic(self.epochs, 1, replicas, config=large | _KEPT),
         ]
 
     def ensure(
@@ -283,6 +293,8 @@ class Topics:
             )
         with _reached(unreachable, connection, admin):
             self._check_sizes(admin)
+            if create:
+                self._keep_epochs(admin)
         return counts
 
     def _settled(self, admin: AdminClient) -> Mapping[str, TopicMetadata]:
@@ -310,6 +322,24 @@ class Topics:
                 raise SettingError(
                     "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
                 )
+
+    def _keep_epochs(self, admin: AdminClient) -> None:
+        """Make sure that nothing goes by itself from the topic of announcements, whoever has created it."""
+        resource = ConfigResource(ResourceType.TOPIC, self.epochs)
+        settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+        wrong = {name: value for name, value in _KEPT.items() if settings[name].value != value}
+        if not wrong:
+            return
+        for name, value in wrong.items():
+            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+        try:
+            admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].name() in _PASSING:
+                raise
+            told = " and ".join(f"{name} to {value}" for name, value in wrong.items())
+            problem = f"{self.epochs} would lose messages that are still needed: set its {told}"
+            raise SettingError("topics", f"{problem} ({error.args[0].str()})") from None
 
     def remove(self, connection: Connection, kinds: Sequence[str] = ()) -> list[str]:
         """Delete topics of the stream.

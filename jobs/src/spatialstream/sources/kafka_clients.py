@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.sources.kafka import NEAR, Connection, Offsets
 
-__all__ = ["follow", "offsets", "read", "send"]
+__all__ = ["cut", "follow", "offsets", "read", "send"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,9 @@ _LOOK = 1.0
 
 _END_PATIENCE = 5.0
 """Seconds within which a partition has to be as long as it was: after a failure a broker may not know at once."""
+
+_CUT_SECONDS = 5.0
+"""Within which a broker has to have removed messages."""
 
 _MOST = 10_000
 """Messages that are taken at a time; what librdkafka has read ahead (64 MB) limits them, too."""
@@ -279,6 +282,22 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
     for each in more:
         each.consumer.close()
     return messages, follower.next
+
+
+def cut(connection: Connection, topic: str, before: int) -> None:
+    """Have the broker remove the messages of a topic's partition 0 before an offset.
+
+    Raises:
+        Unavailable: it does not.
+    """
+    clients, admin = _kept(connection, "administration", connection.admin)
+    try:
+        place = TopicPartition(topic, 0, before)
+        for removed in admin.delete_records([place], request_timeout=_CUT_SECONDS).values():
+            removed.result(_CUT_SECONDS)
+    except (KafkaException, TimeoutError) as error:
+        raise Unavailable(f"{topic} cannot be cut before offset {before}: {str(error) or 'no answer'}") from None
+    clients.append(admin)
 
 
 # ------------------------------------------------------------------------------------------------------------- sending

@@ -18,7 +18,7 @@ from spatialstream.sources.announcements import announcements_within
 from spatialstream.sources.contracts import MESSAGE, Ranges
 from spatialstream.sources.delivery import result_messages
 from spatialstream.sources.kafka import Connection, Topics
-from spatialstream.sources.kafka_clients import follow, offsets, read, send
+from spatialstream.sources.kafka_clients import cut, follow, offsets, read, send
 from spatialstream.sources.keys import key_of_life, key_within
 
 __all__ = ["KafkaChannel", "KafkaSink", "KafkaSource"]
@@ -115,6 +115,10 @@ class KafkaChannel:
         start = offsets(self.connection).earliest({topic: 1})[topic][0] if after is None else after
         messages, end = follow(self.connection, topic, start, most, patience)
         return announcements_within((message.value() for message in messages), self.life), end
+
+    def cut(self, before: int) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        cut(self.connection, self._topics.epochs, before)
 
     def begins(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""

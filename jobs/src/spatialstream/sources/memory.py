@@ -142,6 +142,10 @@ class MemoryChannel:
         end = max(start, min(start + most, last))
         return announcements_within((value for _, value in self._epochs.read(start, end)), self._life), end
 
+    def cut(self, before: int) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+        self._epochs.remove(before)
+
     def begins(self) -> list[int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
         return [log.bounds[0] for log in self._logs]

@@ -22,6 +22,8 @@ _numbers = itertools.count()
 class MemoryStorage:
     """A storage that is gone with the process. A pickle of it is the same storage, in this process only."""
 
+    is_far = False
+
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
         self.place = f"memory:{os.getpid()}-{next(_numbers)}"
@@ -84,6 +86,8 @@ class Overlay:
     Args:
         base: the other one, which is only read.
     """
+
+    is_far = False
 
     def __init__(self, base: Storage) -> None:
         self._base = base

@@ -45,7 +45,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -70,9 +70,9 @@ T = TypeVar("T")
 
 _SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KEPT = re.compile(r"input/.*\.arrow|state/.*\.arrays")
-"""Files that are read more than once and never change in a job's life, for their names bear a try or a take: runs, and
-the arrays of structures."""
+_KEPT = re.compile(r"input/.*|state/.*\.arrays|rounds/.*\.second")
+"""Files that are read more than once and never change in a job's life, for their names bear a try or a take: runs,
+dead letters, the arrays of structures, and what second phases need."""
 
 _PART_BYTES = 8 << 20
 """Of a file that is put in parts; a smaller one is put whole. S3 takes 10,000 parts, so a file may have 80 GB."""
@@ -86,6 +86,8 @@ _SLOWEST = 1 << 20
 _PUTS_AT_ONCE = 16
 """Of a process, of those that are begun together: who begins another one waits. So the copies are few that wait for the
 network."""
+_LATER_BYTES = 64 << 20
+"""Of what nobody waits for, about: whoever has more of it put waits."""
 _PAGE = 1000
 """Names that one request lists, or deletes."""
 _CONNECT_SECONDS = 5
@@ -165,6 +167,11 @@ class ObjectStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         return self.url
 
+    @property
+    def is_far(self) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return True
+
     def put(self, name: str, *parts: bytes | memoryview | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
@@ -234,7 +241,10 @@ class ObjectStorage:
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
-        self._later.add({checked(name): bytes(data)})
+        content = bytes(data)
+        if self.cache is not None and _KEPT.fullmatch(checked(name)):
+            self.cache.put(name, [memoryview(content)])
+        self._later.add({checked(name): content})
 
     def discard(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: by one request for all that have come by then."""
@@ -472,7 +482,7 @@ _begun, _free = _Begun(), threading.BoundedSemaphore(_PUTS_AT_ONCE)
 
 
 class _Later:
-    """Puts and deletes that nobody waits for, in a thread of their own; what fails is tried again.
+    """Puts and deletes that nobody waits for, in threads of their own; what fails is tried again.
 
     Args:
         storage: where.
@@ -487,12 +497,22 @@ class _Later:
         atexit.register(self.wait, _AT_EXIT_SECONDS)
 
     def add(self, files: Mapping[str, bytes | None]) -> None:
-        """Have files put, or deleted where there is no content, in this order."""
+        """Have files put, or deleted where there is no content; what has no room waits for it.
+
+        Raises:
+            NoStorage: there is none for longer than the storage is patient.
+        """
         with self._changed:
+            has_room = not any(files.values()) or self._changed.wait_for(self._has_room, self._storage.patience)
+            if not has_room:
+                raise NoStorage(f"{self._storage.url} does not take what is to be put there")
             for name, data in files.items():
                 self._todo.pop(name, None)
                 self._todo[name] = data
             self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return sum(len(data or b"") for files in (self._todo, self._doing) for data in files.values()) < _LATER_BYTES
 
     def get(self, name: str) -> bytes | None:
         """The content that a file is still to get; None if it is to get none."""
@@ -511,24 +531,40 @@ class _Later:
         with self._changed:
             return self._changed.wait_for(lambda: not self._todo and not self._doing, timeout)
 
+    def _puts(self, files: Mapping[str, bytes]) -> dict[str, bytes | None]:
+        """Put files at once, as many as may be under way; those that could not be put."""
+
+        def put(name: str, data: bytes) -> None:
+            try:
+                self._storage.put_now(name, data)
+            finally:
+                _free.release()
+
+        puts = dict[str, Future[None]]()
+        for name, data in files.items():
+            _free.acquire()
+            puts[name] = called(partial(put, name, data))
+        failed = {name: error for name, each in puts.items() if (error := each.exception()) is not None}
+        for error in failed.values():
+            if not isinstance(error, NoStorage | OSError):
+                raise error
+        return {name: files[name] for name in failed}
+
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._todo)
                 files = self._doing = self._todo
                 self._todo = {}
-            failed = False
+            failed = self._puts({name: data for name, data in files.items() if data is not None})
+            gone = [name for name, data in files.items() if data is None]
             try:
-                for name, data in files.items():
-                    if data is not None:
-                        self._storage.put_now(name, data)
-                self._storage.delete_now([name for name, data in files.items() if data is None])
+                self._storage.delete_now(gone)
             except (NoStorage, OSError):
-                failed = True
+                failed |= dict.fromkeys(gone)
             with self._changed:
                 self._doing = {}
-                if failed:
-                    self._todo = files | self._todo
+                self._todo = failed | self._todo
                 self._changed.notify_all()
             if failed:
                 time.sleep(_LONGEST_PAUSE)

@@ -31,7 +31,7 @@ _TAKE = r"(-take\d+)?"
 _STATE = rf"state/(slot|merger|registry)-\d{{4}}/(epoch-\d{{9}}{_TAKE}\.json|\d{{9}}{_TAKE}-\d{{3}}-[a-z-]+\.arrays)"
 _SPARK = r"spark/((commits|offsets|sources|state)/([\d/]+/)?)?\.{0,2}(metadata|\d)[\w.-]*"
 _FILES = (
-    r"(epochs|rounds)/(done|\d{9}(-\d+-[0-9a-f]{8}-\d+|-\d{4})?\.[a-z]+)",
+    rf"(epochs|rounds)/(done|\d{{9}}(-\d+-[0-9a-f]{{8}}-\d+|{_TAKE}-\d{{4}})?\.[a-z]+)",
     r"(blocks/\d{9}-\d{4}\.ipc|announced/\d{9}\.json)",
     r"input/\d{9}-[\w.-]+\.(arrow|rejected)",
     r"samples/\d{9}-[\w-]+\.arrow",

@@ -13,13 +13,17 @@ What fails for want of memory or disk, or without any line, is no line's fault, 
 Everything is named after epoch, topic partition and block, so a task that is tried twice overwrites equal files. An
 epoch that is tried twice may read other messages the second time, for more have come, while a task of the first time is
 still at work: so each try has a name of its own, which its files bear.
+
+Where a put takes long, nobody waits for the files of messages: a run then says of which messages it was made, and by
+which rules, and where its file was lost with the process that was putting it, it is made once more from these, which
+the broker keeps for days. What is known of it is in the epoch's record, so another outcome is noticed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -28,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Flags, Ints, numpy_view
-from spatialstream.model.errors import RecordError
+from spatialstream.model.errors import RecordError, StateError
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
@@ -48,9 +52,12 @@ from spatialstream.sources.contracts import Records, Source, Storage
 from spatialstream.stages.leaving import AMBIENT
 from spatialstream.stages.rows import quoted
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
-from spatialstream.stages.turns import Run
+from spatialstream.stages.turns import Origin, Run
 
-__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "mark"]
+__all__ = ["CLOCK", "LARGEST_ID", "LARGEST_RECORD", "Ingest", "Intake", "Part", "files_of", "mark"]
+
+_RUN, _REJECTED = ".arrow", ".rejected"
+"""How the names of files end: of runs, and of dead letters."""
 
 CLOCK = b"clock"
 """Key of the messages that are marks."""
@@ -115,6 +122,13 @@ class Intake:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
 
+def files_of(run: Run, letters: Iterable[str]) -> Iterator[str]:
+    """The names of a run's file and of its dead letters', if these are among some."""
+    yield INPUT + run.name
+    if (file := run.name.removesuffix(_RUN) + _REJECTED) in letters:
+        yield INPUT + file
+
+
 Part = tuple[str, int, int]
 """A part of what has come: partition, and offsets [start, end)."""
 
@@ -132,6 +146,7 @@ class Ingest:
         floor: objects of that time and before are too old: retention has dropped what was with them; None: none are.
         ceiling: records and marks of later times are from the future; None: none are.
         attempt: which try of the epoch this is.
+        late: whether nobody waits for files that can be made once more (:meth:`again`).
     """
 
     epoch: int
@@ -142,6 +157,7 @@ class Ingest:
     floor: int | None = None
     ceiling: int | None = None
     attempt: str = ""
+    late: bool = False
 
     def part(self, source: Source, part: Part) -> Iterator[str]:
         """INGEST of a part of what has come: intakes as JSON."""
@@ -157,6 +173,23 @@ class Ingest:
         """Decode what a source gives of a partition, in the order of its offsets; then all is there."""
         yield from self._begun(partition, given)
         self.storage.await_puts()
+
+    def again(self, source: Source, run: Run) -> None:
+        """Make the files of a run once more.
+
+        Raises:
+            StateError: the source has other messages now than those of which it was made, or not all of them.
+            Unavailable: the source cannot be reached.
+        """
+        origin = run.origin
+        assert origin is not None
+        stage = replace(self, floor=origin.floor, ceiling=origin.ceiling, late=True)
+        given = [each for each in source.read(run.source, origin.start, origin.end) if isinstance(each, pa.RecordBatch)]
+        name, messages = run.name.removesuffix(_RUN), pa.concat_batches(given) if given else None
+        if messages is None or stage._of_messages(messages, run.source, name).run != run:
+            raise StateError(
+                f"{run.source}: messages {origin.start} to {origin.end} are not those of which {run.name} was made"
+            )
 
     def _begun(self, partition: str, given: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
         """As :meth:`intakes`, but the files may still be on their way."""
@@ -174,14 +207,15 @@ class Ingest:
         decoded, letters = given.decoded, _Letters(given.origin)
         for row in decoded.rejected.to_pylist():
             letters.add(None, row["line"], row["reason"], row["record"])
-        run = self._run(name, decoded.batch, decoded.line, given.origin, packed=False)
+        run = self._run(name, decoded.batch, decoded.line, given.origin)
         return self._intake(partition, name, run, None if run is None else run.last, letters, 0)
 
     def _of_messages(self, given: pa.RecordBatch, partition: str, name: str) -> Intake:
         """A block of messages."""
         is_mark = pc.fill_null(pc.equal(given.column("key"), CLOCK), False)
         has_value = pc.is_valid(given.column("value"))
-        letters = _Letters(partition)
+        letters, offset = _Letters(partition), given.column("offset")
+        origin = Origin(offset[0].as_py(), offset[len(offset) - 1].as_py() + 1, self.floor, self.ceiling)
         clock = self._clock(given.filter(pc.and_(is_mark, has_value)), letters)
         records = given.filter(pc.and_(pc.invert(is_mark), has_value))
         run = None
@@ -190,25 +224,29 @@ class Ingest:
             data, starts, cuts = self._lines(records.column("value"), offsets, letters)
             batch, places = self._records(data, cuts, partition, _Places(starts, offsets), letters)
             batch, places = self._short(batch, places, records.column("value"), letters)
-            run = self._run(name, batch, places, partition, packed=True)
+            run = self._run(name, batch, places, partition, origin)
             if run is not None:
                 clock = run.last if clock is None else max(clock, run.last)
-        return self._intake(partition, name, run, clock, letters, given.column("offset")[given.num_rows - 1].as_py())
+        return self._intake(partition, name, run, clock, letters, origin.end - 1)
 
-    def _run(self, name: str, batch: Any, line: Ints, source: str, *, packed: bool) -> Run | None:
-        """Write a run, if there are any records."""
+    def _run(self, name: str, batch: Any, line: Ints, source: str, origin: Origin | None = None) -> Run | None:
+        """Write a run, if there are any records; one that is of messages has an origin."""
         if not len(batch):
             return None
-        kind, file = "objects" if isinstance(batch, ObjectBatch) else "queries", f"{name}.arrow"
-        return Run(file, kind, len(batch), source, write_run(self.storage, file, batch, line), packed)
+        kind, file = "objects" if isinstance(batch, ObjectBatch) else "queries", name + _RUN
+        late = self.late and origin is not None
+        put = self.storage.put_later if late else self.storage.begin_put
+        times = write_run(put, file, batch, line)
+        return Run(file, kind, len(batch), source, times, origin is not None, origin if late else None)
 
     def _intake(
         self, partition: str, name: str, run: Run | None, clock: int | None, letters: _Letters, last: int
     ) -> Intake:
         """What a block has given; its dead letters are written."""
-        file = f"{name}.rejected" if letters.count else ""
+        file = name + _REJECTED if letters.count else ""
         if file:
-            self.storage.begin_put(INPUT + file, letters.text())
+            put = self.storage.begin_put if run is None or run.origin is None else self.storage.put_later
+            put(INPUT + file, letters.text())
         rows = 0 if run is None else run.rows
         return Intake(partition, clock, run, file, rows, letters.count, last, letters.left, letters.reasons)
 

@@ -212,15 +212,15 @@ def narrow_merge(
             return results.second
 
         found = _found(names, rehearse)
-        storage.delete([second_name(turn.number, part)])
+        storage.delete([second_name(turn.number, turn.take, part)])
         if not found and (second := rehearse(())) is not None:
-            second.save(storage, turn.number, part)
+            second.save(storage, turn, part)
     return [Left(*name, _letter(name, "MERGE", items[name], error)) for name, error in found]
 
 
 def narrow_ask(slot: int, turn: Round, storage: Storage, part: int = 0) -> list[Left]:
     """What has to be left out of a round, which a slot has done, for the slot not to fail in the second phase."""
-    rows = Second.load(storage, turn.number, part)
+    rows = Second.load(storage, turn, part)
 
     def rehearse(others: tuple[Left, ...]) -> None:
         deque(ask(slot, _kept(rows, others), turn, storage), 0)
@@ -237,7 +237,7 @@ def narrow_answers(
     part: int = 0,
 ) -> list[Left]:
     """What has to be left out of a round for MERGE not to fail in the second phase; see :func:`narrow_merge`."""
-    known = Second.load(storage, turn.number, part)
+    known = Second.load(storage, turn, part)
 
     def rehearse(others: tuple[Left, ...]) -> None:
         deque(merge_second(_kept([*known, *rows], others), settings.space, limits), 0)

@@ -10,7 +10,7 @@ sees a run's name, size, range and a thinned-out list of its timestamps, never i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -61,9 +61,9 @@ def unpack_place(place: int) -> tuple[int, int]:
 
 
 def write_run(
-    storage: Storage, name: str, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]
+    put: Callable[[str, pa.Buffer], None], name: str, batch: ObjectBatch | QueryBatch, line: npt.NDArray[np.int64]
 ) -> tuple[int, ...]:
-    """Begin to put a run, sorted by time (stable); returns the thinned-out timestamps.
+    """Put a run, sorted by time (stable), or begin to; returns the thinned-out timestamps.
 
     A run of queries keeps each query's line in its file, because it may yet be rejected when it comes to be admitted.
     """
@@ -73,7 +73,7 @@ def write_run(
     record = batch.to_arrow()
     if isinstance(batch, QueryBatch):
         record = record.append_column("line", pa.array(line))
-    storage.begin_put(INPUT + name, records_file(record))
+    put(INPUT + name, records_file(record))
     picks = np.unique(np.linspace(0, len(batch) - 1, _TIMES_PER_RUN).astype(np.int64))
     return tuple(batch.t[picks].tolist())
 

@@ -64,9 +64,10 @@ __all__ = [
     "put_records",
     "put_value",
     "records_file",
+    "turn_name",
 ]
 
-FORMAT = 7
+FORMAT = 8
 """Of all that is kept in a checkpoint; one with another number cannot be gone on with, and is refused."""
 
 T = TypeVar("T")
@@ -306,7 +307,7 @@ class OwnerState:
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
         """See :class:`spatialstream.local.state.WriteFile`."""
-        name = f"{_named(self._turn)}-{self._written:03d}-{kind}.arrays"
+        name = f"{turn_name(self._turn)}-{self._written:03d}-{kind}.arrays"
         self._written += 1
         self._storage.begin_put(self._prefix + name, *pack_arrays(arrays, meta))
         return name
@@ -345,7 +346,7 @@ class OwnerState:
         return {manifest, *_names(self._manifest(self._since))}, there
 
     def _manifest_name(self, turn: Turn) -> str:
-        return f"{self._prefix}{_MANIFEST}{_named(turn)}.json"
+        return f"{self._prefix}{_MANIFEST}{turn_name(turn)}.json"
 
     def _manifest(self, turn: Turn) -> Manifest:
         name = self._manifest_name(turn)
@@ -362,7 +363,8 @@ _MANIFEST = "epoch-"
 """What the names of manifests begin with."""
 
 
-def _named(turn: Turn) -> str:
+def turn_name(turn: Turn) -> str:
+    """A turn, as names of files say it."""
     number, take = turn
     return f"{number:09d}-take{take}" if take else f"{number:09d}"
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from spatialstream.model.jsonable import to_json
 from spatialstream.model.terms import TermRule
-from spatialstream.sources.contracts import Channel, Sink, Source, Storage
+from spatialstream.sources.contracts import Channel, Sink, Source, Storage, find
 from spatialstream.stages.division import PartRow, divided
-from spatialstream.stages.ingest import Ingest, Part
+from spatialstream.stages.ingest import Ingest, Part, files_of
 from spatialstream.stages.merge import ask, merge, merge_second, merger_owner, merger_state, view
 from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
@@ -68,12 +68,13 @@ class InputTasks:
     floor: int | None
     ceiling: int | None
     attempt: str
+    late: bool = False
 
     def read(self, world: World, part: Part) -> Iterator[str]:
         """INGEST of a part of what has come: intakes as JSON."""
         assert world.source is not None
         given = world.storage, world.settings.space, world.rule, world.longest
-        stage = Ingest(self.epoch, *given, self.floor, self.ceiling, self.attempt)
+        stage = Ingest(self.epoch, *given, self.floor, self.ceiling, self.attempt, self.late)
         return stage.part(world.source, part)
 
 
@@ -87,8 +88,17 @@ class EpochTasks:
 
     epoch: Epoch
 
+    def _have(self, world: World, letters: tuple[str, ...] = ()) -> None:
+        """Have the runs of the epoch, and these dead letters; those that were put late may be lost."""
+        for run in self.epoch.runs:
+            if run.origin is not None and any(find(world.storage, name) is None for name in files_of(run, letters)):
+                assert world.source is not None
+                given = world.storage, world.settings.space, world.rule, world.longest
+                Ingest(self.epoch.number, *given).again(world.source, run)
+
     def route(self, world: World, partition: int) -> Iterator[str]:
         """ROUTE: runs to blocks; where those of each slot end, as JSON. Partition 0 publishes dead letters too."""
+        self._have(world, () if partition else self.epoch.letters)
         if partition == 0:
             left = (left.letter for left in self.epoch.left)
             letters = chain(left, dead_letters(world.storage, self.epoch.letters))
@@ -98,6 +108,7 @@ class EpochTasks:
 
     def admit(self, world: World, partition: int) -> Iterator[str]:
         """ROUTE of an epoch that is known to be out, for the registry's state."""
+        self._have(world)
         admit(self.epoch, partition, world.storage)
         return iter(())
 
@@ -108,6 +119,7 @@ class EpochTasks:
 
     def narrow(self, world: World, partition: int) -> Iterator[str]:
         """What ROUTE fails on."""
+        self._have(world)
         return map(to_json, narrow_route(self.epoch, partition, world.storage))
 
 
@@ -157,10 +169,12 @@ class RoundTasks:
     Attributes:
         turn: the round.
         asking: the parts of MERGE of which queries need a second phase.
+        late: whether nobody waits for what is put for that: all tasks are done on one machine.
     """
 
     turn: Round
     asking: tuple[int, ...] = ()
+    late: bool = False
 
     def _blocks(self, world: World, of: SlotBlocks) -> Iterator[Block]:
         slot, start, end = of
@@ -184,7 +198,7 @@ class RoundTasks:
             return
         slots = tuple[int, ...]()
         if results.second is not None:
-            results.second.save(world.storage, number, part)
+            results.second.save(world.storage, self.turn, part, late=self.late)
             slots = results.second.slots
         lines = world.sink.rows(number, 0, results.lines, part)
         world.sink.rejected(number, "round", results.rejected)
@@ -194,12 +208,12 @@ class RoundTasks:
     def ask(self, world: World, slot: int) -> Iterator[PartRow]:
         """A slot's part in the second phase."""
         for part in self.asking:
-            known = Second.load(world.storage, self.turn.number, part)
+            known = Second.load(world.storage, self.turn, part)
             yield from ((part, row) for row in ask(slot, known, self.turn, world.storage))
 
     def merge_answers(self, world: World, part: int, rows: Iterable[Row]) -> Iterator[str]:
         """MERGE of the second phase; how many rows it has given."""
-        known = Second.load(world.storage, self.turn.number, part)
+        known = Second.load(world.storage, self.turn, part)
         lines = merge_second([*known, *rows], world.settings.space, world.limits)
         yield str(world.sink.rows(self.turn.number, 1, lines, part))
 

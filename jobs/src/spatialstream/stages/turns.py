@@ -25,6 +25,7 @@ __all__ = [
     "PREPARE",
     "Control",
     "Epoch",
+    "Origin",
     "Past",
     "Round",
     "Run",
@@ -58,6 +59,22 @@ def next_turn(last: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a run was made of, so that it can be made once more.
+
+    Attributes:
+        start, end: offsets of its messages, [start, end).
+        floor: objects of that time and before were too old; None: none were.
+        ceiling: records of later times were from the future; None: none were.
+    """
+
+    start: int
+    end: int
+    floor: int | None
+    ceiling: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One sorted Arrow file of decoded records.
 
@@ -69,6 +86,7 @@ class Run:
         times: every so-many-th timestamp, first and last included, ascending.
         packed: whether its records' lines are places in a topic partition, see
             :func:`~spatialstream.stages.runs.pack_place`.
+        origin: of a run whose file may not be there, for nobody has waited for it; None: it is there.
     """
 
     name: str
@@ -77,6 +95,7 @@ class Run:
     source: str
     times: tuple[int, ...]
     packed: bool = False
+    origin: Origin | None = None
 
     @property
     def first(self) -> int:

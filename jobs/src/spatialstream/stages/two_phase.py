@@ -10,6 +10,7 @@ the radius is infinite.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,12 +22,13 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage
+from spatialstream.sources.contracts import Storage, find
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.snapshots import Objects, found_columns, stack
-from spatialstream.stages.state import get_records, put_records
+from spatialstream.stages.state import get_records, records_file, turn_name
+from spatialstream.stages.turns import Round
 
 __all__ = [
     "Second",
@@ -38,6 +40,9 @@ __all__ = [
     "second_phase",
     "still_to_ask",
 ]
+
+_ON_ITS_WAY_SECONDS, _LOOK_SECONDS = 10.0, 0.02
+"""For a file that nobody has waited for, and of which this machine has no room for a copy."""
 
 _SLACK = 1e-9
 """Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
@@ -58,20 +63,24 @@ class Second:
     rows: tuple[Row, ...]
     slots: tuple[int, ...]
 
-    def save(self, storage: Storage, number: int, part: int = 0) -> None:
-        """Write the rows to the file of a round and a part of MERGE."""
+    def save(self, storage: Storage, turn: Round, part: int, *, late: bool = False) -> None:
+        """Write the rows to the file of a round and a part of MERGE; ``late``: nobody waits for it."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
-        put_records(storage, second_name(number, part), pa.Table.from_batches(batches))
+        put = storage.put_later if late else storage.put
+        put(second_name(turn.number, turn.take, part), records_file(pa.Table.from_batches(batches)))
 
     @staticmethod
-    def load(storage: Storage, number: int, part: int = 0) -> list[Row]:
-        """The rows in the file of a round and a part of MERGE."""
-        return [row for batch in get_records(storage, second_name(number, part)) for row in messages.blocks(batch)]
+    def load(storage: Storage, turn: Round, part: int) -> list[Row]:
+        """The rows in the file of a round and a part of MERGE, which may be on its way."""
+        name, until = second_name(turn.number, turn.take, part), time.monotonic() + _ON_ITS_WAY_SECONDS
+        while find(storage, name) is None and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
 
 
-def second_name(number: int, part: int = 0) -> str:
+def second_name(number: int, take: int, part: int) -> str:
     """The name of the file of a round for the second phase of a part of MERGE."""
-    return f"rounds/{number:09d}-{part:04d}.second"
+    return f"rounds/{turn_name((number, take))}-{part:04d}.second"
 
 
 def second_phase(rows: Sequence[Row], routing: Routing, space: Space) -> Second | None:

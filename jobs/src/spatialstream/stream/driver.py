@@ -106,9 +106,10 @@ class RouterTurns:
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
         parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
+        late = _late(self.engine)
 
         def ingest(stage: Ingest) -> Sequence[Intake]:
-            tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt)
+            tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt, late)
             return [from_json(Intake, line) for line in self.engine.map(tasks.read, parts, anywhere=True)]
 
         return ingest
@@ -189,7 +190,8 @@ class WorkerTurns:
         except StateError:
             if after is None:
                 raise
-            # the broker keeps them for a day, in which nothing may have happened; if something has, the next one tells
+            # of a log that is kept for some days only, in which nothing may have happened: else the next one tells
+            router = router.after_gap()
             given, offset = channel.announced(None, most, patience)
         known = [each for each in given if each is not None]
         self.foreign += len(given) - len(known)
@@ -221,7 +223,7 @@ class WorkerTurns:
         return replace(summary, counts=counts)
 
     def _do(self, record: RoundRecord) -> Summary:
-        engine, tasks = self.engine, _tasks(record)
+        engine, tasks = self.engine, replace(_tasks(record), late=_late(self.engine))
         told = engine.gather(tasks.work, _blocks(record), tasks.merge, self._parts)
         parts = [from_json(Summary, line) for line in told]
         summary = Summary.of_parts(parts)
@@ -291,8 +293,13 @@ class WorkerTurns:
 
     def _asking(self, record: RoundRecord) -> tuple[int, ...]:
         """The parts of MERGE that have a file for a second phase of a round."""
-        storage, number = self.engine.world.storage, record.round.number
-        return tuple(part for part in self._parts if find(storage, second_name(number, part)) is not None)
+        storage, turn = self.engine.world.storage, record.round
+        return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.take, part)))
+
+
+def _late(engine: Engine) -> bool:
+    """Whether nobody need wait for files that tasks leave for each other, for all find them on their machine."""
+    return engine.world.storage.is_far and engine.is_near
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:

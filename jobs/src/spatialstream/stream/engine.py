@@ -46,6 +46,10 @@ class Engine(Protocol):
         """What tasks have to do with."""
 
     @property
+    def is_near(self) -> bool:
+        """Whether all tasks are done on this machine."""
+
+    @property
     def width(self) -> int:
         """How many tasks are done at a time; 1 or more."""
 
@@ -98,6 +102,7 @@ class Inline:
 
     world: World
 
+    is_near = True
     width = 1
     moves = 0
     unsettled = False

@@ -48,6 +48,9 @@ _WAIT_FOR_STORAGE = (1.0, 5.0)
 _PUT_OFF_SECONDS = 60.0
 """After which a checkpoint is tried again for which there was no room."""
 _TELL_SECONDS = 10.0
+_TRIM_SECONDS = 5.0
+_TRIM_AGAIN_SECONDS = 300.0
+"""After which what could not be cut is to be cut once more: brokers are away for a while, or do not allow it at all."""
 
 
 @dataclass(slots=True)
@@ -394,6 +397,8 @@ class RouterJob(_Job):
             # of a silent stream the registry is soon made anew, from the epochs since its last checkpoint
             silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
             self._settle(silent or router.last is None or router.last.epoch.checkpoint)
+            if silent:
+                router.keep()
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
@@ -481,8 +486,10 @@ class WorkerJob(_Job):
     _reporter: LoadReporter | None = None
     _turns: WorkerTurns | None = None
     _recalled: int = -1
+    _worked_at: float = 0.0
     _passed_over: int = 0
     _tell_at: float = 0.0
+    _trim_at: float = 0.0
 
     name = "worker"
 
@@ -511,9 +518,12 @@ class WorkerJob(_Job):
             self.observe(record, summary, time.monotonic() - began, self._turn_ended())
             self._report_load(record, summary)
             foreign += summary.foreign
+            self._worked_at = time.monotonic()
             self._recalled = moves  # not those after the round: who has got a slot then has done no round with it
         else:
             self._settle(turns.worker.settled)
+            if time.monotonic() - self._worked_at >= self.checkpoint_interval:
+                turns.worker.keep()
             if self._recalled != self.engine.moves:  # slots are in processes that have done no round yet
                 moves, turn = self.engine.moves, turns.recall()
                 if turn is not None:
@@ -561,5 +571,16 @@ class WorkerJob(_Job):
             self._turns.forget()
 
     def _beside(self) -> None:
+        """Confirm what is pending, and keep the log short; who may not cut it is told so now and then."""
         assert self._turns is not None
-        self._turns.worker.confirm()
+        worker = self._turns.worker
+        worker.confirm()
+        if time.monotonic() < self._trim_at:
+            return
+        try:
+            worker.trim()
+        except Unavailable as error:
+            self.report(f"worker: {_cause(error)}; it grows until that can be done")
+            self._trim_at = time.monotonic() + _TRIM_AGAIN_SECONDS
+        else:
+            self._trim_at = time.monotonic() + _TRIM_SECONDS

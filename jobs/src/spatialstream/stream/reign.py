@@ -15,11 +15,25 @@ Protocol
 
     - A *beginning*, before anything else: the id of the reign, made of the lease's fencing number and a random part,
       and that number. A beginning counts unless one of a larger number comes before it.
-    - A *decision* for each turn: the name of its record, which is in the storage already. No name is used twice.
+    - A *decision* for each turn: the name of its record, and the record itself. No name is used twice.
 
     A decision or an announcement counts if its reign is that of the last beginning that counts before it in the log.
     Who has written one of the first two reads the log up to it before going on; who learns so that it does not count is
     *superseded*, and ends. Who begins takes the last decision that counts before its beginning as its own.
+
+Records
+    The log is where records are: so they are kept within milliseconds wherever state is, and cost an object store
+    nothing. It is kept for good, and *cut* where nobody needs it any more: before the oldest record that a way back to
+    the last checkpoint needs, of either job, and before what the worker has not heard. Each decision tells up to where
+    its job allows that; the worker cuts.
+
+    So that a log without its beginning still says who reigns, a reign *restates* its beginning after each checkpoint,
+    with what it knows, and a record is needed with the restatement under which it was decided. A restatement does not
+    count where another reign has begun since: it bears the offset at which its author first heard itself reign, and of
+    two reigns of one number the later one began to hear itself later.
+
+    In the storage are three kinds of records: the first of a stream; those that are too long for a message; and all
+    that are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
 
 Invariant
     What counts is a function of the log up to there: all who read it agree, whenever they read it, and nothing that
@@ -32,6 +46,8 @@ Invariant
     =====================================  ============================================================================
     it writes a record                     under a name that nobody else uses; no decision that counts ever names it
     it writes a decision, an announcement  it does not count, for the successor's beginning comes before it
+    it restates its beginning              likewise
+    it has the log cut                     where it was allowed when it reigned, and what is allowed only grows
     it sends blocks, its tasks still do    of a decision that counts: the successor sends the same ones, under the same
                                            keys; or the successor has left records out: then the take is another one
     it publishes rows                      likewise. The successor does the same round, so they are the same rows, under
@@ -47,26 +63,30 @@ Oracle
 
 Cost: a message each turn, and the time until it can be read, some 3 ms.
 
-Where the broker has removed what came after the newest record, because nothing has been decided for a day, the newest
-record of the largest number counts. A beginning that it has removed is known by what comes after it: the id of a reign
-says its number.
+Where the broker has removed what came after the newest record of the storage, that one counts, if it is the last; a
+log that has lost decisions is noticed by what is known to be done. A beginning that it has removed is known by what
+comes after it: the id of a reign says its number.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from spatialstream.model.errors import Missing, RunError, StateError, Unavailable
+from spatialstream.model.errors import RunError, StateError, Unavailable
+from spatialstream.model.jsonable import from_json
 from spatialstream.sources.contracts import Storage
 from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.stages.state import get_value
 
 __all__ = ["ROUTER", "WORKER", "Alone", "Log", "Reign", "Standing", "Superseded"]
+
+T = TypeVar("T")
 
 _PATIENCE = 120.0
 """Seconds within which what has been appended can be read."""
@@ -76,6 +96,15 @@ ROUTER, WORKER = "router", "worker"
 
 _LOOK = 0.1
 _MOST = 1_000
+
+_LONGEST = 256 << 10
+"""Bytes of a record that is sent with its decision; brokers take messages of 1 MB whatever they have been told."""
+
+_ITSELF = 2**62
+"""When a reign is known to have begun whose beginning has been read: later than any restatement says."""
+
+_HEARSAY = -1
+"""Likewise of one of which nothing but its messages has been read."""
 
 _NAME = re.compile(r"(\d{9})(?:-(\d+)-[0-9a-f]{8}-(\d+))?\.json")
 
@@ -93,6 +122,9 @@ class Log(Protocol):
     def announced(self, after: int | None, most: int, patience: float) -> tuple[list[dict[str, Any] | None], int]:
         """See :class:`~spatialstream.sources.contracts.Channel`."""
 
+    def cut(self, before: int) -> None:
+        """See :class:`~spatialstream.sources.contracts.Channel`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -101,11 +133,13 @@ class Standing:
     Attributes:
         job: its name.
         number: the fencing number of the last reign.
-        reign: its id; empty before there is one, as in streams that began before there were reigns.
+        reign: its id; empty before there is one.
         count: how many decisions it has made, those that got lost included.
         record: the name of the record that was decided last, in this reign or before.
         announced: the last epoch that has been announced; -1 if none has. That is what an epoch is done by.
         offset: up to which it says so; None: from the oldest message on that is kept.
+        begun: the offset at which the reign has first heard itself, if a restatement has said it; :data:`_ITSELF` if
+            its beginning has been read, :data:`_HEARSAY` if neither has.
     """
 
     job: str
@@ -115,6 +149,7 @@ class Standing:
     record: str = ""
     announced: int = -1
     offset: int | None = None
+    begun: int = _HEARSAY
 
     def counts(self, message: Mapping[str, Any]) -> bool:
         """Whether a decision or an announcement of this job counts that comes next."""
@@ -131,22 +166,43 @@ class Standing:
 
     def after(self, message: Mapping[str, Any]) -> Standing:
         """What the log says with one more message."""
-        if message.get("job", ROUTER) != self.job:  # there were announcements before there were reigns
+        if message.get("job") != self.job:
             return self
+        if "begun" in message:
+            return self._restated(message)
         if "number" in message:
             number, reign = int(message["number"]), str(message["reign"])
-            return self if number < self.number else replace(self, number=number, reign=reign, count=0)
+            if number < self.number:
+                return self
+            # who has not been heard to begin may have announced what does not count; to announce again does no harm
+            announced = -1 if self.begun == _HEARSAY else self.announced
+            return replace(self, number=number, reign=reign, count=0, begun=_ITSELF, announced=announced)
         if not self.counts(message):
             began = _number_of(message)
             if began <= self.number:
                 return self
             # the broker keeps its beginning no more, which counted: what a reign writes comes after it
-            return replace(self, number=began, reign=str(message["reign"]), count=0).after(message)
+            known = replace(self, number=began, reign=str(message["reign"]), count=0, begun=_HEARSAY)
+            return known.after(message)
         if "epoch" in message:
             return replace(self, announced=max(self.announced, message["epoch"]))
         if message["count"] > self.count:  # one that took long may come after its repetition
             return replace(self, count=message["count"], record=message["record"])
         return self
+
+    def after_gap(self) -> Standing:
+        """What it says where some messages cannot be read any more."""
+        return replace(self, record="", offset=None, begun=_HEARSAY)
+
+    def _restated(self, message: Mapping[str, Any]) -> Standing:
+        """What the log says after a restatement; of what has been cut off before it that knows more."""
+        number, begun = int(message["number"]), int(message["begun"])
+        if (number, begun) <= (self.number, self.begun):
+            return self
+        record = self.record if self.counts(message) else ""
+        count, announced = int(message["count"]), int(message["announced"])
+        known = replace(self, number=number, begun=begun, count=count, announced=announced)
+        return replace(known, reign=str(message["reign"]), record=record)
 
 
 def _number_of(message: Mapping[str, Any]) -> int:
@@ -155,30 +211,92 @@ def _number_of(message: Mapping[str, Any]) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+@dataclass(slots=True)
+class _Record:
+    """What is known of a record.
+
+    Attributes:
+        turn: that it is of.
+        since: the log may not be cut after this offset for as long as the record is needed.
+        content: it, compressed; None if it is in the storage alone.
+        stored: whether it is in the storage.
+    """
+
+    turn: int
+    since: int
+    content: bytes | None = None
+    stored: bool = False
+
+
 class _Records:
-    """The records of a job's turns, in the storage."""
+    """The records of a job's turns, by their names, which begin with the job's folder."""
 
     def __init__(self, storage: Storage, folder: str, step: Callable[[str], None]) -> None:
         self._storage, self._folder, self._step = storage, folder, step
-        self._known: dict[str, int] = {}
+        self._known: dict[str, _Record] = {}
 
-    def clean(self, turn: int) -> None:
-        """Remove the records of the turns before one, which must have been decided."""
-        old = [name for name, of_turn in self._known.items() if of_turn < turn]
-        self._storage.discard(self._folder + name for name in old)
+    def value(self, name: str, kind: type[T]) -> T:
+        """A record, by the name that :meth:`begin` or :meth:`decide` gave.
+
+        Raises:
+            StateError: it is missing, or damaged.
+        """
+        known = self._known.get(name)
+        if known is None or known.content is None:
+            return get_value(self._storage, name, kind)
+        with undamaged(f"the record {name} in the epochs topic", DAMAGED):
+            return from_json(kind, zlib.decompress(known.content))
+
+    def check(self, done: int, decided: int) -> None:
+        """Make sure that the last turn that is known to be done is not after the last one that was decided.
+
+        Raises:
+            StateError: it is.
+        """
+        if done > decided:
+            raise StateError(
+                f"{self._folder}done in {self._storage.place} says that turn {done} is done, but of the decisions the "
+                f"last one that is there is of turn {decided}: messages of the stream's epochs topic have been lost. "
+                "Remove the stream with spatialstream remove --checkpoint, and it begins anew"
+            )
+
+    def clean(self, turn: int, needed: int | None = None) -> None:
+        """Remove the records of the turns before one, which must have been decided.
+
+        Args:
+            turn: as above.
+            needed: the offset of the first announcement that the job still needs.
+        """
+        old = [name for name, record in self._known.items() if record.turn < turn]
+        self._storage.discard(name for name in old if self._known[name].stored)
         for name in old:
             del self._known[name]
 
-    def _put(self, turn: int, name: str, record: str) -> None:
-        self._known[name] = turn
+    def keep(self) -> None:
+        """Have all records that are needed outlast the log; to be called when nothing happens."""
+
+    def trim(self) -> None:
+        """Have the log cut before all that either job needs.
+
+        Raises:
+            Unavailable: it cannot be cut now.
+        """
+
+    def _put(self, turn: int, name: str, record: bytes, since: int = _ITSELF) -> None:
+        self._known[name] = _Record(turn, since, stored=True)
         self._step("record")
-        self._storage.put(self._folder + name, record.encode())
+        self._storage.put(name, record)
 
     def _newest(self) -> str:
-        """The newest record: that of the largest number, in it the latest turn, of that the last one; "" if none is."""
-        found = [_NAME.fullmatch(name.removeprefix(self._folder)) for name in self._storage.list(self._folder)]
-        known = {(int(at[2] or 0), int(at[1]), int(at[3] or 0)): at[0] for at in found if at is not None}
-        self._known = {name: turn for (_, turn, _), name in known.items()}
+        """The newest record of the storage: of the largest number, in it the latest turn, of that the last one.
+
+        Returns:
+            Its name; "" if there is none.
+        """
+        names = self._storage.list(self._folder)
+        found = [(name, _NAME.fullmatch(name.removeprefix(self._folder))) for name in names]
+        known = {(int(at[2] or 0), int(at[1]), int(at[3] or 0)): name for name, at in found if at is not None}
+        self._known = {name: _Record(turn, _ITSELF, stored=True) for (_, turn, _), name in known.items()}
         return known[max(known)] if known else ""
 
 
@@ -187,7 +305,7 @@ class Reign(_Records):
 
     Args:
         log: the log of announcements, read by nobody else through this object.
-        storage: where records are.
+        storage: of the stream's state.
         job: its name.
         folder: what the names of its records begin with, such as ``epochs/``.
         number: the lease's fencing number; 0 if it could not be had.
@@ -207,10 +325,13 @@ class Reign(_Records):
         self._log = log
         self._number, self._id, self._count = number, "", 0
         self._standing = Standing(job)
+        self._since = 0  # the last (re)statement of who reigns is not before this offset
+        self._begun, self._restate, self._cleaned = _HEARSAY, False, 0
+        self._allowed, self._others, self._cut = 0, 0, 0
 
     @property
-    def heard(self) -> Standing:
-        """What this process knows of the log; a record holds it, so that others need not begin at its beginning."""
+    def standing(self) -> Standing:
+        """What this process knows of the log."""
         return self._standing
 
     @property
@@ -229,15 +350,16 @@ class Reign(_Records):
             Unavailable: the log cannot be written or read.
             StateError: a record is damaged.
         """
-        newest = self._resume()
+        newest = self._newest()
         while self._standing.reign != self._id or not self._id:
             if self._id and self._number:
                 raise self._superseded()
             number = self._number or self._standing.number
             self._id = f"{number}-{uuid.uuid4().hex[:8]}"
             self._tell("begin", {"number": number})
+        self._begun = self._standing.offset or 0
         if newest and not self._standing.record:
-            self._settle(newest)
+            self._settle(newest, self._known[newest].turn, {})
         return self._folder + self._standing.record if self._standing.record else None
 
     def decide(self, turn: int, record: str) -> str:
@@ -245,7 +367,7 @@ class Reign(_Records):
 
         Args:
             turn: its number.
-            record: the decision as a JSON object, in which ``heard`` is :attr:`heard`.
+            record: the decision as a JSON object.
 
         Returns:
             The name of its record.
@@ -255,19 +377,53 @@ class Reign(_Records):
             Unavailable: the log cannot be written or read.
             OSError: the storage cannot be written.
         """
+        if self._restate:
+            known = {"number": self._standing.number, "begun": self._begun}
+            self._tell("restate", {**known, "count": self._standing.count, "announced": self._standing.announced})
+            self._check()
+            self._restate = False
         self._count += 1
-        name = f"{turn:09d}-{self._id}-{self._count}.json"
-        self._put(turn, name, record)
-        self._settle(name)
-        return self._folder + name
+        name, content = f"{self._folder}{turn:09d}-{self._id}-{self._count}.json", record.encode()
+        is_long = len(content) > _LONGEST
+        if is_long or not self._standing.record:
+            self._put(turn, name, content, self._since)
+        self._settle(name, turn, {} if is_long else {"content": record})
+        return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
         """An announcement as one of this reign."""
         return {**announcement, "job": self._standing.job, "reign": self._id}
 
-    def _settle(self, name: str) -> None:
+    def clean(self, turn: int, needed: int | None = None) -> None:
+        """See :class:`_Records`; the log may be cut before what is left."""
+        super().clean(turn, needed)
+        if turn > self._cleaned:
+            self._cleaned, self._restate = turn, True
+        self._allowed = min((record.since for record in self._known.values()), default=self._since)
+        if needed is not None:
+            self._allowed = min(self._allowed, needed)
+
+    def keep(self) -> None:
+        """See :class:`_Records`."""
+        for name, record in self._known.items():
+            if record.content is not None and not record.stored:
+                self._storage.put_later(name, zlib.decompress(record.content))
+                record.stored = True
+
+    def trim(self) -> None:
+        """See :class:`_Records`."""
+        before = min(self._allowed, self._others)
+        if before > self._cut:
+            self._log.cut(before)
+            self._cut = before
+
+    def _settle(self, name: str, turn: int, content: Mapping[str, str]) -> None:
         self._count = max(self._count, 1)
-        self._tell("decide", {"count": self._count, "record": name})
+        decision = {"count": self._count, "record": name.removeprefix(self._folder), "turn": turn, **content}
+        self._tell("decide", {**decision, "keep": self._allowed})
+        self._check()
+
+    def _check(self) -> None:
         if self._standing.reign != self._id:
             raise self._superseded()
 
@@ -277,34 +433,52 @@ class Reign(_Records):
         self._step(step)
         self._log.announce(told)
         self._step("hear")
-        until = time.monotonic() + _PATIENCE
+        until, at = time.monotonic() + _PATIENCE, self._standing.offset
+        gap = at is None
         while True:
             try:
                 given, offset = self._log.announced(self._standing.offset, _MOST, _LOOK)
             except StateError:
-                if self._standing.offset is None:
+                if time.monotonic() > until:
                     raise
-                self._standing = replace(self._standing, record="", offset=None)
+                self._standing, gap = self._standing.after_gap(), True
                 continue
             heard = [each for each in given if each is not None]
-            self._standing, _ = self._standing.read(heard, offset)
-            if any(told.items() <= each.items() for each in heard):
+            self._hear(heard, offset)
+            if any(told.items() <= each.items() for each in heard) or (gap and self._is_over):
                 return
-            if time.monotonic() > until:
+            if offset != at:
+                until, at = time.monotonic() + _PATIENCE, offset
+            elif time.monotonic() > until:
                 raise Unavailable("the log of announcements does not give what was written into it")
 
-    def _resume(self) -> str:
-        """Begin to read where the author of the newest record was, whoever it was: what it had read was so."""
-        while newest := self._newest():
-            try:
-                content = self._storage.get(self._folder + newest).to_pybytes()
-            except Missing:  # somebody is still at it
-                continue
-            with undamaged(f"{self._storage.place}/{self._folder}{newest}", DAMAGED):
-                heard = json.loads(content).get("heard")
-                self._standing = self._standing if heard is None else Standing(**heard)
-            break
-        return newest
+    @property
+    def _is_over(self) -> bool:
+        """Whether another reign counts, so that what this one has written may have been cut off."""
+        standing = self._standing
+        return standing.reign != self._id and (self._begun != _HEARSAY or standing.number > self._number)
+
+    def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
+        """Take in what the log says next, up to an offset."""
+        start, job = self._standing.offset or 0, self._standing.job
+        for each in messages:
+            self._standing = self._standing.after(each)
+            if each.get("job") != job:
+                self._others = max(self._others, each.get("keep", 0))
+            elif self._standing.counts(each):
+                if "number" in each:
+                    self._since = start
+                if "record" in each:
+                    self._note(each)
+        self._standing = replace(self._standing, offset=offset)
+
+    def _note(self, decision: Mapping[str, Any]) -> None:
+        """Remember a decision that counts."""
+        name, content = self._folder + decision["record"], decision.get("content")
+        stored = name in self._known and self._known[name].stored
+        if stored or content is not None:
+            packed = None if content is None else zlib.compress(content.encode(), 1)
+            self._known[name] = _Record(decision["turn"], self._since, packed, stored)
 
     def _superseded(self) -> Superseded:
         return Superseded(f"another {self._standing.job} has taken over")
@@ -314,7 +488,6 @@ class Alone(_Records):
     """A job that nobody else can be at, for a lock of this machine keeps them off: what it writes counts.
 
     Attributes:
-        heard: None: there is nobody to hear.
         announced: of an epoch it is known elsewhere whether it is done.
 
     Args:
@@ -326,19 +499,17 @@ class Alone(_Records):
     def __init__(self, storage: Storage, folder: str, step: Callable[[str], None] = lambda name: None) -> None:
         super().__init__(storage, folder, step)
 
-    heard = None
     announced = 2**62
 
     def begin(self) -> str | None:
         """See :class:`Reign`."""
-        newest = self._newest()
-        return self._folder + newest if newest else None
+        return self._newest() or None
 
     def decide(self, turn: int, record: str) -> str:
         """See :class:`Reign`; another decision about a turn takes the place of the one before."""
-        name = f"{turn:09d}.json"
-        self._put(turn, name, record)
-        return self._folder + name
+        name = f"{self._folder}{turn:09d}.json"
+        self._put(turn, name, record.encode())
+        return name
 
     def sign(self, announcement: Mapping[str, Any]) -> dict[str, Any]:
         """See :class:`Reign`."""

@@ -32,7 +32,7 @@ from spatialstream.stages.versions import VERSIONS, number_of, save_version, ver
 from spatialstream.store.base import RoutingStore
 from spatialstream.stream.adoption import Adoption
 from spatialstream.stream.clocks import Clocks
-from spatialstream.stream.reign import Alone, Reign, Standing
+from spatialstream.stream.reign import Alone, Reign
 from spatialstream.stream.settings import StreamSettings
 
 __all__ = ["EPOCHS", "EpochRecord", "Router", "ends_of_epochs", "latest_epoch"]
@@ -76,7 +76,6 @@ class EpochRecord:
     spoken: int
     taken: Mapping[str, int]
     retired: tuple[tuple[int, int], ...] = ()
-    heard: Standing | None = None
     previous: str = ""
     admitted: tuple[str, ...] = ()
 
@@ -104,20 +103,11 @@ class EpochRecord:
         """Whether records wait for a later epoch."""
         return any(run.last > self.epoch.upto for run in self.epoch.runs)
 
-    @classmethod
-    def load(cls, storage: Storage, name: str) -> EpochRecord:
-        """The record in a file.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        return get_value(storage, name, cls)
-
 
 def latest_epoch(storage: Storage) -> EpochRecord | None:
     """The record of the last epoch, done or not; None before the first one."""
     records = [name for name in storage.list(EPOCHS) if name.endswith(".json")]
-    return EpochRecord.load(storage, records[-1]) if records else None
+    return get_value(storage, records[-1], EpochRecord) if records else None
 
 
 class Router:
@@ -160,9 +150,10 @@ class Router:
         self._due = due
         self._name = self._reign.begin() or ""
         self._before: EpochRecord | None = None
-        self.last = EpochRecord.load(storage, self._name) if self._name else None
+        self.last = self._reign.value(self._name, EpochRecord) if self._name else None
         # an epoch is done when its announcement counts, whatever a process has written that was superseded
         self.last_done = min(self._progress.load(), self._reign.announced)
+        self._reign.check(self._progress.load(), -1 if self.last is None else self.last.epoch.number)
 
     @property
     def unfinished(self) -> EpochRecord | None:
@@ -265,13 +256,13 @@ class Router:
         """The epochs that were routed between the last checkpoint of the registry before an epoch, and it, in order."""
         since, found = -1 if record.epoch.since is None else record.epoch.since[0], list[EpochRecord]()
         while record.epoch.number - 1 > since:
-            record = EpochRecord.load(self._storage, record.previous)
+            record = self._reign.value(record.previous, EpochRecord)
             if not record.silent:
                 found.append(record)
         return found[::-1]
 
     def _save(self, record: EpochRecord) -> None:
-        self._name = self._reign.decide(record.epoch.number, to_json(replace(record, heard=self._reign.heard)))
+        self._name = self._reign.decide(record.epoch.number, to_json(record))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -356,6 +347,10 @@ class Router:
             floor = before.epoch.upto - self.settings.retention
             past = tuple(each for each in past if each[2] > floor)
         return under, past
+
+    def keep(self) -> None:
+        """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
+        self._reign.keep()
 
     def tidy(self) -> None:
         """Remove versions from the routing store that retention has passed, and what failed tries have left."""

@@ -22,7 +22,7 @@ from spatialstream.model.jsonable import to_json
 from spatialstream.sources.contracts import Storage
 from spatialstream.stages.leaving import Left
 from spatialstream.stages.moves import drop_transfers
-from spatialstream.stages.state import Progress, Turn, get_value
+from spatialstream.stages.state import Progress, Turn
 from spatialstream.stages.turns import ABORT, ACTIVATE, LOAD, PREPARE, Past, Round, next_turn
 from spatialstream.stages.two_phase import second_name
 from spatialstream.store.base import RoutingStore
@@ -72,7 +72,6 @@ class RoundRecord:
         refused: records that the router has rejected.
         records: objects and queries of the round, at most.
         router: by which it is told which announcements count, up to there.
-        heard: what the worker knew of the log of announcements, see :mod:`~spatialstream.stream.reign`.
         previous: the name of the record of the round before; empty if there is none.
         since: the last checkpoint before it.
         counts: rows of the stream before it by query type, ``rejected`` for queries that were not admitted, and
@@ -90,7 +89,6 @@ class RoundRecord:
     refused: int = 0
     records: int = 0
     router: Standing = _FIRST
-    heard: Standing | None = None
     previous: str = ""
     since: Checkpoint | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -100,15 +98,6 @@ class RoundRecord:
         """The last checkpoint up to and with it, once it is done."""
         turn = self.round
         return Checkpoint((turn.number, turn.take), self.ends, turn.version) if turn.checkpoint else self.since
-
-    @classmethod
-    def load(cls, storage: Storage, name: str) -> RoundRecord:
-        """The record in a file.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        return get_value(storage, name, cls)
 
 
 def rounds_done(storage: Storage) -> Progress:
@@ -148,9 +137,10 @@ class Worker:
         self._reign = Alone(storage, ROUNDS, step) if reign is None else reign
         self._due = due
         self._name = self._reign.begin() or ""
-        self.last = RoundRecord.load(storage, self._name) if self._name else None
+        self.last = self._reign.value(self._name, RoundRecord) if self._name else None
         self._progress = rounds_done(storage)
         self.last_done = self._progress.load()
+        self._reign.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
 
@@ -303,12 +293,12 @@ class Worker:
         """
         since, found = -1 if record.since is None else record.since.round[0], list[RoundRecord]()
         while record.round.number - 1 > since:
-            record = RoundRecord.load(self._storage, record.previous)
+            record = self._reign.value(record.previous, RoundRecord)
             found.append(replace(record, round=replace(record.round, known=True)))
         return found[::-1]
 
     def _save(self, record: RoundRecord) -> None:
-        self._name = self._reign.decide(record.round.number, to_json(replace(record, heard=self._reign.heard)))
+        self._name = self._reign.decide(record.round.number, to_json(record))
         self.last = record
 
     def leave_out(self, found: Sequence[Left]) -> None:
@@ -344,10 +334,10 @@ class Worker:
         number, since = record.round.number, record.since
         total = {kind: record.counts.get(kind, 0) + counts.get(kind, 0) for kind in {**record.counts, **counts}}
         self._step("clean")
-        self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1))
-        if number >= 2:
+        self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
+        if record.round.before is not None:
             parts = range(self._settings.mergers)
-            self._storage.discard(second_name(number - 2, part) for part in parts)
+            self._storage.discard(second_name(*record.round.before, part) for part in parts)
         if since is not None and since.version != self._dropped:  # not oftener: to look takes a remote storage
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
@@ -355,6 +345,18 @@ class Worker:
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
         return total
+
+    def keep(self) -> None:
+        """Have the records that are needed outlast the log of announcements; to be called when nothing happens."""
+        self._reign.keep()
+
+    def trim(self) -> None:
+        """Have what neither job needs removed from the log of announcements; safe to call from another thread.
+
+        Raises:
+            Unavailable: that cannot be done now.
+        """
+        self._reign.trim()
 
     def confirm(self) -> bool:
         """Tell the routing store what the slots have done for a pending version; whether there is nothing left to tell.
