@@ -1,5 +1,7 @@
 """Algorithm 1: the paper's figures, costs against plain Python, and trees that cannot be split further."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -92,14 +94,15 @@ def visits(tree, objects, asked):
     return sum(int(held[each]) for i, each in pairs if words[each].issuperset(asked.keywords[i]))
 
 
-def test_a_qt_tree_visits_fewer_objects_for_queries_not_seen_before_where_text_matters():
-    sample, asked = topical(3_000, 0)
+@pytest.mark.parametrize(("n", "leaves", "part"), [(3_000, 64, 0.5), (12_000, 1_024, 0.75)])
+def test_a_qt_tree_visits_fewer_objects_for_queries_not_seen_before_where_text_matters(n, leaves, part):
+    sample, asked = topical(n, 0)
     statistics = Statistics.of(PLANE, sample, asked, 1.0)
-    quadtree, tree = (build_tree(sample, 64, statistics, splits) for splits in ({"spatial"}, SPLITS))
-    fresh, later = topical(3_000, 1)
+    quadtree, tree = (build_tree(sample, leaves, statistics, splits) for splits in ({"spatial"}, SPLITS))
+    fresh, later = topical(n, 1)
     later = later.take(np.arange(300))
 
-    assert visits(tree, fresh, later) < 0.5 * visits(quadtree, fresh, later)
+    assert visits(tree, fresh, later) < part * visits(quadtree, fresh, later)
 
 
 def asked_of(objects):
@@ -109,14 +112,29 @@ def asked_of(objects):
     return QueryBatch.of([query("SRQ", Box(*shape), columns.keywords[i]) for shape, i in rows])
 
 
-def test_a_qt_tree_visits_no_more_than_a_quadtree_for_queries_not_seen_before():
-    """Words come independently, and a leaf has some 30 sampled objects: text tells apart only what was sampled."""
-    sample, fresh = (workload.objects(8_000, seed) for seed in (0, 1))
-    statistics = Statistics.of(workload.SPACE, sample, asked_of(sample), 8_000.0)
-    quadtree, tree = (build_tree(sample, 256, statistics, splits) for splits in ({"spatial"}, SPLITS))
+@cache
+def trees(n, leaves):
+    """J of n objects and as many SRQs, and a quadtree and a QT-tree of them."""
+    sample = workload.objects(n, 0)
+    statistics = Statistics.of(workload.SPACE, sample, asked_of(sample), float(n))
+    return statistics, *(build_tree(sample, leaves, statistics, splits) for splits in ({"spatial"}, SPLITS))
+
+
+@pytest.mark.parametrize(("n", "leaves"), [(8_000, 256), (8_000, 1_024), (24_000, 1_024)])
+def test_a_qt_tree_visits_no_more_than_a_quadtree_for_queries_not_seen_before(n, leaves):
+    """Words come independently, and a leaf has 8 to 30 sampled objects: text tells apart only what was sampled."""
+    _, quadtree, tree = trees(n, leaves)
+    fresh = workload.objects(n, 1)
     later = asked_of(fresh).take(np.arange(1_000))
 
     assert visits(tree, fresh, later) <= 1.05 * visits(quadtree, fresh, later)
+
+
+@pytest.mark.parametrize(("n", "leaves"), [(8_000, 256), (24_000, 1_024)])
+def test_j_is_deeper_than_nearly_all_leaves(n, leaves):
+    """It is so where a leaf has several times the records with which J splits a cell; 1,024 leaves of 8,000 do not."""
+    statistics, _, tree = trees(n, leaves)
+
     unknown = statistics.cells.first[statistics.cells_of(tree.leaves.box)] < 0
     assert unknown.mean() < 0.05
 
