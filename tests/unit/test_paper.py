@@ -10,7 +10,7 @@ from tests.benchmarks.paper import __main__ as command
 from tests.benchmarks.paper import engine
 from tests.benchmarks.paper.engine import Results, name_of
 from tests.benchmarks.paper.specs import FIGURES, OWN
-from tests.benchmarks.paper.verdicts import Claims, Finding, cause, goes, judge, summary
+from tests.benchmarks.paper.verdicts import UNEXPLAINED, Claims, Finding, cause, goes, judge, summary
 
 
 def curve(*values):
@@ -95,8 +95,79 @@ def test_a_measure_may_be_zero():
 def test_the_cause_is_the_ratio_of_the_counts():
     counts = {"a": {1.0: {"slots": 3.0, "candidates": 5.0}}, "b": {1.0: {"slots": 2.0, "candidates": 0.0}}}
 
-    assert cause(Finding("", 1.0, ("a", "b")), counts) == "a by b: slots asked x1.50"
-    assert cause(Finding("a rises"), counts) == ""
+    assert cause(Finding("", 1.0, ("a", "b")), counts, {}) == "a by b: slots asked x1.50"
+    assert cause(Finding("a rises"), counts, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("trend", "points", "span"),
+    [
+        ("flat", [2, 1, 3, 2], (1.0, 2.0)),
+        ("flat", [2, 3, 1, 2], (1.0, 2.0)),
+        ("rises", [1, 3, 2, 9], (1.0, 2.0)),
+        ("rises", [1, 1.05, 1.02], (0.0, 2.0)),
+        ("falls", [9, 2, 3, 1], (1.0, 2.0)),
+        ("falls", [1, 0.98, 0.95], (0.0, 2.0)),
+    ],
+)
+def test_a_curve_that_goes_another_way_is_found_with_where(trend, points, span):
+    (found,) = judge({"a": curve(*points)}, Claims(trends={"a": trend}), lower=True)
+
+    assert (found.series, found.span) == ("a", span)
+
+
+def test_a_choice_that_is_not_the_best_is_found_with_the_best():
+    (found,) = judge({"a": curve(1, 3, 2)}, Claims(chosen=2.0), lower=True)
+
+    assert (found.series, found.span) == ("a", (0.0, 2.0))
+
+
+def why(first, last, skew=(1.0, 1.0), **more):
+    """The cause of a curve with so many slots and candidates, of 10 and 1 µs, at its two x."""
+    points = {}
+    for x, each, times in ((1.0, first, skew[0]), (5.0, last, skew[1])):
+        work = 10.0 * each[0] + each[1]
+        points[x] = {"slots": each[0], "candidates": each[1], "work": work, "work_slowest": times * work / 8} | {
+            name: values[x > 1.0] for name, values in more.items()
+        }
+    return cause(Finding("", series="a", span=(1.0, 5.0)), {"a": points}, {"slots": 10.0, "candidates": 1.0})
+
+
+def test_the_cause_of_a_curve_is_the_count_that_makes_its_work_change():
+    assert why((2.0, 50.0), (2.0, 90.0), leaves=(4.0, 4.08), visited=(10.0, 90.0)) == (
+        "its work rises from 1 to 5 because of candidates checked x1.80 (100 % of the change), "
+        "while slots asked x1.00, leaves reached x1.02 stay"
+    )
+    fallen = why((9.0, 10.0), (3.0, 10.0))
+    assert fallen == "its work falls from 1 to 5 because of slots asked x0.33 (100 % of the change)"
+
+
+def test_a_count_that_grows_much_and_costs_little_is_no_cause():
+    assert why((1.0, 1.0), (4.0, 9.0)) == "its work rises from 1 to 5 because of slots asked x4.00 (79 % of the change)"
+
+
+def test_counts_that_make_much_of_it_both_are_named_the_larger_first():
+    assert why((1.0, 10.0), (2.0, 30.0)).split(" because of ")[1] == (
+        "candidates checked x3.00 (67 % of the change) and slots asked x2.00 (33 % of the change)"
+    )
+
+
+def test_slots_that_differ_more_are_a_cause_too():
+    assert why((1.0, 10.0), (1.0, 10.0), skew=(1.0, 1.5)) == (
+        "its work rises from 1 to 5 because of slowest slot to mean x1.50 (100 % of the change), "
+        "while slots asked x1.00 stay"
+    )
+
+
+def test_a_curve_stays_by_what_is_most_of_its_work():
+    assert why((9.0, 10.0), (9.0, 15.0)) == "its work stays from 1 to 5 because of slots asked x1.00 (88 % of the work)"
+
+
+def test_no_cause_is_made_up():
+    not_of_work = {"a": {1.0: {"moved": 1.0}, 5.0: {"moved": 2.0}}}
+
+    assert why((1.0, 10.0), (2.0, 1.0)) == UNEXPLAINED, "it stays, and no count does"
+    assert cause(Finding("", series="a", span=(1.0, 5.0)), not_of_work, {}) == UNEXPLAINED
 
 
 def test_a_summary_says_each_pair_once():

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from spatialstream.kernels import compile_kernels
 from tests.benchmarks.paper import charts, page, verdicts
+from tests.benchmarks.paper.counting import WORTH
 from tests.benchmarks.paper.engine import Results
 from tests.benchmarks.paper.page import Judged
 from tests.benchmarks.paper.specs import FIGURES, OWN, Figure
@@ -31,7 +32,8 @@ def judged(results: Results, figure: Figure) -> Judged:
             for measure in (panel.measure, *panel.measures)
         }
         said += findings[panel.name][panel.measure]
-        causes += [verdicts.cause(each, found) for each in findings[panel.name][panel.measure]]
+        worth = WORTH.get(panel.base.kind, {})
+        causes += [verdicts.cause(each, found, worth) for each in findings[panel.name][panel.measure]]
     return Judged(figure, counts, findings, verdicts.summary(said, causes))
 
 

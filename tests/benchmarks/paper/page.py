@@ -80,7 +80,9 @@ leaves open is not judged.
 *Verdicts.* A panel agrees if the methods keep their order at each x (within {tie:.0%} is a tie), if curves go the same
 way ("no effect": within a factor of {flat:g}), and if the ratio of the best to the next, where it is known, is within a
 factor of {factor:g} of the paper's. A figure agrees if its panels do. The cause of a disagreement is looked for in the
-counts. All methods have to give the same answers, or there is no verdict.
+counts: of two methods, in the ratio of each count; of a curve, in what makes the work of the slowest slot change along
+it, which is a count, or by how much that slot has more than the mean. All methods have to give the same answers, or
+there is no verdict.
 
 Measured with {seeds} (figures 14 and 15: one), at scale {scale:g}.{small}
 

@@ -54,11 +54,15 @@ class Finding:
         text: what.
         x: where; None where it is about a whole curve.
         pair: the series that it is about, the one that the paper says is better first.
+        series: whose curve it is about; "" if it is about a pair.
+        span: two x, the smaller first, between which that curve does not go as the paper says.
     """
 
     text: str
     x: float | None = None
     pair: tuple[str, ...] = ()
+    series: str = ""
+    span: tuple[float, float] = (0.0, 0.0)
 
 
 def judge(values: Values, claims: Claims, lower: bool) -> list[Finding]:
@@ -118,7 +122,8 @@ def _trends(values: Values, claims: Claims) -> Iterator[Finding]:
         points = [values[series][x] for x in sorted(values[series])]
         if not goes(points, trend):
             change = points[-1] / points[0]
-            yield Finding(f"{series} {_WAYS[trend]} in the paper; here its last value is {change:.3g} times its first")
+            text = f"{series} {_WAYS[trend]} in the paper; here its last value is {change:.3g} times its first"
+            yield Finding(text, series=series, span=_against(values[series], trend))
 
 
 _WAYS = {"rises": "rises", "falls": "falls", "flat": "hardly changes"}
@@ -133,15 +138,26 @@ def goes(points: list[float], trend: str) -> bool:
     return points[-1] > TIE * points[0] and all(after >= before / TIE for before, after in pairwise(points))
 
 
+def _against(curve: Mapping[float, float], trend: str) -> tuple[float, float]:
+    """Between which two x a curve goes another way: its extremes, its worst step, or its ends if no step is against."""
+    xs = sorted(curve)
+    if trend == "flat":
+        first, last = sorted((min(xs, key=curve.__getitem__), max(xs, key=curve.__getitem__)))
+        return first, last
+    steps = list(pairwise(xs)) if trend == "rises" else [(after, before) for before, after in pairwise(xs)]
+    worst = min(steps, key=lambda step: _ratio(curve[step[0]], curve[step[1]]))
+    against = _way(curve[worst[0]], curve[worst[1]]) == "falls"
+    return (min(worst), max(worst)) if against else (xs[0], xs[-1])
+
+
 def _chosen(cost: Values, claims: Claims) -> Iterator[Finding]:
     if claims.chosen is None:
         return
     for series, points in cost.items():
         best = min(points, key=points.__getitem__)
         if (ratio := points[claims.chosen] / points[best]) > TIE:
-            yield Finding(
-                f"{series}: {claims.chosen:g}, the paper's choice, costs {ratio:.2g} times what {best:g} does"
-            )
+            text = f"{series}: {claims.chosen:g}, the paper's choice, costs {ratio:.2g} times what {best:g} does"
+            yield Finding(text, series=series, span=(min(best, claims.chosen), max(best, claims.chosen)))
 
 
 CAUSES = (
@@ -159,13 +175,18 @@ CAUSES = (
 """Counts that a cause may lie in, as :mod:`~tests.benchmarks.paper.counting` names them."""
 
 
-def cause(finding: Finding, counts: Mapping[str, Mapping[float, Mapping[str, float]]]) -> str:
-    """What the counts say about a finding: the ratios of the two series at this x; "" if it is not about a pair.
+def cause(
+    finding: Finding, counts: Mapping[str, Mapping[float, Mapping[str, float]]], worth: Mapping[str, float]
+) -> str:
+    """What the counts say about a finding: of a pair the ratios of both, of a curve what makes it go as it does.
 
     Args:
         finding: of :func:`judge`.
         counts: series -> x -> name -> value.
+        worth: name -> what one of a count costs, in the unit of the work; empty where work is not counted.
     """
+    if finding.series:
+        return _of_curve(finding.span, counts[finding.series], worth)
     if len(finding.pair) != 2 or finding.x is None:
         return ""
     better, worse = (counts[series][finding.x] for series in finding.pair)
@@ -173,6 +194,58 @@ def cause(finding: Finding, counts: Mapping[str, Mapping[float, Mapping[str, flo
         f"{label} x{better[name] / worse[name]:.2f}" for name, label in CAUSES if better.get(name) and worse.get(name)
     ]
     return f"{finding.pair[0]} by {finding.pair[1]}: {', '.join(ratios)}" if ratios else ""
+
+
+LABELS = dict(CAUSES) | {"objects": "objects of the stream", "bytes": "bytes moved"}
+
+PART = 0.25
+"""Of a change: a count that makes less of it is not named."""
+
+UNEXPLAINED = "no count that is kept goes this way"
+
+
+def _of_curve(
+    span: tuple[float, float], points: Mapping[float, Mapping[str, float]], worth: Mapping[str, float]
+) -> str:
+    """Which counts make the work of the slowest slot rise, fall or stay between two x.
+
+    Work is a sum over counts, each by its worth; the slowest slot's is that times the skew. So between two points it
+    changes by the sum of what each count changes, at the mean skew, and of what the skew does, at the mean work; where
+    it stays, it is itself such a sum. Named are the counts that make :data:`PART` of it and go the same way.
+    """
+    a, b = (points[x] for x in span)
+    if not worth or not all({"work", "work_slowest", *worth} <= each.keys() for each in (a, b)):
+        return UNEXPLAINED
+    skew = [each["work_slowest"] / max(each["work"], _LEAST) for each in (a, b)]
+    way = _way(a["work_slowest"], b["work_slowest"])
+    if way == "stays":
+        whole, of = a["work_slowest"] + b["work_slowest"], "work"
+        parts = {name: weight * (a[name] * skew[0] + b[name] * skew[1]) for name, weight in worth.items()}
+    else:
+        whole, of = b["work_slowest"] - a["work_slowest"], "change"
+        parts = {name: weight * (b[name] - a[name]) * sum(skew) / 2.0 for name, weight in worth.items()}
+        parts["skew"] = (skew[1] - skew[0]) * (a["work"] + b["work"]) / 2.0
+    a, b = ({**each, "skew": of_slowest} for each, of_slowest in zip((a, b), skew, strict=True))
+    ways = {name: _way(a[name], b[name]) for name in LABELS if name in a and name in b}
+    share = {name: part / whole for name, part in parts.items()}
+    named = [name for name in sorted(share, key=lambda name: -share[name]) if share[name] >= PART and ways[name] == way]
+    if not named:
+        return UNEXPLAINED
+    times = {name: f"{LABELS[name]} x{_ratio(a[name], b[name]):.2f}" for name in ways}
+    causes = [f"{times[name]} ({100 * share[name]:.0f} % of the {of})" for name in named]
+    still = [times[name] for name in ("slots", "leaves", "visited", "bytes") if ways.get(name) == "stays"]
+    text = f"its work {way} from {span[0]:g} to {span[1]:g} because of {' and '.join(causes)}"
+    return text + (f", while {', '.join(still)} stay" if still and way != "stays" else "")
+
+
+def _ratio(first: float, last: float) -> float:
+    return max(last, _LEAST) / max(first, _LEAST)
+
+
+def _way(first: float, last: float) -> str:
+    """``rises``, ``falls``, or ``stays`` if it changes by no more than a tie."""
+    ratio = _ratio(first, last)
+    return "rises" if ratio > TIE else "falls" if ratio < 1.0 / TIE else "stays"
 
 
 def summary(findings: Iterable[Finding], causes: Iterable[str]) -> str:
