@@ -3,7 +3,7 @@
 Use::
 
     npm pack world-atlas@2.0.2 && tar xzf world-atlas-2.0.2.tgz
-    .venv/bin/python scripts/coastline.py package/land-50m.json jobs/src/spatialstream/report/land.json
+    .venv/bin/python scripts/coastline.py package/land-50m.json jobs/src/spatialstream/web/static/land.json
 
 The arcs of the TopoJSON are decoded, cut at the antimeridian, simplified (Douglas-Peucker, 0.06 degrees), rounded to
 0.05 degrees and written as rings of integers in that unit: the first point, then differences. Islands that would be a

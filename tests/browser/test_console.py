@@ -78,6 +78,12 @@ class Visit:
     def card(self, label: str) -> Locator:
         return self.page.get_by_role("article", name=re.compile(label))
 
+    def without_webgl(self) -> Visit:
+        """From now on the browser has no WebGL."""
+        self.context.add_init_script(NO_WEBGL)
+        self.page.reload()
+        return self
+
     def picture(self, name: str) -> None:
         PICTURES.mkdir(exist_ok=True)
         self.page.wait_for_timeout(1_500)  # for what moves to come to rest; nothing is checked by it
@@ -105,6 +111,12 @@ def visit(browser: Browser, gateway: GatewayServer) -> Iterator[Visit]:
     made = Visit(browser, gateway)
     yield made
     made.end()
+
+
+@pytest.fixture(params=["WebGL", "canvas"])
+def either(request: pytest.FixtureRequest, visit: Visit) -> Visit:
+    """Somebody whose map is drawn by the one or by the other."""
+    return visit if request.param == "WebGL" else visit.without_webgl()
 
 
 def test_a_wrong_token_is_refused_and_a_right_one_is_in_no_address(visit: Visit) -> None:
@@ -195,8 +207,8 @@ def test_the_questions_are_skipped_to_and_stay(visit: Visit) -> None:
     expect(visit.card("Asked once")).to_have_count(1)
 
 
-def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
-    visit.sign_in()
+def test_a_box_is_drawn_on_the_map(either: Visit) -> None:
+    visit = either.sign_in()
     page = visit.page
     page.get_by_role("button", name="Box", exact=True).click()
     place = page.locator("#map").bounding_box()
@@ -212,9 +224,8 @@ def test_a_box_is_drawn_on_the_map(visit: Visit) -> None:
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
 
 
-def test_a_corner_that_is_dragged_beyond_the_opposite_one_is_the_other_side(visit: Visit) -> None:
-    visit.sign_in()
-    page = visit.page
+def test_a_corner_that_is_dragged_beyond_the_opposite_one_is_the_other_side(either: Visit) -> None:
+    page = either.sign_in().page
     page.get_by_role("button", name="Box", exact=True).click()
     page.keyboard.press("Escape")
 
@@ -263,12 +274,12 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     (query,) = Client(gateway.port, TOKEN)("GET", "/streams/gateway/queries").json["queries"][-1:]
     assert query["id"].startswith("console-")
 
-    before = int(card.locator(".figure b").inner_text())
+    before = number(card)
     page.reload()
     visit.live()
     expect(card).to_have_attribute("data-state", "standing")
     expect(card.locator(".figure b")).not_to_have_text(re.compile(rf"^({before})?$"))
-    assert int(card.locator(".figure b").inner_text()) >= before, "nothing is lost by a reload"
+    assert number(card) >= before, "nothing is lost by a reload"
 
     page.get_by_role("button", name="Copy a link").click()
     other = Visit(browser, gateway)
@@ -282,6 +293,11 @@ def test_what_stands_has_its_matches_is_shared_by_its_address_and_ends(
     expect(card).to_have_attribute("data-state", "cancelled")
     left = Client(gateway.port, TOKEN)("GET", f"/streams/gateway/queries/{query['id']}")
     assert left.status == 404
+
+
+def number(card: Locator) -> int:
+    """How many matches a card shows."""
+    return int(card.locator(".figure b").inner_text().replace(",", ""))
 
 
 def link(page: Page, *questions: dict[str, Any]) -> str:
@@ -379,7 +395,7 @@ def test_a_question_stands_also_where_the_page_is_not_served_safely(browser: Bro
 def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit: Visit) -> None:
     visit.sign_in()
     card = stand(visit)
-    before = int(card.locator(".figure b").inner_text())
+    before = number(card)
     card.get_by_role("button", name=re.compile("^Replay")).click()
     page, replay = visit.page, visit.page.get_by_role("region", name="Replay")
     expect(page.locator("#state")).to_have_text("replay")
@@ -418,7 +434,7 @@ def test_what_a_question_has_had_is_replayed_and_live_again_without_a_gap(visit:
     visit.live()
     expect(replay).to_be_hidden()
     expect(card.locator(".figure b")).not_to_have_text(re.compile(rf"^({before})?$"))
-    assert int(card.locator(".figure b").inner_text()) >= before
+    assert number(card) >= before
     cancel(visit)
 
 
@@ -593,7 +609,7 @@ def test_nothing_can_be_asked_before_the_stream_is_known(browser: Browser, gatew
     visit.end()
 
 
-NO_GRAPHICS = """const get = HTMLCanvasElement.prototype.getContext;
+NO_WEBGL = """const get = HTMLCanvasElement.prototype.getContext;
 HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
   return kind.startsWith("webgl") ? null : get.call(this, kind, ...more);
 };"""
@@ -604,24 +620,87 @@ LOSE = """() => {
 }"""
 
 
-def test_it_can_be_used_without_a_map(visit: Visit) -> None:
-    visit.context.add_init_script(NO_GRAPHICS)
-    page = visit.page
-    page.reload()
-    visit.sign_in()
-    expect(page.locator("#no-map")).to_contain_text("no WebGL 2")
+# of the map that is drawn without WebGL: whether some object is drawn that is not part of the ground, ...
+OBJECT_DRAWN = """() => {
+  const { map } = spatialstream;
+  const colour = (canvas, pixel) => {
+    const [x, y] = pixel.map((each) => each * devicePixelRatio);
+    return canvas.getContext("2d").getImageData(x, y, 1, 1).data.join();
+  };
+  return [...map.points.shown()].map((each) => map.pixel([each.about.x, each.about.y]))
+    .some((pixel) => colour(map.map.canvas, pixel) !== colour(map.map.ground, pixel));
+}"""
+# ... and whether the corner of a region has had several colours
+REGION_LIGHTS_UP = """(place) => {
+  const { map } = spatialstream;
+  const [x, y] = map.pixel(place).map((each) => each * devicePixelRatio);
+  window.seen ??= new Set();
+  seen.add(map.overlay.getContext("2d").getImageData(x, y, 1, 1).data.join());
+  return seen.size > 2;
+}"""
+
+
+def test_without_webgl_objects_pass_and_matches_light_up(visit: Visit) -> None:
+    page = visit.without_webgl().sign_in().page
+    assert page.locator(".maplibregl-canvas").count() == 0
+    page.wait_for_function(OBJECT_DRAWN)
     card = stand(visit)
     card.get_by_role("button", name=re.compile("^Show on the map")).click()
+    page.wait_for_function(REGION_LIGHTS_UP, arg=[3.3, 53.7])
+    page.wait_for_timeout(2_000)
+    visit.picture("canvas-light")
+    x, y = page.evaluate("() => spatialstream.map.pixel(spatialstream.map.center)")
+    flood = page.evaluate("() => spatialstream.map.pixel([4.68, 52.1])")
+    place = page.locator("#map").bounding_box()
+    assert place is not None
+    for dx, dy in ((0, 0), (2, 2)):
+        page.mouse.move(place["x"] + flood[0] + dx, place["y"] + flood[1] + dy)
+    expect(page.locator("#tip")).to_contain_text("flood")
+    assert abs(x - place["width"] / 2) < 1
+    assert abs(y - place["height"] / 2) < 1
+    visit.accessible()
+    page.locator("#theme").click()
+    visit.accessible()
+    visit.picture("canvas-dark")
+    cancel(visit)
+
+
+def test_without_webgl_the_map_is_moved_with_keys_and_the_inside_is_on_it(visit: Visit) -> None:
+    page = visit.without_webgl().sign_in().page
+    canvas = page.locator("#map canvas")
+    canvas.focus()
+    page.keyboard.press("+")
+    before = page.evaluate("() => spatialstream.map.view")
+    page.keyboard.press("ArrowRight")
+    after = page.evaluate("() => spatialstream.map.view")
+    assert after["center"][0] > before["center"][0]
+    assert after["zoom"] == before["zoom"]
+    expect(page).to_have_url(re.compile(rf"map={after['center'][0]:.2f}"))
+    page.reload()  # the address shows the same part
+    visit.live()
+    assert page.evaluate("() => spatialstream.map.view.zoom") == pytest.approx(after["zoom"], abs=0.01)
+
     page.get_by_role("button", name="Circle", exact=True).click()
     assert float(page.get_by_label("Radius, km").input_value()) > 0
     page.get_by_role("button", name="Ask once").click()
     expect(visit.card("Asked once")).to_have_attribute("data-state", "answered")
-    visit.card("Standing").get_by_role("button", name=re.compile("^Cancel")).click()
     page.get_by_role("button", name="Inside").click()
     inside = page.get_by_role("region", name="Inside the stream")
     expect(inside.get_by_role("rowheader", name="2")).to_be_visible()
-    visit.picture("no-map")
+    page.mouse.move(900, 400)
+    page.mouse.move(902, 402)
+    expect(page.locator("#tip")).to_contain_text("of the load")
+    visit.picture("canvas-inside")
     visit.accessible()
+
+
+def test_without_webgl_on_a_phone(browser: Browser, gateway: GatewayServer) -> None:
+    visit = Visit(browser, gateway, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = visit.without_webgl().sign_in().page
+    page.wait_for_function(OBJECT_DRAWN)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    visit.picture("canvas-phone")
+    visit.end()
 
 
 def test_a_map_that_is_lost_comes_back(visit: Visit) -> None:

@@ -4,7 +4,6 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from spatialstream.report.land import land_rings
 from spatialstream.report.page import script_json
 from spatialstream.report.payload import MOST_ITEMS, MOST_PLACES, MOST_ROWS, payload
 from spatialstream.report.shapes import outline
+from spatialstream.web import FOLDER
 
 DAY = 86_400_000
 PLANE = Space.planar(0, 0, 100, 50)
@@ -98,7 +98,7 @@ def test_land_lies_on_the_map_and_nothing_crosses_it():
         assert inside(rings, x, y)
     for x, y in [(-30, 30), (-150, 0), (170, -50)]:
         assert not inside(rings, x, y)
-    assert "Natural Earth" in json.loads(files("spatialstream.report").joinpath("land.json").read_text())["source"]
+    assert "Natural Earth" in json.loads((FOLDER / "land.json").read_text())["source"]
 
 
 # ------------------------------------------------------------------------------------------------------------- the tree

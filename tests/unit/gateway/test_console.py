@@ -22,6 +22,7 @@ from spatialstream.gateway.streams import ServedStream
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.objects import SpatialObject
 from spatialstream.servers.process import await_condition
+from spatialstream.web import FOLDER
 from tests.unit.gateway.http import Client, served, serving
 
 ASKER, WATCHER = "may-only-ask-0123", "may-only-watch-0123"
@@ -110,6 +111,7 @@ def test_pages_come_under_a_policy_that_lets_nothing_else_in(gateway: Client) ->
     assert script.headers["x-content-type-options"] == "nosniff"
     again = gateway("GET", "/console/main.js", if_none_match=script.headers["etag"])
     assert (again.status, again.body) == (304, b"")
+    assert gateway("GET", "/console/web/dom.js").status == 200
     packed = gateway("GET", "/console/main.js", accept_encoding="gzip, br")
     assert gzip.decompress(packed.body) == script.body
 
@@ -121,7 +123,7 @@ def test_the_page_has_no_script_or_style_of_its_own() -> None:
     assert page.count("<script") == 1
     assert "<style" not in page
     assert "style=" not in page
-    for path in static.iterdir():
+    for path in [*static.iterdir(), *FOLDER.iterdir()]:
         assert "http://" not in path.read_text().replace("http://www.w3.org/", ""), path
         assert "https://" not in path.read_text(), path
 
@@ -133,13 +135,15 @@ def test_nothing_but_the_pages_is_served(folder: Path, gateway: Client) -> None:
         "../secret",
         "static/../../secret",
         "vendor/../secret",
+        "web/../__init__.py",
+        "web",
         "%2e%2e/secret",
         "link",
         "vendor",
         "no",
         "a" * 5000,
     ]
-    for name in [*names, "a\0b", "/etc/passwd", "vendor//etc/passwd"]:
+    for name in [*names, "a\0b", "/etc/passwd", "vendor//etc/passwd", "web//etc/passwd"]:
         assert pages.Pages(folder)._path(name) is None, name
     assert gateway("GET", "/console/../../gateway/app.py").status == 404
     assert gateway("GET", "/console/vendor/../__init__.py").status == 404

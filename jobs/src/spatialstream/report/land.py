@@ -1,14 +1,15 @@
 """Outlines of land, for orientation on maps: Natural Earth at 1:50 million, simplified to about 5 km, 94 KB.
 
-``land.json`` is made by ``scripts/coastline.py`` and states its source.
+``web/static/land.json`` is made by ``scripts/coastline.py`` and states its source.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
+
+from spatialstream.web import FOLDER
 
 __all__ = ["land_rings", "packed_land"]
 
@@ -19,7 +20,7 @@ _UNIT = 20
 @cache
 def packed_land() -> list[list[int]]:
     """The rings as stored: in 1/20 degree, x0, y0, then differences. Cost: one read of the file in a process."""
-    rings: list[list[int]] = json.loads(files(__package__).joinpath("land.json").read_text("utf-8"))["rings"]
+    rings: list[list[int]] = json.loads((FOLDER / "land.json").read_text("utf-8"))["rings"]
     return rings
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from spatialstream.web import FOLDER
+
 __all__ = ["Pages"]
 
 _HERE = Path(__file__).parent
@@ -45,7 +47,7 @@ class _File:
 
 
 class Pages:
-    """Serves the files of two folders: those of the project, and those that have been fetched.
+    """Serves the files of three folders: the console's own, ``web`` of all pages, and ``vendor``, which is fetched.
 
     Args:
         folder: with ``static`` and ``vendor``.
@@ -73,9 +75,11 @@ class Pages:
 
     def _path(self, name: str) -> Path | None:
         """The file of a name; None if there is none within the folders."""
-        base = self._folder / ("vendor" if name.startswith("vendor/") else "static")
+        first, _, rest = name.partition("/")
+        others = {"vendor": self._folder / "vendor", "web": FOLDER}
+        base, name = (others[first], rest) if first in others else (self._folder / "static", name)
         try:
-            path = (base / name.removeprefix("vendor/")).resolve()
+            path = (base / name).resolve()
             return path if path.is_relative_to(base.resolve()) and path.is_file() else None
         except (OSError, ValueError):  # a name that no file can have
             return None

@@ -1,9 +1,9 @@
 // The form in which a question is put together, and the region that belongs to it on the map.
 
-import { Marker } from "./map.js";
-import { el, icon, say } from "./dom.js";
-import { corners, rounded } from "./geometry.js";
 import { KIND, ONCE, STANDING, isStanding, parseWords, wordsText } from "./query.js";
+import { pointOn } from "./web/canvas.js";
+import { el, icon, say } from "./web/dom.js";
+import { corners, rounded } from "./web/geometry.js";
 
 const SPANS = [["1m", "1 minute"], ["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["7d", "7 days"]];
 const STEPS = [["5s", "5 seconds"], ["10s", "10 seconds"], ["1m", "1 minute"], ["5m", "5 minutes"], ["1h", "1 hour"]];
@@ -199,20 +199,18 @@ export class Composer {
   }
 
   #fromView() {
-    const bounds = this.app.map.map.getBounds();
-    const { space } = this.app;
-    if (this.kind === "nearest") {
-      this.#stopDrawing();
-      this.at = space.fromMap(this.app.map.map.getCenter()).map((each) => rounded(each));
-      this.#update();
-      return;
-    }
-    const [west, south] = space.fromMap(bounds.getSouthWest());
-    const [east, north] = space.fromMap(bounds.getNorthEast());
-    const whole = space.geographic && bounds.getEast() - bounds.getWest() >= 360;
+    const { map, space } = this.app;
+    const [low, high] = map.corners;
+    const [[west, south], [east, north]] = [space.inside(low), space.inside(high)];
+    const whole = space.geographic && high[0] - low[0] >= 360;
     this.#stopDrawing();
-    this.region = { box: (whole ? [-180, south, 180, north] : [west, south, east, north]).map((each) => rounded(each)) };
+    if (this.kind === "nearest") this.at = this.#placed(map.center);
+    else this.region = { box: (whole ? [-180, south, 180, north] : [west, south, east, north]).map((each) => rounded(each)) };
     this.#update();
+  }
+
+  #placed(place) {
+    return this.app.space.inside(place).map((each) => rounded(each));
   }
 
   // ------------------------------------------------------------------------------------------------ places, by hand
@@ -228,28 +226,21 @@ export class Composer {
       return;
     }
     if (this.shape !== shape) this.#middle(shape);
-    if (this.app.map.missing) {
-      this.#update();
-      return;
-    }
     this.drawing = shape;
-    const { map } = this.app.map;
-    const canvas = map.getCanvasContainer();
-    canvas.classList.add("drawing");
+    const { map } = this.app;
+    const { surface } = map;
+    surface.classList.add("drawing");
     say(this.hint, { box: "Drag from corner to corner", circle: "Drag from the middle outwards", at: "Click on a place" }[shape]);
     this.hint.hidden = false;
-    map.dragPan.disable();
-    const where = (event) => {
-      const box = canvas.getBoundingClientRect();
-      return map.unproject([event.clientX - box.left, event.clientY - box.top]);
-    };
+    map.pans(false);
+    const where = (event) => map.at(pointOn(surface, event));
     let [start, before] = [null, null];
     const down = (event) => {
       if (event.button !== 0 || !event.isPrimary) return;
       event.preventDefault();
       event.stopPropagation();
       [start, before] = [where(event), this.region];
-      canvas.setPointerCapture(event.pointerId);
+      surface.setPointerCapture(event.pointerId);
       if (shape === "at") this.#drawn(shape, start, start);
     };
     const move = (event) => start && shape !== "at" && this.#drawn(shape, start, where(event));
@@ -263,41 +254,36 @@ export class Composer {
       else this.#update();
     };
     this.handlers = [["pointerdown", down], ["pointermove", move], ["pointerup", up], ["pointercancel", up]];
-    for (const [name, handler] of this.handlers) canvas.addEventListener(name, handler, true);
+    for (const [name, handler] of this.handlers) surface.addEventListener(name, handler, true);
     this.#update();
   }
 
   /** A place in the middle of the map, or a region of half its size: for who cannot draw one. */
   #middle(shape) {
-    const { map } = this.app.map;
-    const [center, bounds] = [map.getCenter(), map.getBounds()];
-    const half = ({ lng, lat }) => ({ lng: (center.lng + lng) / 2, lat: (center.lat + lat) / 2 });
-    const [low, high] = [half(bounds.getSouthWest()), half(bounds.getNorthEast())];
+    const { map, space } = this.app;
+    const { center } = map;
+    const [low, high] = map.corners.map((corner) => corner.map((each, i) => (center[i] + each) / 2));
     if (shape === "at") this.#drawn(shape, center, center);
     else if (shape === "box") this.#drawn(shape, low, high);
     else {
-      const { space } = this.app;
-      const edges = [{ lng: high.lng, lat: center.lat }, { lng: center.lng, lat: high.lat }];
-      const far = (edge) => space.distance(space.fromMap(center), space.fromMap(edge));
-      this.#drawn(shape, center, edges.reduce((a, b) => (far(b) < far(a) ? b : a)));
+      const far = (edge) => space.distance(space.inside(center), space.inside(edge));
+      this.#drawn(shape, center, [[high[0], center[1]], [center[0], high[1]]].reduce((a, b) => (far(b) < far(a) ? b : a)));
     }
   }
 
   #isLarge() {
-    const [[west, south], [east, north]] = corners(this.app.space.ring(this.region));
-    const { map } = this.app.map;
-    const [a, b] = [map.project([west, south]), map.project([east, north])];
-    return Math.abs(a.x - b.x) > 6 && Math.abs(a.y - b.y) > 6;
+    const [a, b] = corners(this.app.space.outline(this.region)).map((each) => this.app.map.pixel(each));
+    return Math.abs(a[0] - b[0]) > 6 && Math.abs(a[1] - b[1]) > 6;
   }
 
   #drawn(shape, from, to) {
     const { space } = this.app;
-    const [a, b] = [space.fromMap(from), space.fromMap(to)];
-    if (shape === "at") this.at = b.map((each) => rounded(each));
+    const [a, b] = [space.inside(from), space.inside(to)];
+    if (shape === "at") this.at = this.#placed(to);
     else if (shape === "circle") this.region = { circle: [...a.map((each) => rounded(each)), Math.round(space.geographic ? space.distance(a, b) : 1e6 * space.distance(a, b)) / (space.geographic ? 1 : 1e6)] };
     else {
       // from left to right on the map, whichever corner came first: so a box may cross the antimeridian
-      const [west, east] = from.lng <= to.lng ? [a[0], b[0]] : [b[0], a[0]];
+      const [west, east] = from[0] <= to[0] ? [a[0], b[0]] : [b[0], a[0]];
       this.region = { box: [west, Math.min(a[1], b[1]), east, Math.max(a[1], b[1])].map((each) => rounded(each)) };
     }
     this.#numbers();
@@ -306,11 +292,10 @@ export class Composer {
 
   #stopDrawing() {
     if (this.drawing === null) return;
-    const { map } = this.app.map;
-    const canvas = map.getCanvasContainer();
-    for (const [name, handler] of this.handlers) canvas.removeEventListener(name, handler, true);
-    canvas.classList.remove("drawing");
-    map.dragPan.enable();
+    const { map } = this.app;
+    for (const [name, handler] of this.handlers) map.surface.removeEventListener(name, handler, true);
+    map.surface.classList.remove("drawing");
+    map.pans(true);
     this.hint.hidden = true;
     this.drawing = null;
     this.#update();
@@ -330,14 +315,13 @@ export class Composer {
     if (!space) return;
     const region = this.kind === "nearest" ? null : this.region;
     const drawn = region && !space.isEverywhere(region) ? region : null;
-    if (map.missing) return;
     map.setDraft(drawn);
     const places = this.#places(drawn);
     if (this.handles.length !== places.length) {
       this.handles.forEach((each) => each.remove());
       this.handles = places.map((_, i) => this.#handle(i));
     }
-    this.handles.forEach((handle, i) => handle.setLngLat(space.onMap(places[i])));
+    this.handles.forEach((handle, i) => handle.put(places[i]));
   }
 
   #places(region) {
@@ -347,44 +331,35 @@ export class Composer {
       const [west, south, east, north] = region.box;
       return [[west, south], [east, south], [east, north], [west, north]];
     }
-    const ring = this.app.space.ring(region);
-    const side = ring.reduce((a, b) => (b[0] > a[0] ? b : a));
-    return [region.circle.slice(0, 2), this.app.space.fromMap({ lng: side[0], lat: side[1] })];
+    const side = this.app.space.outline(region).reduce((a, b) => (b[0] > a[0] ? b : a));
+    return [region.circle.slice(0, 2), this.app.space.inside(side)];
   }
 
   #handle(i) {
-    const element = el("div", { class: "handle", "aria-hidden": "true" });
-    const marker = new Marker({ element, draggable: true });
-    marker.setLngLat([0, 0]).addTo(this.app.map.map);
-    element.removeAttribute("tabindex"); // those who use keys have the numbers
-    element.removeAttribute("role");
-    element.removeAttribute("aria-label");
     let fixed = null; // of a box, the corner opposite to the one that is dragged: where it is, and its longitude on the map
-    marker.on("dragstart", () => {
+    const begun = ([lng]) => {
       if (this.kind === "nearest" || !this.region.box) return;
       const [west, south, east, north] = this.region.box;
-      const ring = this.app.space.ring(this.region);
-      const turn = 360 * Math.round((marker.getLngLat().lng - ring[i][0]) / 360); // it may be on another copy of the world
+      const ring = this.app.space.outline(this.region);
+      const turn = this.app.space.geographic ? 360 * Math.round((lng - ring[i][0]) / 360) : 0; // it may be on another copy of the world
       fixed = { x: i === 0 || i === 3 ? east : west, y: i < 2 ? north : south, lng: ring[(i + 2) % 4][0] + turn };
-    });
-    marker.on("drag", () => {
-      const { lng, lat } = marker.getLngLat();
+    };
+    const dragged = (place) => {
       const { space } = this.app;
       if (space === null) return;
-      const to = space.fromMap({ lng, lat }).map((each) => rounded(each));
+      const to = this.#placed(place);
       if (this.kind === "nearest") this.at = to;
       else if (this.region.circle) {
         const [x, y, radius] = this.region.circle;
         this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };
       } else {
         // beyond the opposite corner it is the other side, and not the rest of the globe
-        const [west, east] = lng <= fixed.lng ? [to[0], fixed.x] : [fixed.x, to[0]];
+        const [west, east] = place[0] <= fixed.lng ? [to[0], fixed.x] : [fixed.x, to[0]];
         this.region = { box: [west, Math.min(to[1], fixed.y), east, Math.max(to[1], fixed.y)] };
       }
       this.#numbers();
       this.#show();
-    });
-    return marker;
+    };
+    return this.app.map.handle({ begun, dragged });
   }
 }
-

@@ -1,9 +1,9 @@
 // The stream from the inside: how far it is, which slot carries what, the tree, versions, latencies, what was rejected.
 
 import { Problem, call, streamPath } from "./api.js";
-import { el, say } from "./dom.js";
-import { count, moment, short, span } from "./format.js";
-import { bar } from "./views.js";
+import { colour, el, say } from "./web/dom.js";
+import { count, moment, short, span } from "./web/format.js";
+import { bar } from "./web/lists.js";
 
 const EVERY = 2_000; // ms
 const LETTERS_EVERY = 6_000;
@@ -147,13 +147,12 @@ export class Inside {
     const { ramp } = this.app.map;
     const loads = [...cells.values()].map((each) => each.load).sort((a, b) => a - b);
     const step = (load) => ramp[Math.min(ramp.length - 1, Math.floor((ramp.length * loads.filter((each) => each < load).length) / Math.max(1, loads.length)))];
-    const style = getComputedStyle(document.documentElement);
     const drawn = [...cells.values()].sort((a, b) => b.load - a.load).map((cell) => {
       const main = [...cell.slots].sort((a, b) => b[1] - a[1])[0][0];
       const slots = [...cell.slots.keys()].sort((a, b) => a - b);
       return {
         box: cell.box,
-        colour: this.by === "load" ? step(cell.load) : style.getPropertyValue(`--slot-${main % 8}`).trim(),
+        colour: this.by === "load" ? step(cell.load) : colour(`slot-${main % 8}`),
         told: [
           `${((100 * cell.load) / total).toFixed(1)} % of the load`,
           `${count(cell.objects)} objects · slot${slots.length > 1 ? "s" : ""} ${slots.join(", ")}${cell.shares > 1 ? ` · ${cell.shares} textual shares` : ""}`,
@@ -170,8 +169,8 @@ export class Inside {
     const told = `${count(look.leaves_in_all)} leaves in ${count(cells.size)} cells, ${count(textual)} of them textual shares${look.leaves.length < look.leaves_in_all ? ` (the ${count(look.leaves.length)} with the largest loads are drawn)` : ""}.`;
     say(this.leafNote, `${told}${most ? ` The fullest has ${most.told[0]}.` : ""}`);
     const swatches = this.by === "load"
-      ? [el("span", { text: "less load" }), ...ramp.map((colour) => swatch(colour)), el("span", { text: "more" })]
-      : look.slots.slice(0, 8).flatMap((each) => [swatch(style.getPropertyValue(`--slot-${each.slot % 8}`).trim()), el("span", { text: `slot ${each.slot}` })]);
+      ? [el("span", { text: "less load" }), ...ramp.map(swatch), el("span", { text: "more" })]
+      : look.slots.slice(0, 8).flatMap((each) => [swatch(colour(`slot-${each.slot % 8}`)), el("span", { text: `slot ${each.slot}` })]);
     this.legend.replaceChildren(...swatches);
   }
 
@@ -238,8 +237,8 @@ export class Inside {
 
 const percent = (share) => el("td", { class: "n", text: `${(100 * (share ?? 0)).toFixed(0)} %` });
 
-function swatch(colour) {
+function swatch(hue) {
   const made = el("i");
-  made.style.backgroundColor = colour;
+  made.style.backgroundColor = hue;
   return made;
 }

@@ -2,16 +2,16 @@
 
 import { Events, Problem, call, hasToken, keepToken, streamPath, takeToken, tryToken } from "./api.js";
 import { Composer } from "./composer.js";
-import { el, paced, say } from "./dom.js";
-import { moment, short, span } from "./format.js";
-import { Space } from "./geometry.js";
 import { Inside } from "./inside.js";
-import { LiveMap } from "./map.js";
+import { openMap } from "./map.js";
 import { isAddress, readAddress, writeAddress, isStanding } from "./query.js";
 import { COLOURS, Question } from "./question.js";
 import { Replay, isSpan } from "./replay.js";
 import { Standing } from "./standing.js";
-import { bars } from "./views.js";
+import { el, paced, say, tell } from "./web/dom.js";
+import { moment, short, span } from "./web/format.js";
+import { Space } from "./web/geometry.js";
+import { bars } from "./web/lists.js";
 
 const TEXTS = 20_000; // of objects that have passed, kept to be shown with what is found
 const SPAN = 5_000; // ms over which rates are told
@@ -44,7 +44,13 @@ class App {
     [this.states, this.clock, this.asked] = [{}, null, null];
     this.theme = localStorage.getItem("spatialstream-theme") ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
     document.documentElement.dataset.theme = this.theme;
-    this.map = new LiveMap($("map"), this.theme, this.address.map, () => $("replay").offsetHeight);
+    this.save = paced(400, () => this.#save());
+    const tip = paced(60, () => this.#tip());
+    const pointed = (point) => {
+      this.pointer = point;
+      tip();
+    };
+    this.map = openMap($("map"), this.address.map, () => $("replay").offsetHeight, { moved: () => this.save(), pointed });
     this.composer = new Composer($("composer"), this);
     this.inside = new Inside($("inside"), this);
     this.replay = new Replay($("replay"), this);
@@ -59,7 +65,6 @@ class App {
       event: (data) => this.#passing(JSON.parse(data)),
       state: (state, more) => this.#connection("objects", state, more),
     });
-    this.save = paced(400, () => this.#save());
     this.#listen();
     setInterval(() => this.#second(), 1000);
     const frame = () => {
@@ -390,11 +395,6 @@ class App {
     if (silent) list.prepend(el("li", { class: "silent", text: this.latest.length ? "Nothing has been sent for some seconds." : "Nothing is being sent to this stream now." }));
   }
 
-  goTo([x, y]) {
-    const center = this.space.onMap([x, y]);
-    this.map.map.easeTo({ center, zoom: Math.max(this.map.map.getZoom(), 5), duration: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 500 });
-  }
-
   // -------------------------------------------------------------------------------------------------------- connections
 
   #connection(name, state, more = {}) {
@@ -522,7 +522,7 @@ class App {
       this.theme = this.theme === "dark" ? "light" : "dark";
       localStorage.setItem("spatialstream-theme", this.theme);
       document.documentElement.dataset.theme = this.theme;
-      this.map.setTheme(this.theme);
+      this.map.recolour();
       this.inside.redraw();
     });
     $("share").addEventListener("click", () => {
@@ -545,13 +545,6 @@ class App {
       } catch (problem) {
         say($("token-error"), problem.message);
       }
-    });
-    this.map.map.on("moveend", () => this.save());
-    this.map.map.on("mousemove", paced(60, () => this.#tip()));
-    this.map.map.on("mousemove", (event) => (this.pointer = event.point));
-    this.map.map.on("mouseout", () => {
-      this.pointer = null;
-      $("tip").hidden = true;
     });
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault(); // the address is for the questions
@@ -591,19 +584,11 @@ class App {
 
   /** Says what is under the pointer. */
   #tip() {
-    const tip = $("tip");
     const point = this.pointer;
     const about = point && this.space && !this.composer.drawing ? this.map.under(point) : null;
     const leaf = point && !about && this.view === "inside" ? this.map.leafAt(point) : null;
-    tip.hidden = !about && !leaf;
-    if (tip.hidden) return;
-    if (about) {
-      const text = about.text ?? this.texts.get(about.id);
-      tip.replaceChildren(...[el("b", { text: text || about.id }), el("span", { text: `${about.id} · ${moment(about.t)}` })]);
-    } else tip.replaceChildren(...leaf.told.map((text, i) => el(i ? "span" : "b", { text })));
-    const { width } = $("map").getBoundingClientRect();
-    tip.style.left = `${Math.min(point.x + 14, width - 260)}px`;
-    tip.style.top = `${point.y + 14}px`;
+    const said = about && [about.text || this.texts.get(about.id) || about.id, `${about.id} · ${moment(about.t)}`];
+    tell($("tip"), said || leaf?.told || null, point);
   }
 }
 

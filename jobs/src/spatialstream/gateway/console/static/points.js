@@ -1,5 +1,7 @@
-// Objects on the map: a layer of its own, drawn by the GPU from one buffer, so that 20,000 of them cost little, and what is
-// new shines by itself. The library's own layers would cut all of them into tiles again whenever one comes.
+// Objects on the map, in one buffer: so a layer of its own can have the GPU draw 20,000 of them at little cost, and what is new
+// shines by itself. The library's own layers would cut all of them into tiles again whenever one comes.
+
+import { still } from "./web/dom.js";
 
 const ROOM = 20_000;
 const FLOATS = 6; // x, y, when it came (s), size (px), colour (packed), kind
@@ -38,18 +40,14 @@ void main() {
 }`;
 
 export class Points {
-  type = "custom";
-  renderingMode = "2d";
-
-  /** @param {string} id of the layer @param {() => boolean} still whether nothing is to move, as some people need it */
-  constructor(id, still) {
-    [this.id, this.still, this.hidden] = [id, still, false];
-    this.data = new Float32Array(ROOM * FLOATS);
+  /** @param {number} room how many there are at most: then the oldest goes */
+  constructor(room = ROOM) {
+    [this.room, this.hidden] = [room, false];
+    this.data = new Float32Array(room * FLOATS);
     this.colours = new Uint8Array(this.data.buffer);
-    this.about = new Array(ROOM).fill(null); // what each is about, for whoever points at it
+    this.about = new Array(room).fill(null); // what each is about, for whoever points at it
     this.next = 0;
-    this.dirty = [ROOM, 0]; // from, to: what the GPU has not got yet
-    this.copies = true;
+    this.dirty = [room, 0]; // from, to: what the GPU has not got yet
     this.newest = 0;
     this.started = performance.now();
   }
@@ -61,7 +59,7 @@ export class Points {
   /** Adds an object. @param {number[]} unit where, in the unit square of the map @param {number[]} colour r, g, b, a to 255 */
   add(unit, colour, size, about, matched = false) {
     const i = this.next;
-    this.next = (this.next + 1) % ROOM;
+    this.next = (this.next + 1) % this.room;
     const at = i * FLOATS;
     this.newest = this.now();
     this.data.set([unit[0], unit[1], this.newest, size], at);
@@ -84,35 +82,57 @@ export class Points {
     this.colours.fill(0);
     this.about.fill(null);
     this.data.fill(0);
-    this.dirty = [0, ROOM];
+    this.dirty = [0, this.room];
   }
 
   /** Paints what only passes in another colour: for another theme. */
   recolour(colour) {
-    for (let i = 0; i < ROOM; i += 1) {
+    for (let i = 0; i < this.room; i += 1) {
       if (this.about[i] !== null && this.data[i * FLOATS + 5] === 0) this.colours.set(colour, i * STRIDE + 16);
     }
-    this.dirty = [0, ROOM];
+    this.dirty = [0, this.room];
   }
 
   #changed(i) {
     this.dirty = [Math.min(this.dirty[0], i), Math.max(this.dirty[1], i + 1)];
   }
 
+  /** What there is to be seen, in the order in which it is drawn: its place, age (s), how long it is `left`, size (px) and colour. */
+  *shown() {
+    const now = this.now();
+    for (let i = 0; i < this.room; i += 1) {
+      if (this.about[i] === null) continue;
+      const at = i * FLOATS;
+      const found = this.data[at + 5] === 1;
+      const age = now - this.data[at + 2];
+      const left = found ? Infinity : LIVES - age;
+      const rgb = this.colours.subarray(i * STRIDE + 16, i * STRIDE + 19);
+      if (left > 0) yield { u: this.data[at], v: this.data[at + 1], age, left, size: this.data[at + 3], found, rgb, about: this.about[i] };
+    }
+  }
+
   /** What is nearest to a place of the unit square, within a distance; what a question has found before what only passes. */
   nearest([u, v], within) {
     let [best, least] = [null, Infinity];
-    const now = this.now();
-    for (let i = 0; i < ROOM; i += 1) {
-      const at = i * FLOATS;
-      const found = this.data[at + 5] === 1;
-      if (this.about[i] === null || (!found && now - this.data[at + 2] > LIVES)) continue;
-      const dx = Math.abs(this.data[at] - u);
-      const far = Math.hypot(Math.min(dx, 1 - dx), this.data[at + 1] - v);
-      const rank = found ? far / 4 : far;
-      if (far < within && rank < least) [best, least] = [i, rank];
+    for (const each of this.shown()) {
+      const dx = Math.abs(each.u - u);
+      const far = Math.hypot(Math.min(dx, 1 - dx), each.v - v);
+      const rank = each.found ? far / 4 : far;
+      if (far < within && rank < least) [best, least] = [each.about, rank];
     }
-    return best === null ? null : this.about[best];
+    return best;
+  }
+}
+
+/** They, as a layer that the GPU draws. */
+export class PointLayer extends Points {
+  type = "custom";
+  renderingMode = "2d";
+  copies = true;
+
+  constructor(id) {
+    super();
+    this.id = id;
   }
 
   onAdd(map, gl) {
@@ -144,7 +164,7 @@ export class Points {
     attribute("colour", 4, gl.UNSIGNED_BYTE, true, 16);
     attribute("kind", 1, gl.FLOAT, false, 20);
     gl.bindVertexArray(null);
-    this.dirty = [0, ROOM];
+    this.dirty = [0, this.room];
   }
 
   render(gl, { defaultProjectionData }) {
@@ -158,7 +178,7 @@ export class Points {
     gl.uniformMatrix4fv(this.uniforms.matrix, false, defaultProjectionData.mainMatrix);
     gl.uniform1f(this.uniforms.now, this.now());
     gl.uniform1f(this.uniforms.ratio, window.devicePixelRatio);
-    gl.uniform1f(this.uniforms.still, this.still() ? 1 : 0);
+    gl.uniform1f(this.uniforms.still, still() ? 1 : 0);
     gl.uniform1f(this.uniforms.grow, Math.min(1.8, 0.9 + 0.09 * this.map.getZoom()));
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);

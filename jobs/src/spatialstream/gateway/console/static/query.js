@@ -1,7 +1,7 @@
 // Questions as records: made from what is typed, told in words, and in the address of the page.
 
-import { distance, duration, place } from "./format.js";
-import { rounded } from "./geometry.js";
+import { distance, duration, place } from "./web/format.js";
+import { rounded } from "./web/geometry.js";
 
 export const STANDING = { objects: "CRQ", nearest: "CKQ", terms: "CTQ" };
 export const ONCE = { objects: "SRQ", nearest: "SKQ", terms: "STQ" };

@@ -1,10 +1,10 @@
 // A question with its card: what it asks, how it stands, and its results.
 
 import { Problem, call, streamPath } from "./api.js";
-import { el, icon, say } from "./dom.js";
-import { milliseconds, moment, span } from "./format.js";
 import { KIND, isStanding, timing, told } from "./query.js";
 import { Matches, Nearest, Words } from "./views.js";
+import { el, icon, say } from "./web/dom.js";
+import { milliseconds, moment, span } from "./web/format.js";
 
 // told apart by people with any kind of colour vision, on dark and on light ground (after Okabe and Ito)
 export const COLOURS = ["#2fa4e7", "#e8702a", "#1fb58f", "#d779b4", "#c9a227", "#8f8cf0", "#e25563", "#6aa84f"];

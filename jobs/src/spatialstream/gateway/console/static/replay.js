@@ -1,9 +1,9 @@
 // Replay: when the rows of a standing question came, and what they were at each of those moments.
 
 import { Problem, call, streamPath } from "./api.js";
-import { el, icon, say } from "./dom.js";
-import { count, moment, span } from "./format.js";
 import { viewOf } from "./question.js";
+import { el, icon, say } from "./web/dom.js";
+import { count, counted, moment, span } from "./web/format.js";
 
 const PARTS = 60; // moments of the time
 const SHOWN = 500; // rows of a moment, at most
@@ -222,7 +222,7 @@ export class Replay {
   #tell(known = null) {
     const { since, until, rows, exact } = this.counts[this.at];
     const when = `${moment(since)} – ${moment(until)}`;
-    const about = (n) => `${exact ? "" : "about "}${count(n)} ${n === 1 ? "row" : "rows"}`;
+    const about = (n) => `${exact ? "" : "about "}${counted(n, "row")}`;
     this.slider.setAttribute("aria-valuetext", `${when}, ${about(rows)}`);
     const some = known !== null && this.question.kind === "objects" && known.more;
     const what = some ? `the first ${count(known.shown)} of ${about(Math.max(rows, known.shown))}` : `${about(rows)}${known?.holds ? "; what came before holds" : ""}`;

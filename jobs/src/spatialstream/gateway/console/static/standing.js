@@ -1,9 +1,10 @@
 // What stands in the stream, whoever has registered it: a list from which one follows.
 
 import { Problem, call, streamPath } from "./api.js";
-import { el } from "./dom.js";
-import { count, moment } from "./format.js";
 import { told } from "./query.js";
+import { el } from "./web/dom.js";
+import { counted, moment } from "./web/format.js";
+import { item } from "./web/lists.js";
 
 const LISTED = 50;
 
@@ -42,13 +43,12 @@ export class Standing {
   #item({ by, ...query }, soFar) {
     const { title, where } = told(query, this.app.space);
     const who = by ? [" by ", el("bdi", { text: by })] : []; // whoever that is, its letters stay among themselves
-    return el("li", {}, el("button", { type: "button", class: "object", title: "Follow it here", onclick: () => this.app.join(query) },
-      el("span", { class: "text", text: `${title}, ${where}` }), el("span", { class: "more" }, `since ${moment(query.t)}`, who, `; ${had(soFar)}`)));
+    return el("li", {}, item(`${title}, ${where}`, [`since ${moment(query.t)}`, ...who, `; ${had(soFar)}`], { class: "object tall", title: "Follow it here", onclick: () => this.app.join(query) }));
   }
 }
 
 /** How many rows a query has had, in words. */
 function had({ rows, last_row: last }) {
   if (!rows) return "no rows yet";
-  return `${count(rows)} ${rows === 1 ? "row" : "rows"}, the last at ${moment(last)}`;
+  return `${counted(rows, "row")}, the last at ${moment(last)}`;
 }

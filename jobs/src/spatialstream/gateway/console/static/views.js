@@ -3,8 +3,9 @@
 // Each view has `row(row, live)`, which takes a row of the stream, `draw()`, and `keep()` and `restore()`, so that a page
 // that is loaded again goes on where it was.
 
-import { el, say } from "./dom.js";
-import { count, distance, moment, span } from "./format.js";
+import { el, say, still } from "./web/dom.js";
+import { count, distance, moment, span } from "./web/format.js";
+import { bar, bars, item, termHead, termRows } from "./web/lists.js";
 
 const LISTED = 8; // of the matches that came last
 const LISTED_ONCE = 200; // of an answer
@@ -13,18 +14,6 @@ const MARKED_ONCE = 5_000;
 const MARK_LIVES = 120_000; // ms
 const BARS = 60; // s of matches
 const STEPS = 36; // of top words
-
-const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-
-/** Bars from a list of numbers, as one path. */
-export function bars(values, width, height, most = Math.max(1, ...values)) {
-  const step = width / values.length;
-  const path = values.map((value, i) => {
-    const tall = value > 0 ? Math.max(1, (value / most) * height) : 0;
-    return tall ? `M${(i * step).toFixed(2)} ${height}v${(-tall).toFixed(2)}h${Math.max(0.6, step - 0.7).toFixed(2)}v${tall.toFixed(2)}z` : "";
-  });
-  return el("svg:svg", { class: "bars", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:path", { d: path.join("") }));
-}
 
 class View {
   constructor(question) {
@@ -59,8 +48,7 @@ class View {
   /** A line about an object: what it says, where that is known, and otherwise what it is called. */
   item(object, more) {
     const text = this.app.texts.get(object.id);
-    return el("button", { type: "button", class: "object", title: "Show it on the map", onclick: () => this.app.goTo(this.xy(object)) },
-      el("span", { class: text ? "text" : "text id", text: text ?? object.id }), el("span", { class: "more", text: more }));
+    return item(text ?? object.id, more, { kind: text ? "text" : "text id", title: "Show it on the map", onclick: () => this.app.map.goTo(this.xy(object)) });
   }
 
   keep() {
@@ -166,7 +154,7 @@ export class Nearest extends View {
     }
     this.clear();
     this.objects.forEach((each) => this.mark(each, MARKED));
-    app.map.setLinks(question.key, question.query.at, this.objects.map((each) => this.xy(each)));
+    app.map.setLinks(question.key, this.objects.map((each) => this.xy(each)));
   }
 
   keep() {
@@ -198,13 +186,12 @@ export class Words extends View {
     const last = this.steps.at(-1);
     const most = Math.max(1, ...this.steps.flatMap((step) => step.terms.map((each) => each.count)));
     const of = this.steps.map((step) => new Map(step.terms.map((each) => [each.term, each.count])));
-    const head = el("thead", { class: "hidden" }, el("tr", {}, el("th", { text: "Word" }), el("th", { text: this.standing ? "By time" : "Share" }), el("th", { text: "Objects" })));
-    const body = last.terms.map(({ term, count: n }) => {
+    const rows = last.terms.map(({ term, count: n }) => {
       const series = of.map((each) => each.get(term) ?? 0);
       const drawn = this.standing ? bars([...new Array(STEPS - series.length).fill(0), ...series], 144, 20, most) : el("span", { class: "bar" }, bar(n / most));
-      return el("tr", {}, el("th", { scope: "row", text: term }), el("td", { class: "drawn" }, drawn), el("td", { class: "n", text: count(n) }));
+      return { term, drawn, n };
     });
-    this.table.replaceChildren(head, el("tbody", {}, body));
+    this.table.replaceChildren(termHead("Word", this.standing ? "By time" : "Share", "Objects"), el("tbody", {}, termRows(rows)));
     const [from, to] = this.axis.children;
     say(from, last.terms.length === 0 ? "No object in the window" : this.standing && this.steps.length > 1 ? span(last.t - this.steps[0].t) + " ago" : "");
     say(to, this.standing ? moment(last.t) : "");
@@ -219,9 +206,3 @@ export class Words extends View {
     steps.forEach((each) => this.row(each));
   }
 }
-
-/** A bar of a share, 0 to 1. */
-export function bar(share, kind = "") {
-  return el("svg:svg", { class: `share ${kind}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:rect", { width: Math.max(0, Math.min(100, 100 * share)), height: 8 }));
-}
-

@@ -29,6 +29,29 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Whether nothing is to move, as some people need it. */
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const probe = el("i", { hidden: true });
+
+/** A colour of the style, as it is now: by numbers, which a canvas takes and the map's library. */
+export function colour(name) {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+}
+
+/** Lets a tip say lines beside a point of what it lies in, and not beyond its edges; null: nothing. */
+export function tell(tip, lines, point) {
+  tip.hidden = lines === null;
+  if (tip.hidden) return;
+  const [x, y] = point;
+  tip.replaceChildren(...lines.map((text, i) => el(i ? "span" : "b", { text })));
+  const { clientWidth: width, clientHeight: height } = tip.parentElement;
+  tip.style.left = `${Math.max(4, Math.min(width - tip.offsetWidth - 4, x + 14))}px`;
+  tip.style.top = `${y + 16 + tip.offsetHeight < height ? y + 16 : Math.max(4, y - tip.offsetHeight - 12)}px`;
+}
+
 /** Calls something at most once in so many ms, the last time included. */
 export function paced(ms, work) {
   let timer = null;

@@ -1,4 +1,4 @@
-// A stream's space on the map. The map is Web Mercator; a plane is laid into the middle of it, to scale.
+// A stream's space, and how it lies on a map in Web Mercator: a plane is laid into the middle of it, to scale.
 
 const RADIUS = 6_371_008.8; // of the sphere on which the stream measures, m
 const RAD = Math.PI / 180;
@@ -26,20 +26,23 @@ export class Space {
     return [0.5 + (x - this.middle[0]) * this.scale, 0.5 - (y - this.middle[1]) * this.scale];
   }
 
-  /** A point as the map takes it: longitude and latitude. */
+  /** A point as a map in Web Mercator takes it: longitude and latitude. */
   onMap([x, y]) {
     if (this.geographic) return [x, Math.max(-HIGHEST, Math.min(HIGHEST, y))];
     const [u, v] = this.unit(x, y);
     return [(u - 0.5) * 360, latitude(v)];
   }
 
-  /** The point of the space that is at a place of the map. */
+  /** The point that is at a place of that map; longitudes may go on beyond 180. */
   fromMap({ lng, lat }) {
-    if (this.geographic) return [wrapped(lng), Math.max(-90, Math.min(90, lat))];
+    if (this.geographic) return [lng, lat];
+    return [this.middle[0] + lng / 360 / this.scale, this.middle[1] - (mercator(lat) - 0.5) / this.scale];
+  }
+
+  /** The same point, or the nearest one, within the bounds. */
+  inside([x, y]) {
     const [west, south, east, north] = this.bounds;
-    const x = this.middle[0] + (lng / 360) / this.scale;
-    const y = this.middle[1] - (mercator(lat) - 0.5) / this.scale;
-    return [Math.max(west, Math.min(east, x)), Math.max(south, Math.min(north, y))];
+    return [this.geographic ? wrapped(x) : Math.max(west, Math.min(east, x)), Math.max(south, Math.min(north, y))];
   }
 
   distance([x1, y1], [x2, y2]) {
@@ -48,20 +51,16 @@ export class Space {
     return 2 * RADIUS * Math.asin(Math.min(1, Math.sqrt(h)));
   }
 
-  /** The outline of a region as a ring of places of the map; it may go beyond longitude 180, never jumps. */
-  ring(region) {
-    return region.box ? this.#box(region.box) : this.#circle(region.circle);
-  }
-
-  #box([west, south, east, north]) {
+  /** The outline of a region as a ring of points; it may go beyond longitude 180, never jumps. */
+  outline({ box, circle }) {
+    if (circle) return this.#circle(circle);
+    const [west, south, east, north] = box;
     const right = this.geographic && west > east ? east + 360 : east;
-    return [[west, south], [right, south], [right, north], [west, north], [west, south]].map((each) => this.onMap(each));
+    return [[west, south], [right, south], [right, north], [west, north], [west, south]];
   }
 
   #circle([x, y, radius]) {
-    if (!this.geographic) {
-      return around().map((angle) => this.onMap([x + radius * Math.cos(angle), y + radius * Math.sin(angle)]));
-    }
+    if (!this.geographic) return around().map((angle) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)]);
     const far = radius / RADIUS; // as an angle
     const colatitude = (90 - Math.abs(y)) * RAD;
     const ring = around().map((angle) => {
@@ -72,25 +71,21 @@ export class Space {
       );
       return [x + lon / RAD, lat / RAD];
     });
-    if (far <= colatitude) return ring.map((each) => this.onMap(each));
-    // it holds a pole: the outline goes once around the Earth, and is closed along the edge of the map
+    if (far <= colatitude) return ring;
+    // it holds a pole: the outline goes once around the Earth, and is closed along its edge
     const sorted = ring.slice(0, -1).sort((a, b) => a[0] - b[0]);
-    const edge = y > 0 ? HIGHEST : -HIGHEST;
+    const edge = y > 0 ? 90 : -90;
     const [first, last] = [sorted[0], sorted.at(-1)];
     const closed = [[last[0] - 360, last[1]], ...sorted, [first[0] + 360, first[1]]];
-    return [...closed, [closed.at(-1)[0], edge], [closed[0][0], edge], closed[0]].map((each) => this.onMap(each));
+    return [...closed, [closed.at(-1)[0], edge], [closed[0][0], edge], closed[0]];
   }
 
-  /** Corners of the map's view that hold what a question is about: [[west, south], [east, north]]; null: everything. */
-  extent(query) {
-    if (query.region) return corners(this.ring(query.region));
-    if (query.at) return this.#around(query.at);
-    return null;
-  }
-
-  #around(at) {
-    const [lng, lat] = this.onMap(at);
-    return [[lng - 4, Math.max(-HIGHEST, lat - 3)], [lng + 4, Math.min(HIGHEST, lat + 3)]];
+  /** Corners of what a question is about: [[west, south], [east, north]]; null: everything. */
+  extent({ region, at }) {
+    if (region) return corners(this.outline(region));
+    if (!at) return null;
+    const near = this.geographic ? 4 : 4 / 360 / this.scale;
+    return [at.map((each) => each - near), at.map((each) => each + near)];
   }
 
   /** The region that holds everything. */
@@ -109,7 +104,7 @@ export function corners(ring) {
   return [[Math.min(...xs), Math.min(...ys)], [Math.max(...xs), Math.max(...ys)]];
 }
 
-export const wrapped = (lng) => ((((lng + 180) % 360) + 360) % 360) - 180;
+const wrapped = (lng) => ((((lng + 180) % 360) + 360) % 360) - 180;
 
 function around() {
   return Array.from({ length: CORNERS + 1 }, (_, i) => (2 * Math.PI * i) / CORNERS);

@@ -4,6 +4,12 @@ const WHOLE = new Intl.NumberFormat("en");
 
 export const count = (n) => WHOLE.format(Math.round(n));
 
+/** 1 row, 2 rows. */
+export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/** A number with no more digits than say something. */
+const plain = (n, digits) => String(Number(n.toPrecision(digits)));
+
 /** 1234 as 1.2 k: for figures that change many times a second. */
 export function short(n) {
   const size = Math.abs(n);
@@ -47,14 +53,23 @@ export function moment(ms, now = Date.now()) {
   return at.toDateString() === new Date(now).toDateString() ? time : `${at.toISOString().slice(0, 10)} ${time}`;
 }
 
+/** A moment in UTC, with what it has of seconds and ms; of a period of `within` ms, no more of them than tell its moments apart. */
+export function utc(ms, within = 0) {
+  const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return `${ms} ms`;
+  const text = at.toISOString().replace("T", " ").replace("Z", "");
+  if (ms % 60_000 === 0 || within > 7_200_000) return text.slice(0, -7);
+  return ms % 1000 === 0 || within > 120_000 ? text.slice(0, -4) : text;
+}
+
 export function distance(metres, geographic) {
-  if (!geographic) return short(metres);
+  if (!geographic) return plain(metres, 5);
   if (metres < 1000) return `${Math.round(metres)} m`;
   return metres < 100_000 ? `${(metres / 1000).toFixed(1)} km` : `${count(metres / 1000)} km`;
 }
 
 /** A place: 52.52 N 13.40 E, or plain coordinates. */
 export function place([x, y], space) {
-  if (!space.geographic) return `${short(x)}, ${short(y)}`;
+  if (!space.geographic) return `${plain(x, 6)}, ${plain(y, 6)}`;
   return `${Math.abs(y).toFixed(2)}° ${y < 0 ? "S" : "N"} ${Math.abs(x).toFixed(2)}° ${x < 0 ? "W" : "E"}`;
 }
