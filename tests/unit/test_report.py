@@ -338,7 +338,7 @@ def test_page_is_one_file_that_loads_nothing(page):
 def test_texts_cannot_become_markup(page):
     read = Page(page)
 
-    assert [a.get("type") for tag, a in read.elements if tag == "script"] == ["application/json", None]
+    assert [a.get("type") for tag, a in read.elements if tag == "script"] == ["application/json", "module"]
     assert not [tag for tag, _ in read.elements if tag == "b"]
     assert "alert(1)</script>" not in page
 

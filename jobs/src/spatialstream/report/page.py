@@ -1,8 +1,9 @@
 """A run as one HTML file that opens offline: a map, a timeline, the answers, and the QT-tree with its loads.
 
-The file holds everything: styles, script, outlines of land, data. It forbids itself to load anything (a content
-security policy without sources). Data travels as one JSON value in a script element of a type that browsers do not run,
-with every character that could end it escaped, and the script puts texts on the page as text, never as markup.
+The file holds everything: styles, script, outlines of land, data. Most of what it is made of is the console's as well
+(:mod:`spatialstream.web`). It forbids itself to load anything (a content security policy without sources). Data travels
+as one JSON value in a script element of a type that browsers do not run, with every character that could end it
+escaped, and the script puts texts on the page as text, never as markup.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypedDict
 
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import Space
 from spatialstream.report.land import packed_land
+from spatialstream.report.modules import inlined
 from spatialstream.report.payload import payload
 from spatialstream.report.tree import LeafTable, slot_colour, tree_svg
+from spatialstream.web import FOLDER
 
 __all__ = ["Summary", "write_page"]
+
+_HERE = Path(__file__).parent
 
 
 class Summary(TypedDict, total=False):
@@ -77,11 +81,11 @@ def write_page(
             "colours": [slot_colour(slot) for slot in range(len(tree.slot_load))],
         }
     page = _fill(
-        _template("page.html"),
+        (_HERE / "page.html").read_text("utf-8"),
         {
             "title": escape(title),
-            "style": _template("page.css"),
-            "script": _template("page.js"),
+            "style": "".join(each.read_text("utf-8") for each in (FOLDER / "base.css", _HERE / "page.css")),
+            "script": inlined(_HERE / "page.js"),
             "data": script_json(data),
             "tree": picture,
         },
@@ -106,10 +110,6 @@ def _summary(data: Mapping[str, Any], given: Summary) -> dict[str, Any]:
     results = summary["results"]
     summary["results"] = {kind.value: results[kind.value] for kind in TYPES if results.get(kind.value)}
     return summary
-
-
-def _template(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
 
 
 def _fill(template: str, parts: Mapping[str, str]) -> str:

@@ -75,8 +75,7 @@ def payload(
     first = min((low for low, _ in known), default=0)
     last = max((high for _, high in known), default=0)
     return {
-        "space": {"geographic": space.geographic, "bounds": _bounds(space, places), "axes": space.axes},
-        "distance": space.distance_field,
+        "space": {"geographic": space.geographic, "bounds": _bounds(space, places)},
         "time": _histogram(places.times, first, last),
         "places": places.columns(),
         "objects": len(places.times),
