@@ -71,7 +71,8 @@ def opened(browser: Browser, file: Path) -> Iterator[Callable[..., Page]]:
             problems.append(request.url)
 
     def open_page(path: Path = file, **how: Any) -> Page:
-        contexts.append(browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | how)))
+        still = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}  # the map is there at once
+        contexts.append(browser.new_context(**(still | how)))
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
@@ -86,8 +87,8 @@ def opened(browser: Browser, file: Path) -> Iterator[Callable[..., Page]]:
 
 
 def colour(page: Page, x: float, y: float) -> str:
-    """Of the pixel of the map that is at a place, once it has come to rest."""
-    page.wait_for_timeout(600)  # a flight takes 450 ms
+    """Of the pixel of the map that is at a place, when what has been asked for is drawn."""
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
     image = page.locator("#map canvas").evaluate(
         """(canvas, [x, y]) => {
           const found = canvas.getContext("2d").getImageData(canvas.width * x, canvas.height * y, 1, 1).data;
@@ -161,7 +162,6 @@ def test_the_map_is_used_with_keys_and_with_the_pointer(opened: Callable[..., Pa
     page.keyboard.press("0")
     assert colour(page, 0.2, 0.5) == first
     pick(page, "In the box")
-    colour(page, 0, 0)  # it has come to rest
     place = map_.bounding_box()
     assert place is not None
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
