@@ -53,6 +53,7 @@ export class Timeline {
     for (let t = Math.ceil(first / step) * step; t <= last; t += step) {
       const label = el("span", { text: tick(t, step, this.extent) });
       this.#put(label, t, t);
+      label.style.width = ""; // as wide as its text
       this.axis.append(label);
     }
   }
