@@ -78,7 +78,8 @@ def admission(partitions: int) -> Iterator[Figure]:
         asked = standing(ids, queries(stream, REGISTRATIONS, seed=number))
         asked = replace(asked, t=np.full(REGISTRATIONS, number), keywords=asked.keywords.compact())
         name = f"{number:09d}-queries.arrow"
-        run = Run(name, "queries", REGISTRATIONS, "queries/0", write_run(storage, name, asked, np.arange(len(asked))))
+        times = write_run(storage.put, name, asked, np.arange(len(asked)))
+        run = Run(name, "queries", REGISTRATIONS, "queries/0", times)
         epoch = Epoch(number, partitions, NEVER, number, 0, None, (), (run,), ())
         epoch = replace(epoch, measured=True, before=before, checkpoint=False)
         before = number, 0

@@ -235,7 +235,7 @@ def blocks(slots: int, count: int, found: Figures) -> None:
     if count:
         stream = replace(stream, t=np.sort(np.arange(count) % 200))
         name = "000000000-objects.arrow"
-        file = write_run(storage, name, stream, np.arange(count))
+        file = write_run(storage.put, name, stream, np.arange(count))
         runs = (Run(name, "objects", count, "objects/0", file),)
     epoch = Epoch(0, 1, NEVER, 200, 0, None, (), runs, (), measured=False, checkpoint=False)
 

@@ -396,6 +396,50 @@ def test_authorities_are_read_when_they_have_been_renewed(objects: ObjectServer,
         assert content(patient, "a") == b"5"
 
 
+def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectServer) -> None:
+    storage = place(cache=LocalCache(), patience=0.0, silence=0.5)
+    assert storage.cache is not None
+    with faults(objects, lambda method, path: "hang"):
+        for name in ("input/x.arrow", "input/x.rejected", "state/slot-0000/x.arrays", "rounds/000000001-0000.second"):
+            storage.put_later(name, b"later")
+            found = storage.cache.get(name)
+            assert found is not None
+            assert found.to_pybytes() == content(storage, name) == b"later"
+        storage.put_later("rounds/done", b"later")
+        assert storage.cache.get("rounds/done") is None, "it changes"
+    assert storage._later.wait(30.0), "what has failed is put again"
+    assert content(replace(storage, cache=None), "input/x.arrow") == b"later"
+
+
+def test_who_puts_more_later_than_there_is_room_for_waits(
+    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "_LATER_BYTES", 3000)
+    away, storage = [True], place(patience=0.5, silence=0.5)
+    with faults(objects, lambda method, path: "hang" if away else None):
+        for number in range(3):
+            storage.put_later(f"{number}", b"x" * 1000)
+        with pytest.raises(NoStorage, match="does not take what is to be put there"):
+            storage.put_later("more", b"x")
+        storage.discard(["0"])
+        away.clear()
+        assert storage._later.wait(30.0)
+        storage.put_later("more", b"x")
+    assert storage._later.wait(30.0)
+    assert storage.list("") == ["1", "2", "more"]
+
+
+def test_what_is_put_later_is_put_at_once_as_much_as_may_be(objects: ObjectServer) -> None:
+    storage = place()
+    with faults(objects, delay=0.2):
+        began = time.monotonic()
+        for number in range(16):
+            storage.put_later(f"{number}", b"x")
+        assert storage._later.wait(30.0)
+        assert time.monotonic() - began < 16 * 0.2
+    assert len(storage.list("")) == 16
+
+
 def test_an_archive_has_the_files_that_a_folder_would_have(tmp_path: Path) -> None:
     storage, folder = place(), Folder(tmp_path)
     batch = ObjectBatch.of(streams.random_stream(1, 50, 0, WGS84).objects)

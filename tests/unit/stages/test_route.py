@@ -39,7 +39,7 @@ def stored(storage: Storage, number: int = 0, runs: int = 3) -> Epoch:
         for i in range(runs):
             rows = np.arange(i, len(batch), runs)
             name = f"{number:09d}-{kind}-{i}.arrow"
-            times = write_run(storage, name, batch.take(rows), rows)
+            times = write_run(storage.put, name, batch.take(rows), rows)
             made.append(Run(name, kind, len(rows), f"{kind}/{i}", times))
     return Epoch(number, 1, NEVER, 10**15, 0, None, (), tuple(made), ())
 
