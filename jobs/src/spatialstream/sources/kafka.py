@@ -308,6 +308,20 @@ class Topics:
                 raise Unavailable(f"topics of {self.stream} are missing; the router creates them")
             time.sleep(0.1)
 
+    @staticmethod
+    def _settings(admin: AdminClient, topic: str) -> Mapping[str, str | None]:
+        """The settings of a topic, once the broker that is asked knows of it: one tells of it before others do."""
+        resource, ends = ConfigResource(ResourceType.TOPIC, topic), time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > ends:
+                    raise
+                time.sleep(0.1)
+            else:
+                return {name: entry.value for name, entry in settings.items()}
+
     def _check_sizes(self, admin: AdminClient) -> None:
         for topic, least in (
             (self.blocks, LARGEST_MESSAGE),
@@ -315,9 +329,7 @@ class Topics:
             (self.rejected, _BROKERS_DEFAULT),
             (self.epochs, _BROKERS_DEFAULT),
         ):
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
-            size = int(settings["max.message.bytes"].value)
+            size = int(self._settings(admin, topic)["max.message.bytes"] or 0)
             if size < least:
                 raise SettingError(
                     "topics", f"{topic} takes messages of {size} bytes; set max.message.bytes to {LARGEST_MESSAGE}"
@@ -325,11 +337,11 @@ class Topics:
 
     def _keep_epochs(self, admin: AdminClient) -> None:
         """Make sure that nothing goes by itself from the topic of announcements, whoever has created it."""
-        resource = ConfigResource(ResourceType.TOPIC, self.epochs)
-        settings = admin.describe_configs([resource])[resource].result(_TIMEOUT)
-        wrong = {name: value for name, value in _KEPT.items() if settings[name].value != value}
+        settings = self._settings(admin, self.epochs)
+        wrong = {name: value for name, value in _KEPT.items() if settings[name] != value}
         if not wrong:
             return
+        resource = ConfigResource(ResourceType.TOPIC, self.epochs)
         for name, value in wrong.items():
             resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
         try:
