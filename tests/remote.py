@@ -38,6 +38,7 @@ class Remote(MemoryStorage):
         self._begun: list[tuple[str, bytes]] = []
         self._cached: set[str] = set()
         self._late: dict[str, bytes] = {}
+        self._shared: dict[str, bytes] = {}
 
     def _request(self, method: str, name: str) -> None:
         self.now += 1
@@ -75,8 +76,9 @@ class Remote(MemoryStorage):
         return super().create(name, data)
 
     def get(self, name: str) -> pa.Buffer:
-        if name in self._late:
-            return pa.py_buffer(bytearray(self._late[name]))
+        for near in (self._shared, self._late):
+            if name in near:
+                return pa.py_buffer(bytearray(near[name]))
         if name not in self._cached:
             self._request("get", name)
         self._keep(name)
@@ -89,7 +91,7 @@ class Remote(MemoryStorage):
     def delete(self, names: Iterable[str]) -> None:
         gone = list(names)
         for name in gone:
-            self._late.pop(name, None)
+            self._drop(name)
         if gone:
             self._request("delete", gone[0])
         super().delete(gone)
@@ -100,18 +102,25 @@ class Remote(MemoryStorage):
         self._keep(name)
         self._catch_up()
 
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
+        self._shared[name] = bytes(data)
+
     def discard(self, names: Iterable[str]) -> None:
         gone = list(names)
         self.beside += 1
         for name in gone:
-            self._late.pop(name, None)
+            self._drop(name)
         super().delete(gone)
 
     def die(self) -> None:
         """The process dies: what was to be put later is there, or will never be."""
         self._catch_up()
-        self._late.clear()
-        self._cached.clear()
+        for near in (self._late, self._shared, self._cached):
+            near.clear()
+
+    def _drop(self, name: str) -> None:
+        self._late.pop(name, None)
+        self._shared.pop(name, None)
 
     def _catch_up(self) -> None:
         for name in list(self._late):

@@ -330,6 +330,9 @@ class Simulation:
             self.run_worker()
         while self.worker is None or self.worker.unfinished or self.unheard:
             self.run_worker()
+        assert self.worker.last is not None
+        left = {int(name[7:16]) for name in self.storage.list("rounds/") if name.endswith(".second")}
+        assert left <= {self.worker.last.round.number}, "what second phases needed goes with the next round"
 
     def _drained(self) -> bool:
         router = self.router

@@ -48,6 +48,7 @@ from tests.contracts.test_storage import (
     test_threads_write_and_delete_side_by_side,
     test_what_is_begun_is_there_when_it_has_been_waited_for,
     test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all,
+    test_what_is_shared_is_there_until_it_is_removed,
     test_what_was_got_stays_when_the_file_is_replaced_and_deleted,
     test_what_was_put_is_got,
     test_writing_again_replaces_the_whole,
@@ -71,6 +72,7 @@ __all__ = [
     "test_threads_write_and_delete_side_by_side",
     "test_what_is_begun_is_there_when_it_has_been_waited_for",
     "test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all",
+    "test_what_is_shared_is_there_until_it_is_removed",
     "test_what_was_got_stays_when_the_file_is_replaced_and_deleted",
     "test_what_was_put_is_got",
     "test_writing_again_replaces_the_whole",
@@ -400,7 +402,7 @@ def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectSer
     storage = place(cache=LocalCache(), patience=0.0, silence=0.5)
     assert storage.cache is not None
     with faults(objects, lambda method, path: "hang"):
-        for name in ("input/x.arrow", "input/x.rejected", "state/slot-0000/x.arrays", "rounds/000000001-0000.second"):
+        for name in ("input/x.arrow", "input/x.rejected"):
             storage.put_later(name, b"later")
             found = storage.cache.get(name)
             assert found is not None
@@ -409,6 +411,20 @@ def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectSer
         assert storage.cache.get("rounds/done") is None, "it changes"
     assert storage._later.wait(30.0), "what has failed is put again"
     assert content(replace(storage, cache=None), "input/x.arrow") == b"later"
+
+
+def test_what_is_shared_takes_no_request_but_where_the_machine_has_no_room(
+    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, name = place(cache=LocalCache()), "rounds/000000001-0000.second"
+    with faults(objects) as proxy:
+        storage.share(name, b"shared")
+        assert content(storage, name) == b"shared"
+        assert not proxy.requests
+        monkeypatch.setattr(LocalCache, "put", lambda *given: False)
+        storage.share(name + "s", b"shared")
+        assert content(storage, name + "s") == b"shared"
+        assert proxy.requests == {"PUT": 1, "GET": 1}
 
 
 def test_who_puts_more_later_than_there_is_room_for_waits(

@@ -160,6 +160,20 @@ def test_what_is_put_later_is_there_for_who_has_put_it_and_some_time_for_all(sto
         storage.put_later("..", b"")
 
 
+def test_what_is_shared_is_there_until_it_is_removed(storage: Storage) -> None:
+    name = "rounds/000000007-0001.second"
+    for content_ in (b"shared", b""):
+        storage.share(name, content_)
+        assert content(storage, name) == content_
+        assert content(pickle.loads(pickle.dumps(storage)), name) == content_
+    storage.share("a", b"shared")
+    assert content(storage, "a") == b"shared", "whatever it is called"
+    storage.delete([name])
+    assert find(storage, name) is None
+    with pytest.raises(ValueError, match="is no name"):
+        storage.share("..", b"")
+
+
 def test_what_is_begun_is_there_when_it_has_been_waited_for(storage: Storage) -> None:
     storage.await_puts()
     for number in range(40):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.announcements import read_announcement
 from spatialstream.sources.keys import block_key, read_key
-from spatialstream.sources.memory import MemoryLog
+from spatialstream.sources.memory import MemoryChannel, MemoryLog
+from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import messages
+from spatialstream.stream.reign import Reign, Superseded
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
@@ -32,6 +35,7 @@ ANNOUNCEMENT = {
     "past": [[0, 1, 2]],
     "refused": 0,
     "records": 9,
+    "take": 0,
     "ends": [4, 5],
 }
 BEGINNING = {"job": "router", "reign": "7-0a1b2c3d", "number": 7}
@@ -45,6 +49,7 @@ DECISION = {
     "keep": 33,
 }
 WITH_RECORD = DECISION | {"content": "{}"}
+NAMES = ["epoch", "number", "begun", "count", "announced", "record", "turn", "keep", "content", "job", "reign", "take"]
 FORMS = {
     "announcement": ANNOUNCEMENT,
     "beginning": BEGINNING,
@@ -82,8 +87,21 @@ def test_one_with_a_strange_field_is_none_or_of_the_same_form(field: tuple[dict[
     read = read_announcement(json.dumps(form | {name: value}).encode())
     assert read is None or type(read[name]) is type(form[name])
     missing = {key: each for key, each in form.items() if key != name}
-    is_another = name in ("job", "reign", "content", "begun")  # without it, that is of a simpler form
+    is_another = name in ("job", "reign", "content")  # without it, that is of a simpler form
     assert is_another or read_announcement(json.dumps(missing).encode()) is None
+
+
+@given(st.sampled_from(list(FORMS.values())), st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1, max_size=3))
+def test_whatever_fields_are_added_to_one_whoever_reads_it_goes_on(form: dict[str, Any], more: dict[str, Any]) -> None:
+    log = MemoryLog()
+    channel = MemoryChannel([], log)
+    for job in ("router", "worker"):
+        log.append((None, json.dumps({"job": job} | form | more).encode()))
+        reign = Reign(channel, MemoryStorage(), job, "rounds/", 10**6)
+        with suppress(Superseded):  # for a larger number
+            reign.begin()
+            reign.decide(0, "{}")
+            reign.trim()
 
 
 @given(st.integers(0, 10**9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9))

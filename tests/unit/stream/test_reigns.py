@@ -587,18 +587,21 @@ def test_records_are_in_the_log_but_the_first_one_and_long_ones() -> None:
         second.value(names[3], dict)
 
 
+def taken(by: Reign, turns: range, needed: int | None = None, much: str = "") -> None:
+    """Turns that each end with a checkpoint are decided and done."""
+    for turn in turns:
+        by.decide(turn, json.dumps({"turn": turn} | ({"much": much} if much else {})))
+        by.clean(turn, needed)
+
+
 def test_who_goes_on_from_a_long_record_that_is_the_last_of_a_log_that_was_cut() -> None:
     log, files = Messages(), Files()
     first, _ = begun(log, files, 1)
     worker = Reign(log, files, "worker", "rounds/", 1)
     worker.begin()
-    for turn in range(4):
-        first.decide(turn, json.dumps({"turn": turn, "much": "x" * 300_000}))
-        first.clean(turn)
-    for turn in range(3):
-        worker.decide(turn, record(turn))
-        worker.clean(turn, len(log.messages))
-    first.decide(4, json.dumps({"turn": 4, "much": "x" * 300_000}))
+    taken(first, range(4), much="x" * 300_000)
+    taken(worker, range(3), len(log.messages))
+    taken(first, range(4, 5), much="x" * 300_000)
     worker.decide(3, record(3))
     worker.trim()
     assert log.begin > 0
@@ -634,18 +637,15 @@ def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
     router, _ = begun(log, files, 1)
     worker = Reign(log, files, "worker", "rounds/", 1)
     worker.begin()
-    for turn in range(10):
-        router.decide(turn, record(turn))
-        router.clean(turn)
+    taken(router, range(10))
     worker.trim()
     assert log.begin == 0, "the worker may need all of it"
     heard = len(log.messages)
-    for turn in range(3):
-        worker.decide(turn, record(turn))
-        worker.clean(turn, heard)
+    taken(worker, range(3), heard)
     worker.trim()
     assert 0 < log.begin < heard, "the router needs the last record"
     kept = log.messages[log.begin :]
+    assert next(each for each in kept if each and each["job"] == "router").get("begun"), "first it says who reigns"
     assert [each["turn"] for each in kept if each and each["job"] == "router" and "turn" in each] == [8, 9]
     assert begun(log, files, 2)[1] == 9
     worker = Reign(log, files, "worker", "rounds/", 2)
@@ -654,23 +654,20 @@ def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
 
 @pytest.mark.parametrize("sleeper", ["announces", "restates"])
 def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
-    """Both have begun without a lease, so their numbers are equal."""
+    """Both have begun without a lease, under the number of the one before."""
     log, files = Messages(), Files()
+    begun(log, files, 7)
     old, _ = begun(log, files, 0)
-    for turn in range(3):
-        old.decide(turn, record(turn))
-        old.clean(turn)
+    taken(old, range(3))
     new, known = begun(log, files, 0)
-    assert known == 2
+    assert (known, new.standing.number) == (2, 7)
     at = len(log.messages)
     if sleeper == "announces":
-        log.announce(old.sign({"epoch": 3}))
+        log.announce(old.sign({"epoch": 5}))
     else:
         with pytest.raises(Superseded):
             old.decide(3, record(3))
-    for turn in range(3, 6):
-        new.decide(turn, record(turn))
-        new.clean(turn)
+    taken(new, range(3, 6))
     for cut in range(at, at + 2):
         log.begin = cut
         third, known = begun(log, files, 0)
@@ -689,6 +686,13 @@ def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
     decision = {"job": "router", "reign": of(4, 0)["reign"], "count": 2, "record": "s"}
     assert standing.after(decision).record == "s"
     assert standing.after({"job": "worker", "reign": "9-0", "count": 1, "record": "t"}) == standing
+
+
+def test_what_somebody_has_announced_who_was_never_heard_to_begin_may_not_count() -> None:
+    log, files = Messages(), Files()
+    log.announce({"job": "router", "reign": "3-0a1b2c3d", "epoch": 9})
+    second, _ = begun(log, files, 0)
+    assert (second.standing.number, second.announced) == (3, -1), "it is announced again"
 
 
 def test_who_is_alone_writes_over_what_was_decided_before() -> None:

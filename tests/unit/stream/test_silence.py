@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spatialstream.model.errors import StateError
+from spatialstream.model.errors import StateError, Unavailable
 from spatialstream.sources.memory import MemoryChannel, MemoryLog
 from spatialstream.stages import views
 from spatialstream.stages.state import forget
@@ -26,8 +26,8 @@ def nothing_is_kept() -> Iterator[None]:
 class Silent:
     """A stream of which half has come, and has been answered; processes have leases."""
 
-    def __init__(self) -> None:
-        self.stream = Stream()
+    def __init__(self, checkpoint_interval: float = 10.0) -> None:
+        self.stream, self.checkpoint_interval = Stream(), checkpoint_interval
         log = self.stream.source.logs["objects/0"]
         messages = log.read(*log.bounds)
         half = len(messages) // 2
@@ -49,7 +49,7 @@ class Silent:
         return {**self.stream.arguments(), "lease": types.SimpleNamespace(number=self.number, superseded=False)}
 
     def new_router(self) -> RouterJob:
-        job = RouterJob(**self._arguments(), most_messages=40)
+        job = RouterJob(**self._arguments(), most_messages=40, checkpoint_interval=self.checkpoint_interval)
         job._prepare()
         return job
 
@@ -111,3 +111,32 @@ def test_decisions_that_are_lost_are_noticed() -> None:
     silent.log.remove(silent.log.bounds[1])
     with pytest.raises(StateError, match=r"epochs/done in .* says that turn \d+ is done, but .* have been lost"):
         silent.new_router()
+
+
+def test_jobs_have_the_log_cut_and_go_on_from_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Silent(checkpoint_interval=0.0)
+    for _ in range(4):
+        silent.come(silent.later[:10])
+        del silent.later[:10]
+        silent.work()
+    assert silent.log.bounds[0] == 0
+
+    def refused(before: int) -> None:
+        raise Unavailable("epochs cannot be cut")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(silent.stream.world.channel, "cut", refused)
+        for _ in range(3):
+            silent.worker._beside()
+    assert [each for each in silent.stream.said if "cut" in each] == [
+        "worker: epochs cannot be cut; it grows until that can be done"
+    ], "once in a while"
+    assert silent.log.bounds[0] == 0
+    silent.worker._trim_at = 0.0
+    silent.worker._beside()
+    first, last = silent.log.bounds
+    assert 0 < first < last
+    silent.router, silent.worker = silent.new_router(), silent.new_worker()
+    silent.come(silent.later)
+    silent.work()
+    assert silent.stream.differences() == []

@@ -26,12 +26,11 @@ def read_announcement(value: bytes | None) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or not all(_is_text(record.get(name, "")) for name in ("job", "reign", "life")):
         return None
-    form = next((fields for name, fields in _FORMS.items() if name in record), None)
-    return record if form is not None and _fits(record, form) else None
+    return record if any(_fits(record, fields) for fields in _FORMS) else None
 
 
 def _fits(record: Mapping[str, object], fields: Mapping[str, Callable[[object], bool]]) -> bool:
-    return record.keys() >= fields.keys() and all(fits(record[name]) for name, fits in fields.items())
+    return record.keys() & _FIELDS == fields.keys() and all(fits(record[name]) for name, fits in fields.items())
 
 
 def _is_text(value: object) -> bool:
@@ -55,7 +54,7 @@ def _is_list(*fits: Callable[[object], bool]) -> Callable[[object], bool]:
 
 
 _ANNOUNCED: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records"), _is_number),
+    **dict.fromkeys(("epoch", "before", "upto", "born", "refused", "records", "take"), _is_number),
     "adoption": lambda value: isinstance(value, dict) and _is_number(value.get("active")),
     "controls": _is_list(_is_list(_is_text, _is_number)),
     "past": _is_list(_is_list(_is_number, _is_number, _is_number)),
@@ -72,11 +71,6 @@ _DECISION: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("turn", "count", "keep"), _is_number),
 }
 _WITH_RECORD: Mapping[str, Callable[[object], bool]] = {**_DECISION, "content": _is_text}
-_FORMS = {
-    "epoch": _ANNOUNCED,
-    "begun": _RESTATEMENT,
-    "number": _BEGINNING,
-    "content": _WITH_RECORD,
-    "record": _DECISION,
-}
-"""What messages hold besides job and reign, by that by which they are known; of several that of the first one."""
+_FORMS = (_ANNOUNCED, _BEGINNING, _RESTATEMENT, _DECISION, _WITH_RECORD)
+_FIELDS = frozenset().union(*_FORMS)
+"""A message has those of one form, and none of another: so whoever reads it may ask for any of them."""

@@ -113,12 +113,19 @@ class Storage(Hashable, Protocol):
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
         """Put a file at once or some time, or never if the process dies; :meth:`get` gives it at once in this process.
 
-        Those of the input, of state and of second phases, which never change, it gives at once in all processes of this
-        machine that have a copy of this object, as long as there is room for a copy. Of several contents the last one
-        is put. Where much is still to be put, this waits.
+        Those of the input, which never change, it gives at once in all processes of this machine that have a copy of
+        this object, as long as there is room for a copy. Of several contents the last one is put. Where much is still
+        to be put, this waits.
 
         Raises:
             NoStorage: what is still to be put has been too much for too long.
+        """
+
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
+        """Put a file for processes of this machine alone, which never changes, and is lost when they have ended.
+
+        Raises:
+            OSError, NoStorage: as :meth:`put`.
         """
 
     def discard(self, names: Iterable[str]) -> None:

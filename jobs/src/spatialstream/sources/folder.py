@@ -106,6 +106,10 @@ class Folder:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self.put(name, data)
 
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
     def discard(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self.delete(names)

@@ -58,14 +58,17 @@ class LocalCache:
             return found
         return None
 
-    def put(self, name: str, parts: Sequence[memoryview]) -> None:
-        """Keep a copy, if there is room."""
-        with suppress(OSError):
+    def put(self, name: str, parts: Sequence[memoryview]) -> bool:
+        """Keep a copy, if there is room; whether there was."""
+        try:
             _held(self.folder, os.getpid())
             with whole_file(self._path(name)) as file:
                 for part in parts:
                     file.write(part)
-            self._bound()
+        except OSError:
+            return False
+        self._bound()
+        return True
 
     def drop(self, names: Iterable[str]) -> None:
         """Remove copies."""
@@ -78,7 +81,8 @@ class LocalCache:
 
     def _bound(self) -> None:
         """Remove the copies that have not been used for longest, if all are more than the bound."""
-        with os.scandir(self.folder) as entries:
+        known = list[tuple[int, int, str]]()
+        with suppress(OSError), os.scandir(self.folder) as entries:
             known = [(status.st_mtime_ns, status.st_size, each.path) for each, status in _files(entries)]
         total = sum(size for _, size, _ in known)
         for _, size, path in sorted(known):

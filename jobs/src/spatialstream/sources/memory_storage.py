@@ -68,6 +68,10 @@ class MemoryStorage:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self.put(name, data)
 
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
     def discard(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self.delete(names)
@@ -137,6 +141,10 @@ class Overlay:
         self._deleted.update(gone)
 
     def put_later(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        self.put(name, data)
+
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
         self.put(name, data)
 

@@ -215,11 +215,11 @@ class ObjectStorage:
 
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
-        if (data := self._later.get(checked(name))) is not None:
-            return pa.py_buffer(bytearray(data))
-        kept = self.cache if _KEPT.fullmatch(name) else None
+        kept = self.cache if _KEPT.fullmatch(checked(name)) else None
         known = None if kept is None else kept.get(name)
         if known is None:
+            if (data := self._later.get(name)) is not None:
+                return pa.py_buffer(bytearray(data))
             read = self._ask(name, lambda store: _get(store, name))
             if kept is not None:
                 kept.put(name, [read])
@@ -245,6 +245,11 @@ class ObjectStorage:
         if self.cache is not None and _KEPT.fullmatch(checked(name)):
             self.cache.put(name, [memoryview(content)])
         self._later.add({checked(name): content})
+
+    def share(self, name: str, data: bytes | pa.Buffer) -> None:
+        """See :class:`~spatialstream.sources.contracts.Storage`: in the cache, unless that has no room."""
+        if self.cache is None or not _KEPT.fullmatch(checked(name)) or not self.cache.put(name, [memoryview(data)]):
+            self.put_now(name, memoryview(data))
 
     def discard(self, names: Iterable[str]) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: by one request for all that have come by then."""

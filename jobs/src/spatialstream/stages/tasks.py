@@ -169,12 +169,12 @@ class RoundTasks:
     Attributes:
         turn: the round.
         asking: the parts of MERGE of which queries need a second phase.
-        late: whether nobody waits for what is put for that: all tasks are done on one machine.
+        near: whether all tasks are done on one machine.
     """
 
     turn: Round
     asking: tuple[int, ...] = ()
-    late: bool = False
+    near: bool = False
 
     def _blocks(self, world: World, of: SlotBlocks) -> Iterator[Block]:
         slot, start, end = of
@@ -198,7 +198,7 @@ class RoundTasks:
             return
         slots = tuple[int, ...]()
         if results.second is not None:
-            results.second.save(world.storage, self.turn, part, late=self.late)
+            results.second.save(world.storage, self.turn, part, near=self.near)
             slots = results.second.slots
         lines = world.sink.rows(number, 0, results.lines, part)
         world.sink.rejected(number, "round", results.rejected)

@@ -10,7 +10,6 @@ the radius is infinite.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.space import Space
-from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.contracts import Storage
 from spatialstream.stages import messages
 from spatialstream.stages.messages import Row, numbers
 from spatialstream.stages.routing import Routing
@@ -40,9 +39,6 @@ __all__ = [
     "second_phase",
     "still_to_ask",
 ]
-
-_ON_ITS_WAY_SECONDS, _LOOK_SECONDS = 10.0, 0.02
-"""For a file that nobody has waited for, and of which this machine has no room for a copy."""
 
 _SLACK = 1e-9
 """Radii are rounded up by this share, and by a hundredth of a metre, which is more than distances to boxes may be
@@ -63,18 +59,16 @@ class Second:
     rows: tuple[Row, ...]
     slots: tuple[int, ...]
 
-    def save(self, storage: Storage, turn: Round, part: int, *, late: bool = False) -> None:
-        """Write the rows to the file of a round and a part of MERGE; ``late``: nobody waits for it."""
+    def save(self, storage: Storage, turn: Round, part: int, *, near: bool = False) -> None:
+        """Write the rows to the file of a round and a part of MERGE; ``near``: for processes of this machine alone."""
         batches = [each for row in self.rows for each in messages.messages(*row)]
-        put = storage.put_later if late else storage.put
+        put = storage.share if near else storage.put
         put(second_name(turn.number, turn.take, part), records_file(pa.Table.from_batches(batches)))
 
     @staticmethod
     def load(storage: Storage, turn: Round, part: int) -> list[Row]:
-        """The rows in the file of a round and a part of MERGE, which may be on its way."""
-        name, until = second_name(turn.number, turn.take, part), time.monotonic() + _ON_ITS_WAY_SECONDS
-        while find(storage, name) is None and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS)
+        """The rows in the file of a round and a part of MERGE."""
+        name = second_name(turn.number, turn.take, part)
         return [row for batch in get_records(storage, name) for row in messages.blocks(batch)]
 
 

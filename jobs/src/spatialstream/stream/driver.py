@@ -106,7 +106,8 @@ class RouterTurns:
     def ingestion(self, ranges: Ranges) -> Ingestion:
         """INGEST of ranges of the source."""
         parts = [(partition, start, end) for partition, (start, end) in ranges.items()]
-        late = _late(self.engine)
+        # what one process puts late, others find on their machine alone until it is there
+        late = self.engine.world.storage.is_far and self.engine.is_near
 
         def ingest(stage: Ingest) -> Sequence[Intake]:
             tasks = InputTasks(stage.epoch, stage.floor, stage.ceiling, stage.attempt, late)
@@ -223,7 +224,7 @@ class WorkerTurns:
         return replace(summary, counts=counts)
 
     def _do(self, record: RoundRecord) -> Summary:
-        engine, tasks = self.engine, replace(_tasks(record), late=_late(self.engine))
+        engine, tasks = self.engine, replace(_tasks(record), near=self.engine.is_near)
         told = engine.gather(tasks.work, _blocks(record), tasks.merge, self._parts)
         parts = [from_json(Summary, line) for line in told]
         summary = Summary.of_parts(parts)
@@ -295,11 +296,6 @@ class WorkerTurns:
         """The parts of MERGE that have a file for a second phase of a round."""
         storage, turn = self.engine.world.storage, record.round
         return tuple(part for part in self._parts if find(storage, second_name(turn.number, turn.take, part)))
-
-
-def _late(engine: Engine) -> bool:
-    """Whether nobody need wait for files that tasks leave for each other, for all find them on their machine."""
-    return engine.world.storage.is_far and engine.is_near
 
 
 def _tasks(record: RoundRecord) -> RoundTasks:

@@ -399,9 +399,8 @@ class Reign(_Records):
         super().clean(turn, needed)
         if turn > self._cleaned:
             self._cleaned, self._restate = turn, True
-        self._allowed = min((record.since for record in self._known.values()), default=self._since)
-        if needed is not None:
-            self._allowed = min(self._allowed, needed)
+        since = min((record.since for record in self._known.values()), default=self._since)
+        self._allowed = since if needed is None else min(since, needed)  # at once: another thread may have the log cut
 
     def keep(self) -> None:
         """See :class:`_Records`."""

@@ -151,9 +151,10 @@ class Router:
         self._name = self._reign.begin() or ""
         self._before: EpochRecord | None = None
         self.last = self._reign.value(self._name, EpochRecord) if self._name else None
+        done = self._progress.load()
+        self._reign.check(done, -1 if self.last is None else self.last.epoch.number)
         # an epoch is done when its announcement counts, whatever a process has written that was superseded
-        self.last_done = min(self._progress.load(), self._reign.announced)
-        self._reign.check(self._progress.load(), -1 if self.last is None else self.last.epoch.number)
+        self.last_done = min(done, self._reign.announced)
 
     @property
     def unfinished(self) -> EpochRecord | None:

@@ -180,17 +180,7 @@ class Worker:
             StateError: an announcement is missing.
         """
         before = self.last
-        last = -1 if before is None else before.last
-        news: list[Mapping[str, Any]] = []
-        for announcement in sorted(announcements, key=lambda each: int(each["epoch"])):
-            if announcement["epoch"] > last:
-                if announcement["before"] != last:
-                    raise StateError(
-                        f"epoch {announcement['epoch']} was announced after {announcement['before']}, "
-                        f"but the last one that has come is {last}"
-                    )
-                news.append(announcement)
-                last = announcement["epoch"]
+        news = _news(announcements, -1 if before is None else before.last)
         if not news:
             return None
         controls = tuple((control, version) for each in news for control, version in each["controls"])
@@ -200,7 +190,7 @@ class Worker:
         turn = Round(
             number=number,
             epochs=tuple(each["epoch"] for each in news),
-            takes=tuple(each.get("take", 0) for each in news),
+            takes=tuple(each["take"] for each in news),
             upto=newest["upto"],
             version=version,
             controls=controls,
@@ -212,21 +202,13 @@ class Worker:
             since=None if since is None else since.round,
             checkpoint=self._due(),
         )
-        pending, stage = (None, None) if before is None else (before.pending, before.stage)
-        if before is not None and turn.version != before.round.version:
-            pending, stage = None, None
-        for control, version in controls:
-            if control in (ABORT, ACTIVATE):
-                pending, stage = None, None
-            else:
-                stage = "exported" if control == PREPARE else "loaded" if control == LOAD else stage
-                pending = version
+        pending, stage = _pending(before, turn)
         record = RoundRecord(
             round=turn,
             announced=announced,
             starts=tuple(begins()) if before is None else before.ends,
             ends=tuple(newest["ends"]),
-            last=last,
+            last=newest["epoch"],
             births=tuple(each["born"] for each in news),
             pending=pending,
             stage=stage,
@@ -336,8 +318,9 @@ class Worker:
         self._step("clean")
         self._reign.clean(min(number - 1, 0 if since is None else since.round[0] + 1), record.announced)
         if record.round.before is not None:
-            parts = range(self._settings.mergers)
-            self._storage.discard(second_name(*record.round.before, part) for part in parts)
+            before, take = record.round.before
+            takes, parts = range(take + 1), range(self._settings.mergers)
+            self._storage.discard(second_name(before, each, part) for each in takes for part in parts)
         if since is not None and since.version != self._dropped:  # not oftener: to look takes a remote storage
             drop_transfers(self._storage, since.version)
             self._dropped = since.version
@@ -378,6 +361,40 @@ class Worker:
         except (Unavailable, Conflict):
             return False
         return True
+
+
+def _news(announcements: Sequence[Mapping[str, Any]], last: int) -> list[Mapping[str, Any]]:
+    """The announcements of the epochs after the last one, in their order.
+
+    Raises:
+        StateError: one is missing.
+    """
+    news: list[Mapping[str, Any]] = []
+    for announcement in sorted(announcements, key=lambda each: int(each["epoch"])):
+        if announcement["epoch"] > last:
+            if announcement["before"] != last:
+                raise StateError(
+                    f"epoch {announcement['epoch']} was announced after {announcement['before']}, "
+                    f"but the last one that has come is {last}"
+                )
+            news.append(announcement)
+            last = announcement["epoch"]
+    return news
+
+
+def _pending(before: RoundRecord | None, turn: Round) -> tuple[int | None, Stage | None]:
+    """The version that is being prepared after a round, and what the slots have done for it."""
+    pending: int | None = None
+    stage: Stage | None = None
+    if before is not None and turn.version == before.round.version:
+        pending, stage = before.pending, before.stage
+    for control, version in turn.controls:
+        if control in (ABORT, ACTIVATE):
+            pending, stage = None, None
+        else:
+            stage = "exported" if control == PREPARE else "loaded" if control == LOAD else stage
+            pending = version
+    return pending, stage
 
 
 def _past(announcements: Sequence[Mapping[str, Any]]) -> tuple[Past, ...]:
