@@ -50,6 +50,7 @@ class Processes:
 
     is_near = True
     width = 1
+    would_move = False
 
     def __init__(self, world: World, step: Callable[[str], None], chance: random.Random) -> None:
         self.world, self._step, self._chance = world, step, chance

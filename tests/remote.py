@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
+from spatialstream.sources.contracts import File, Puts
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.sources.object_store import _KEPT, _PUTS_AT_ONCE
+
+
+class Underway:
+    """A set of files that is being put, some whenever somebody looks.
+
+    Attributes:
+        left: those that are not there yet.
+    """
+
+    def __init__(self, storage: Remote, files: Sequence[File], seal: File, after: Underway | None) -> None:
+        self._storage, self._after = storage, after
+        self.left = [(name, b"".join(parts)) for name, parts in files]
+        storage._chance.shuffle(self.left)
+        self._seal: File | None = seal
+
+    @property
+    def trouble(self) -> str:
+        return self._storage.trouble
+
+    @property
+    def is_there(self) -> bool:
+        return self._seal is None
+
+    def go_on(self, step: Callable[[str], None]) -> None:
+        """Put one more, if there is one that may be put."""
+        if self.left:
+            step("put")
+            self._storage.put_beside(*self.left.pop())
+        elif self._seal is not None and (self._after is None or self._after.is_there):
+            step("put")
+            self._storage.put_beside(self._seal[0], b"".join(self._seal[1]))
+            self._seal = None
+
+    def wait(self, seconds: float) -> bool:
+        self._storage.go_on()
+        while seconds and not self.is_there:
+            self._storage.go_on()
+        return self.is_there
 
 
 class Remote(MemoryStorage):
@@ -26,6 +65,8 @@ class Remote(MemoryStorage):
         now: the clock.
         waited: method and name of each request that was waited for; of puts at once those of each.
         beside: how many were not.
+        held: whether sets of files wait.
+        trouble: why.
     """
 
     is_far = True
@@ -33,12 +74,14 @@ class Remote(MemoryStorage):
     def __init__(self, step: Callable[[str], None] = lambda name: None, chance: random.Random | None = None) -> None:
         super().__init__()
         self.now, self.beside = 0, 0
+        self.held, self.trouble = False, ""
         self.waited: list[tuple[str, str]] = []
         self._step, self._chance = step, chance or random.Random(0)
         self._begun: list[tuple[str, bytes]] = []
         self._cached: set[str] = set()
         self._late: dict[str, bytes] = {}
         self._shared: dict[str, bytes] = {}
+        self._sets: list[Underway] = []
 
     def _request(self, method: str, name: str) -> None:
         self.now += 1
@@ -70,6 +113,12 @@ class Remote(MemoryStorage):
         except BaseException:
             self._begun = [each for each in self._begun if self._chance.random() < 0.5]
             raise
+
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        assert after is None or isinstance(after, Underway)
+        self.beside += len(files) + 1
+        self._sets.append(Underway(self, files, seal, after))
+        return self._sets[-1]
 
     def create(self, name: str, data: bytes) -> bool:
         self._request("put", name)
@@ -115,6 +164,8 @@ class Remote(MemoryStorage):
     def die(self) -> None:
         """The process dies: what was to be put later is there, or will never be."""
         self._catch_up()
+        self.go_on(lambda name: None)
+        self._sets.clear()
         for near in (self._late, self._shared, self._cached):
             near.clear()
 
@@ -126,3 +177,15 @@ class Remote(MemoryStorage):
         for name in list(self._late):
             if self._chance.random() < 0.5:
                 MemoryStorage.put(self, name, self._late.pop(name))
+
+    def put_beside(self, name: str, data: bytes) -> None:
+        """One of a set of files is there."""
+        self._keep(name)
+        MemoryStorage.put(self, name, data)
+
+    def go_on(self, step: Callable[[str], None] | None = None) -> None:
+        """Some of what is put beside is there."""
+        for each in () if self.held else self._sets:
+            for _ in range(self._chance.randrange(4)):
+                each.go_on(step or self._step)
+        self._sets = [each for each in self._sets if not each.is_there]

@@ -93,6 +93,7 @@ class Simulation:
         chaos: chance that a step does not happen because its process dies; a quarter of it, that an owner's state is
             lost.
         checkpoints: chance that a turn ends with a checkpoint.
+        beside: whether turns go on while one is being written.
     """
 
     def __init__(
@@ -109,8 +110,9 @@ class Simulation:
         checkpoints: float = 0.3,
         sample: tuple[ObjectBatch, QueryBatch] | None = None,
         storage: Storage | None = None,
+        beside: bool = True,
     ) -> None:
-        self.random = random.Random(seed)
+        self.random, self.beside = random.Random(seed), beside
         self.storage, self.settings, self.chaos = storage or Folder(folder), settings, chaos
         self.due = lambda: self.random.random() < checkpoints
         self.again = 0
@@ -203,7 +205,7 @@ class Simulation:
                     forget(self.storage, registry_owner(partition))
                 now, due = (lambda: self.time), self.due
                 self.router = Router(self.settings, self.storage, view, names, now, self.step, due=due)
-            turns = RouterTurns(self.router, self.processes, self.step)
+            turns = RouterTurns(self.router, self.processes, self.step, self.beside)
             turns.epoch(turns.ingestion(news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
@@ -251,7 +253,7 @@ class Simulation:
                 for owner in self._owners:
                     forget(self.storage, owner)
                 self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=self.due)
-            turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step)
+            turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step, self.beside)
             record = turns.next(self.random.randint(1, max(1, self.unheard))) or self.worker.settle()
             if record is None:
                 self.worker.confirm()

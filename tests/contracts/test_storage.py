@@ -200,6 +200,23 @@ def test_each_thread_waits_for_what_it_has_begun(storage: Storage) -> None:
         list(pool.map(work, range(6)))
 
 
+def test_of_a_set_of_files_the_seal_is_there_after_all_others(storage: Storage) -> None:
+    files = [(f"a/{number}", [bytes([number]) * 1000, b"", memoryview(np.arange(number))]) for number in range(40)]
+    first = storage.put_set(files, ("a/seal", [b"se", b"al"]))
+    second = storage.put_set([("b/0", [b"0"])], ("b/seal", [b""]), first)
+    while not second.wait(0.01):
+        if find(storage, "b/seal") is not None:
+            assert content(storage, "a/seal") == b"seal"
+        if find(storage, "a/seal") is not None:
+            assert len(storage.list("a/")) == 41
+    assert first.wait(0.0)
+    assert first.trouble == second.trouble == ""
+    assert content(storage, "a/7") == b"\7" * 1000 + np.arange(7).tobytes()
+    assert storage.list("b/") == ["b/0", "b/seal"]
+    with pytest.raises(ValueError, match="is no name"):
+        storage.put_set([], ("..", [b""]))
+
+
 def test_a_file_is_created_once(storage: Storage) -> None:
     assert storage.create("a/b", b"one")
     assert not storage.create("a/b", b"another")

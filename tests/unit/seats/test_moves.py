@@ -41,6 +41,22 @@ def test_items_stay_where_they_are() -> None:
         assert sum(engine.held().values()) == len(engine.slots()) == len(ALL)
 
 
+def test_turns_do_not_ask_for_what_stays() -> None:
+    asked = list[str]()
+
+    class Slow(Processes):
+        def __getattribute__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    with engine_of(Slow(2)) as engine:
+        homes(engine)
+        asked.clear()
+        homes(engine)
+        assert engine.is_near
+        assert not {"host", "count"} & set(asked)
+
+
 def test_a_new_seat_gets_items_when_the_stream_is_settled() -> None:
     seating = Processes(3)
     with engine_of(seating) as engine:
@@ -140,6 +156,26 @@ def test_executors_keep_what_they_have_while_there_are_no_others() -> None:
         engine.settled()
         assert set(homes(engine)) == set(before)
         assert not engine.retire(["0"])
+
+
+def test_items_would_move_where_work_is_uneven_which_is_looked_at_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with engine_of(Processes(2)) as engine:
+        before = homes(engine)
+        engine.settled()
+        assert not engine.would_move
+        heavy, light = ({item for item in ALL if before[item] == home} for home in sorted(set(before[:-1])))
+        work = dict.fromkeys(heavy, 10.0) | dict.fromkeys(light, 0.1)
+        monkeypatch.setattr(engine._load, "look", lambda seats: engine._load.lately.update(work))
+        assert not engine.would_move, "it was looked at just now"
+        engine._even_at = 0.0
+        assert engine.would_move
+        assert not engine.unsettled, "that alone is no reason for a checkpoint"
+        assert homes(engine) == before
+        engine.settled()
+        assert homes(engine) != before
+        assert not engine.would_move
 
 
 def test_work_counts_where_it_was_done_and_later_work_counts_more() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from spatialstream.model.errors import NoStorage
+from spatialstream.servers.process import await_condition
 from spatialstream.sources import object_store
 from spatialstream.sources.object_store import ObjectStorage, _Later
 
@@ -29,6 +30,36 @@ class Away(ObjectStorage):
 
     def delete_now(self, names: Sequence[str]) -> None:
         pass
+
+
+class Refusing(ObjectStorage):
+    """A store that refuses some names until it is told not to, and then puts what it is given into a dictionary."""
+
+    refused: set[str] = set()  # noqa: RUF012 (of the test's one store)
+    files: dict[str, bytes] = {}  # noqa: RUF012
+
+    def put_now(self, name: str, *parts: bytes | memoryview) -> None:
+        if name in self.refused:
+            raise NoStorage(f"{name} cannot be reached")
+        self.files[name] = b"".join(parts)
+
+
+def test_a_set_of_files_is_tried_until_it_is_there_and_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "_LONGEST_PAUSE", 0.01)
+    storage = Refusing("s3://nowhere")
+    Refusing.refused = {"b"}
+    first = storage.put_set([("a", [b"A"]), ("b", [b"B"])], ("seal", [b""]))
+    second = storage.put_set([("c", [b"C"])], ("another", [b""]), first)
+    assert await_condition(lambda: first.trouble == second.trouble == "b cannot be reached", 60)
+    assert await_condition(lambda: "c" in Refusing.files, 60)
+    assert not first.wait(0.0)
+    assert not second.wait(0.0)
+    assert Refusing.files == {"a": b"A", "c": b"C"}
+    Refusing.refused = set()
+    assert second.wait(60)
+    assert first.wait(0.0)
+    assert first.trouble == ""
+    assert list(Refusing.files) == ["a", "c", "b", "seal", "another"]
 
 
 def test_what_is_forgotten_while_it_fails_is_not_put_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spatialstream.local.state import Manifest, WriteFile
 from spatialstream.model.errors import Lost
+from spatialstream.model.objects import SpatialObject
+from spatialstream.model.queries import Cancellation, Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.sources.memory_storage import MemoryStorage
@@ -16,16 +19,24 @@ from spatialstream.stages.route import registry_owner
 from spatialstream.stages.state import OwnerState, forget
 from spatialstream.stages.work import SlotIndexes, slot_objects
 from spatialstream.stream.driver import WorkerTurns
+from spatialstream.stream.router import Router
 from spatialstream.stream.settings import StreamSettings
 from spatialstream.stream.timeouts import Every
+from spatialstream.stream.worker import Worker
+from tests.remote import Remote
 from tests.simulation import IDLE, Simulation
 from tests.streams import random_stream
 
 
+def given(seed: int) -> tuple[list[SpatialObject], list[Query | Cancellation]]:
+    """Objects and queries."""
+    stream = random_stream(seed, 150, 20, WGS84)
+    return sorted(stream.objects, key=lambda one: one.t), sorted(stream.queries, key=lambda one: one.t)
+
+
 def undisturbed(folder: Path, checkpoints: float, seed: int = 3) -> Simulation:
     """A stream that has been answered."""
-    stream = random_stream(seed, 150, 20, WGS84)
-    objects, queries = (sorted(each, key=lambda one: one.t) for each in (stream.objects, stream.queries))
+    objects, queries = given(seed)
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
     simulation = Simulation(folder, WGS84, objects, queries, setup, seed, checkpoints=checkpoints)
     simulation.run(rebalances=0.5, disturbances=0.0)
@@ -170,3 +181,100 @@ def test_every_so_many_seconds() -> None:
         found.append(every())
     assert found == [False, False, True, False, False, True, False]
     assert all(Every(0.0)() for _ in range(3))
+
+
+def beside(folder: Path, storage: Remote, seed: int = 3) -> Simulation:
+    """A stream of which some has been answered, and one round has ended with a checkpoint that is not there yet."""
+    storage.held = True
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10)
+    simulation = Simulation(folder, WGS84, *given(seed), setup, seed, checkpoints=0.0, storage=storage)
+    until(simulation, lambda: worker_of(simulation).last_done >= 2)
+    simulation.due = worker_of(simulation)._due = router_of(simulation)._due = lambda: True
+    until(simulation, lambda: worker_of(simulation).last_done >= 6)
+    return simulation
+
+
+def until(simulation: Simulation, over: Callable[[], bool]) -> None:
+    """Go on with the stream."""
+    while simulation.worker is None or simulation.router is None or not over():
+        assert any(simulation.unsent.values())
+        simulation.produce()
+        simulation.run_router()
+        simulation.run_worker()
+
+
+def worker_of(simulation: Simulation) -> Worker:
+    """Its worker."""
+    assert simulation.worker is not None
+    return simulation.worker
+
+
+def router_of(simulation: Simulation) -> Router:
+    """Its router."""
+    assert simulation.router is not None
+    return simulation.router
+
+
+def test_turns_go_on_while_a_checkpoint_is_written_and_need_what_was_before_until_it_is_there(tmp_path: Path) -> None:
+    simulation = beside(tmp_path, storage := Remote())
+    worker, router = worker_of(simulation), router_of(simulation)
+    assert worker.last is not None
+    assert worker.writing is not None
+    assert worker.writing.round.number < worker.last.round.number - 1, "and no other one begins"
+    assert router.last is not None
+    assert router.writing is not None
+    assert worker.last.since is None
+    assert router.last.epoch.since is None
+    assert not worker.settled
+    assert worker.settle() is None, "one is being written"
+    assert all(log.bounds[0] == 0 for log in simulation.blocks)
+    begun = worker.writing.checkpoint, (router.writing.epoch.number, router.writing.epoch.take)
+    storage.held, worker._due, router._due = False, lambda: False, lambda: False
+    until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
+    assert (worker.last.since, router.last.epoch.since) == begun
+    assert any(log.bounds[0] > 0 for log in simulation.blocks), "what it stands for has gone"
+
+
+@pytest.mark.parametrize("job", ["router", "worker"])
+def test_who_begins_while_a_checkpoint_is_written_goes_on_from_the_one_before(tmp_path: Path, job: str) -> None:
+    simulation = beside(tmp_path, storage := Remote())
+    storage.die()
+    setattr(simulation, job, None)
+    assert simulation.again == 0
+    storage.held = False
+    simulation.run(rebalances=0.0, disturbances=0.0)
+    assert simulation.again > 2
+    expected, _ = answers(*given(3), WGS84)
+    assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
+
+
+def test_who_begins_when_a_checkpoint_is_there_goes_on_from_it(tmp_path: Path) -> None:
+    simulation = beside(tmp_path, storage := Remote())
+    storage.held = False
+    worker = worker_of(simulation)
+    turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, beside=True)
+    while worker.writing is not None:
+        turns.look()
+    settled(simulation)
+    while not worker.settled:
+        turns.look()
+    simulation.worker = None
+    simulation.run(rebalances=0.0, disturbances=0.0)
+    assert simulation.again == 0
+    expected, _ = answers(*given(3), WGS84)
+    assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
+
+
+def test_a_checkpoint_is_waited_for_where_slots_are_to_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = beside(tmp_path, storage := Remote())
+    storage.held, worker, moved = False, worker_of(simulation), list[bool]()
+    turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, beside=True)
+    while worker.writing is not None:
+        turns.look()
+    monkeypatch.setattr(simulation.processes, "would_move", True, raising=False)
+    monkeypatch.setattr(simulation.processes, "settled", lambda: moved.append(worker.settled))
+    record = worker.settle()
+    assert record is not None
+    turns.do(record)
+    assert moved == [True]
+    assert worker.writing is None

@@ -28,6 +28,7 @@ from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import RouterJob, WorkerJob
 from spatialstream.stream.settings import StreamSettings
+from tests.remote import Remote
 from tests.streams import object_record, query_record, random_stream
 
 
@@ -60,7 +61,7 @@ class Worker(WorkerJob):
 class Stream:
     """Both jobs over memory, a turn at a time; what they say and tell is kept."""
 
-    disk: Disk = field(default_factory=Disk)
+    disk: Any = field(default_factory=Disk)
     said: list[str] = field(default_factory=list)
     full: list[bool] = field(default_factory=list)
     away: list[bool] = field(default_factory=list)
@@ -187,6 +188,19 @@ def test_where_there_is_no_room_for_a_checkpoint_rounds_go_on_without() -> None:
     assert stream.rounds[-1][1]
     assert {name.split("/")[1] for name in stream.disk.list("state/slot")} == {"slot-0000", "slot-0001"}
     assert stream.differences() == []
+
+
+def test_a_store_that_takes_no_state_stops_no_turn_and_is_told_of() -> None:
+    stream = Stream(disk := Remote())
+    stream.route()
+    disk.held, disk.trouble = True, "state/slot-0000 cannot be reached"
+    stream.work(room=0.0, interval=0.0)
+    assert stream.differences() == []
+    assert [checkpoint for _, checkpoint in stream.rounds].count(True) == 1, "one at a time"
+    told = "worker: goes on without its state being written: state/slot-0000 cannot be reached"
+    assert stream.said.count(told) == 1, "not with every turn"
+    assert not any(stream.full + stream.away)
+    assert disk.list("state/slot") == []
 
 
 def test_where_there_is_room_for_nothing_a_checkpoint_is_put_off_as_soon_as_there_is() -> None:

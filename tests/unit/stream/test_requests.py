@@ -44,7 +44,7 @@ class Turns:
     requests: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        drawn = random_stream(5, 1_000, 20, WGS84)
+        drawn = random_stream(5, 3_000, 20, WGS84)
         self.objects = sorted(drawn.objects, key=lambda each: each.t)
         queries = [each for each in drawn.queries if getattr(each, "type", None) is not QueryType.SKQ]
         self.storage = Remote()
@@ -60,10 +60,10 @@ class Turns:
         self.part, self.before, self.seen = "", 0, 0
         reign = Reign(channel, self.storage, "router", EPOCHS, 1, self.step)
         given = settings, self.storage, store, list(self.source.logs), lambda: 10**13
-        self.router = RouterTurns(Router(*given, reign=reign, due=lambda: self.due), engine, self.step)
+        self.router = RouterTurns(Router(*given, reign=reign, due=lambda: self.due), engine, self.step, beside=True)
         reign = Reign(channel, self.storage, "worker", ROUNDS, 1, self.step)
         worker = Worker(settings, self.storage, store, reign=reign, due=lambda: self.due)
-        self.worker = WorkerTurns(worker, engine, SLOTS, self.step)
+        self.worker = WorkerTurns(worker, engine, SLOTS, self.step, beside=True)
 
     def step(self, name: str) -> None:
         """A part of a turn begins; the decision goes on with the log."""
@@ -101,18 +101,14 @@ def test_a_turn_waits_for_nothing() -> None:
         assert turns.turn() == {}
 
 
-def test_a_checkpoint_comes_after_the_rows_and_its_files_are_put_at_once() -> None:
+def test_a_turn_waits_for_no_checkpoint() -> None:
     turns = Turns()
-    for _ in range(3):
-        turns.turn()
     turns.turn(due=True)
-    turns.turn()
-    turns.turn(due=True)
-    for _ in range(3):
-        turns.turn()
-        spent = turns.turn(due=True)
-        files = len(turns.requests["checkpoint"])
-        assert files > 3 * SLOTS
-        registries, slots = 1, -(-(files - 2) // 16)
-        assert spent == {"checkpoint": registries + slots}
-        assert {method for method, _ in turns.requests["checkpoint"]} == {"put"}
+    for _ in range(9):
+        turns.turn()  # after the first checkpoint it is looked what versions before have left
+    for _ in range(4):
+        before = set(turns.storage.list("state/"))
+        assert turns.turn(due=True) == {}
+        while turns.router.router.writing or turns.worker.worker.writing:
+            assert turns.turn(due=False) == {}
+        assert len(set(turns.storage.list("state/")) - before) > 3 * SLOTS

@@ -304,6 +304,7 @@ class Begun:
             "running": metrics.running.set,
             "full": metrics.full.set,
             "away": metrics.away.set,
+            "checkpointed": metrics.checkpointed,
             "lease": self.lease,
             "observe": metrics.observe,
             "follow": self._executors(session, engine, metrics),

@@ -228,7 +228,7 @@ class RouterMetrics:
         text = "Number of the version that is being prepared; -1 if none is."
         self._pending = series.gauge("pending_version", text)
         self._last = series.gauge("last_epoch_timestamp_seconds", "When the last epoch ended.")
-        self._checkpoint = series.gauge("last_checkpoint_timestamp_seconds", "When the last checkpoint was done.")
+        self.checkpointed = _checkpointed(series)
         self._lag = series.gauge("lag_messages", "Messages that no epoch has read.", "kind")
         for kind in ("objects", "queries"):
             self._lag.labels(kind)
@@ -269,8 +269,6 @@ class RouterMetrics:
         self._active.set(epoch.version)
         self._pending.set(-1 if epoch.pending is None else epoch.pending)
         self._last.set_to_current_time()
-        if epoch.checkpoint:
-            self._checkpoint.set_to_current_time()
 
 
 class _RoundSeries:
@@ -290,7 +288,6 @@ class _RoundSeries:
         self._left = series.counter("left_out", "Records left out of a failing round.")
         self._version = series.gauge("active_version", "Number of the routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
-        self._checkpoint = series.gauge("last_checkpoint_timestamp_seconds", "When the last checkpoint was done.")
         for kind in QueryType:
             self._results.labels(kind.value)
 
@@ -314,8 +311,6 @@ class _RoundSeries:
         for kind in QueryType:
             self._results.labels(kind.value).set(summary.counts.get(kind.value, 0))
         self._last.set(now)
-        if order.checkpoint:
-            self._checkpoint.set(now)
 
 
 class _SlotSeries:
@@ -418,6 +413,12 @@ class _ModelSeries:
         self._time_error.set(model_error(leaves, view.seconds))
 
 
+def _checkpointed(series: _Series) -> Callable[[], None]:
+    """What to call when a checkpoint is there."""
+    text = "When the last checkpoint was known to be there."
+    return series.gauge("last_checkpoint_timestamp_seconds", text).set_to_current_time
+
+
 class WorkerMetrics(LoadObserver):
     """The worker's metrics.
 
@@ -436,7 +437,7 @@ class WorkerMetrics(LoadObserver):
         self._of_model = _ModelSeries(_Series(self.registry, ""))
         text = "Messages in the internal topics that are not the router's."
         self._foreign = series.counter("foreign_messages", text)
-        self.executors = _ExecutorSeries(series).observe
+        self.executors, self.checkpointed = _ExecutorSeries(series).observe, _checkpointed(series)
         self._of_leaves.begin(leaves)
         self.running, self.full, self.away = _running(self.registry), _full(self.registry), _away(self.registry)
         self.seats, self.requests = _Seats(self.registry, dict).are, _Requests(self.registry, no_requests).are

@@ -88,9 +88,10 @@ class SeatEngine:
         tasks: Mapping[str, type] = TASKS,
     ) -> None:
         self._world, self._seating, self._report = world, seating, report
+        self._host = seating.host  # turns need it, and to ask a cluster manager takes longer than some of them
         self._secret, self._asking, self._silence = secrets.token_hex(32), secrets.token_hex(32), silence
         self._identity = None if self.is_near else new_identity()
-        self._desk = Desk(seating.host, self._secret, silence, self._identity, self._asking, self._directory)
+        self._desk = Desk(self._host, self._secret, silence, self._identity, self._asking, self._directory)
         self._published: dict[str, Any] | None = None
         self._tasks = tasks
         self._generation, self._lock = 1, threading.Lock()
@@ -102,7 +103,7 @@ class SeatEngine:
         self._to_forget: dict[str, set[int]] = {}
         self._all_came = False
         self._load = Load()
-        self._even_at = 0.0
+        self._even_at, self._is_uneven = 0.0, False
         self._placed_for: tuple[int, frozenset[str]] = 0, frozenset()
         self._retired: frozenset[str] = frozenset()
         self._errands: set[str] = set()
@@ -117,12 +118,12 @@ class SeatEngine:
     @property
     def is_near(self) -> bool:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        return is_loopback(self._seating.host)
+        return is_loopback(self._host)
 
     @property
     def _address(self) -> str:
         """Of the driver's endpoint."""
-        return endpoint(self._seating.host, self._desk.port)
+        return endpoint(self._host, self._desk.port)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -192,16 +193,22 @@ class SeatEngine:
         """See :class:`~spatialstream.stream.engine.Engine`; what would only be more even waits."""
         return self._placed_for != (self._desk.changes, self._retired)
 
+    @property
+    def would_move(self) -> bool:
+        """See :class:`~spatialstream.stream.engine.Engine`."""
+        if time.monotonic() >= self._even_at:
+            seats = self._desk.seats()
+            self._load.look(seats)
+            self._even_at = time.monotonic() + _EVEN_SECONDS
+            self._is_uneven = bool(seats) and self._placed(seats, even=True) != self._placement
+        return self.unsettled or self._is_uneven
+
     def settled(self) -> None:
         """See :class:`~spatialstream.stream.engine.Engine`."""
-        now, there = time.monotonic(), (self._desk.changes, self._retired)
-        seats, before = self._desk.seats(), self._placement
-        if not seats or (there == self._placed_for and now < self._even_at):
+        there, seats, before = (self._desk.changes, self._retired), self._desk.seats(), self._placement
+        if not seats or not self.would_move:
             return
-        if now >= self._even_at:
-            self._load.look(seats)
-            self._even_at = now + _EVEN_SECONDS
-        self._placed_for = there
+        self._placed_for, self._is_uneven = there, False
         self._place(seats, even=True)
         self._have_forgotten(before, seats)
 
@@ -312,11 +319,15 @@ class SeatEngine:
     def _place(self, seats: Sequence[Seated], *, even: bool) -> None:
         """Give items a seat that have none, and with ``even`` others another one; seats that are to go get none."""
         with self._lock:
-            leaving = {seat.name for seat in seats if seat.executor in self._retired}
-            given = self._items, [seat.name for seat in seats], self._placement, self._load.lately
-            now = placed(*given, even=even, leaving=leaving)
+            now = self._placed(seats, even=even)
             self._moves += now != self._placement
             self._placement = now
+
+    def _placed(self, seats: Sequence[Seated], *, even: bool) -> dict[int, str]:
+        """What :meth:`_place` gives."""
+        leaving = {seat.name for seat in seats if seat.executor in self._retired}
+        given = self._items, [seat.name for seat in seats], self._placement, self._load.lately
+        return placed(*given, even=even, leaving=leaving)
 
     # ---------------------------------------------------------------------------------------------------------- calls
 

@@ -20,13 +20,17 @@ import pyarrow as pa
 from spatialstream.model.errors import Missing
 from spatialstream.records.decode import Decoded
 
-__all__ = ["MESSAGE", "Channel", "Ranges", "Records", "Sink", "Source", "Storage", "find"]
+__all__ = ["MESSAGE", "Channel", "File", "Puts", "Ranges", "Records", "Sink", "Source", "Storage", "find"]
 
 MESSAGE = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 """Messages of one partition, in the order of their offsets; a key or a value may be null."""
 
 Ranges = Mapping[str, tuple[int, int]]
 """Partition -> offsets [start, end)."""
+
+
+File = tuple[str, Sequence[bytes | memoryview]]
+"""A name, and the parts of a content, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +87,21 @@ class Storage(Hashable, Protocol):
             OSError, NoStorage: as :meth:`put`; then each of the files may be there or not, and none is under way.
         """
 
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        """Put files, and one more when all of them are there; where that takes long, beside what follows.
+
+        It is tried until it has succeeded, or the process has died: then some of the files are there, or all of them,
+        and the seal only with all. Until then nobody may change their parts.
+
+        Args:
+            files: name and parts of each.
+            seal: of one more.
+            after: a set that has to be there before the seal.
+
+        Raises:
+            OSError, NoStorage: as :meth:`put`, where it is not put beside.
+        """
+
     def create(self, name: str, data: bytes) -> bool:
         """Put a file unless there is one of the name; of several who do so at once one succeeds.
 
@@ -130,6 +149,33 @@ class Storage(Hashable, Protocol):
 
     def discard(self, names: Iterable[str]) -> None:
         """Remove files that nobody will ask for, nor put again: at once or some time, or never if the process dies."""
+
+
+class Puts(Protocol):
+    """A set of files that is being put."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it has not succeeded yet; empty if nothing has failed since the last success."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all is there, so long at most; whether it is."""
+
+
+class _Done:
+    """See :class:`Puts`: all is there."""
+
+    trouble = ""
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+
+def put_at_once(storage: Storage, files: Sequence[File], seal: File) -> Puts:
+    """See :meth:`Storage.put_set`, of a storage that is near."""
+    for name, parts in (*files, seal):
+        storage.put(name, *parts)
+    return _Done()
 
 
 def find(storage: Storage, name: str) -> pa.Buffer | None:

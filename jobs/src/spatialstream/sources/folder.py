@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
+from spatialstream.sources.contracts import File, Puts, put_at_once
 from spatialstream.sources.disk import mapped, new_file, whole_file
 
 __all__ = ["Folder", "checked"]
@@ -69,6 +70,10 @@ class Folder:
 
     def await_puts(self) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
+
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.contracts import File, Puts, Storage, find, put_at_once
 from spatialstream.sources.folder import checked
 
 __all__ = ["MemoryStorage", "Overlay"]
@@ -43,6 +43,10 @@ class MemoryStorage:
 
     def await_puts(self) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
+
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -113,6 +117,10 @@ class Overlay:
 
     def await_puts(self) -> None:
         """See :class:`~spatialstream.sources.contracts.Storage`: all is there already."""
+
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        """See :class:`~spatialstream.sources.contracts.Storage`."""
+        return put_at_once(self, files, seal)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""

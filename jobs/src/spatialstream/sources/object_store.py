@@ -57,6 +57,7 @@ from obstore.store import from_url
 
 from spatialstream.model.errors import Missing, NoStorage, SettingError
 from spatialstream.sources.calls import called
+from spatialstream.sources.contracts import File, Puts
 from spatialstream.sources.folder import checked
 from spatialstream.sources.local_cache import LocalCache
 from spatialstream.sources.requests import count_request
@@ -199,6 +200,12 @@ class ObjectStorage:
         for error in errors:
             if error is not None:
                 raise error
+
+    def put_set(self, files: Sequence[File], seal: File, after: Puts | None = None) -> Puts:
+        """See :class:`~spatialstream.sources.contracts.Storage`: in threads of their own."""
+        for name, _ in (*files, seal):
+            checked(name)
+        return _Set(self, files, seal, after)
 
     def create(self, name: str, data: bytes) -> bool:
         """See :class:`~spatialstream.sources.contracts.Storage`."""
@@ -486,6 +493,60 @@ class _Begun(threading.local):
 _begun, _free = _Begun(), threading.BoundedSemaphore(_PUTS_AT_ONCE)
 
 
+def _put_at_once(
+    put: Callable[..., None], files: Mapping[str, Sequence[bytes | memoryview]]
+) -> dict[str, BaseException]:
+    """Put files at once, as many as may be under way; what those have met that could not be put."""
+
+    def put_one(name: str) -> None:
+        try:
+            put(name, *files[name])
+        finally:
+            _free.release()
+
+    puts = dict[str, Future[None]]()
+    for name in files:
+        _free.acquire()
+        puts[name] = called(partial(put_one, name))
+    return {name: error for name, each in puts.items() if (error := each.exception()) is not None}
+
+
+class _Set:
+    """See :meth:`~spatialstream.sources.contracts.Storage.put_set`.
+
+    Attributes:
+        trouble: see :class:`~spatialstream.sources.contracts.Puts`.
+    """
+
+    def __init__(self, storage: ObjectStorage, files: Sequence[File], seal: File, after: Puts | None) -> None:
+        self._storage, self._there = storage, threading.Event()
+        self.trouble = ""
+        threading.Thread(target=self._run, args=(dict(files), dict([seal]), after), name="set", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """See :class:`~spatialstream.sources.contracts.Puts`."""
+        return self._there.wait(seconds)
+
+    def _run(
+        self,
+        files: Mapping[str, Sequence[bytes | memoryview]],
+        seal: Mapping[str, Sequence[bytes | memoryview]],
+        after: Puts | None,
+    ) -> None:
+        self._put(files)
+        while after is not None and not after.wait(_LONGEST_PAUSE):
+            self.trouble = after.trouble
+        self._put(seal)
+        self._there.set()
+
+    def _put(self, files: Mapping[str, Sequence[bytes | memoryview]]) -> None:
+        while failed := _put_at_once(self._storage.put, files):
+            self.trouble = str(next(iter(failed.values())))
+            files = {name: files[name] for name in failed}
+            time.sleep(_LONGEST_PAUSE)
+        self.trouble = ""
+
+
 class _Later:
     """Puts and deletes that nobody waits for, in threads of their own; what fails is tried again.
 
@@ -536,24 +597,13 @@ class _Later:
         with self._changed:
             return self._changed.wait_for(lambda: not self._todo and not self._doing, timeout)
 
-    def _puts(self, files: Mapping[str, bytes]) -> dict[str, bytes | None]:
-        """Put files at once, as many as may be under way; those that could not be put."""
-
-        def put(name: str, data: bytes) -> None:
-            try:
-                self._storage.put_now(name, data)
-            finally:
-                _free.release()
-
-        puts = dict[str, Future[None]]()
-        for name, data in files.items():
-            _free.acquire()
-            puts[name] = called(partial(put, name, data))
-        failed = {name: error for name, each in puts.items() if (error := each.exception()) is not None}
+    def _put(self, files: Mapping[str, Sequence[bytes]]) -> Iterable[str]:
+        """Put files; those that could not be."""
+        failed = _put_at_once(self._storage.put_now, files)
         for error in failed.values():
             if not isinstance(error, NoStorage | OSError):
                 raise error
-        return {name: files[name] for name in failed}
+        return failed
 
     def _run(self) -> None:
         while True:
@@ -561,7 +611,8 @@ class _Later:
                 self._changed.wait_for(lambda: self._todo)
                 files = self._doing = self._todo
                 self._todo = {}
-            failed = self._puts({name: data for name, data in files.items() if data is not None})
+            puts = {name: [data] for name, data in files.items() if data is not None}
+            failed = {name: files[name] for name in self._put(puts)}
             gone = [name for name, data in files.items() if data is None]
             try:
                 self._storage.delete_now(gone)

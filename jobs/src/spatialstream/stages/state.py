@@ -11,7 +11,8 @@ again. Names in the storage, for each owner::
 Interface
     :class:`OwnerState` is one owner's part in one turn: :meth:`~OwnerState.begin` gives the structures as the turn
     before has left them, :meth:`~OwnerState.end` takes those that the turn leaves, and at the end of some turns, when
-    all that these give is out, :meth:`~OwnerState.checkpoint` writes them down.
+    all that these give is out, :meth:`~OwnerState.checkpoint` begins to write them down. On a storage that is far away
+    that goes on beside the turns that follow, and :meth:`~OwnerState.written` says how far it is.
 
 Invariant
     The structures after a turn are a function of its record, of those before and of the input that these name, whether
@@ -23,12 +24,12 @@ Invariant
 Only a turn that leaves records out (:mod:`~spatialstream.stages.leaving`) is another than before the decision: each
 decision begins a *take*, of which the names of files and manifests bear the number, if it is not the first.
 
-The files of a checkpoint, its manifests among them, are put at once, in any order. A process that dies meanwhile leaves
-some of them, of a turn that is not done: nobody asks for these, and whoever does the turn again puts them all.
+The files of an owner's checkpoint are put at once, in any order, and its manifest after all of them: where that is, all
+is. A process that dies meanwhile leaves some of them, of a turn from which nobody goes on: nobody asks for these.
 
-At a checkpoint the files go that neither it nor the one before names: until a checkpoint is known to be done, the one
-before is what turns are done again from. Which files there are is asked by a process at its first checkpoint of an
-owner; then it knows.
+At a checkpoint the files go that neither it nor the last one names that is known to be there: from that one turns are
+done again until this one is known to be there too, and only then another one begins. Which files there are is asked by
+a process at its first checkpoint of an owner; then it knows.
 
 Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabytes through the Python state interface).
 """
@@ -36,10 +37,11 @@ Why not Spark's state store: see ``docs/architecture.md`` (latency, and gigabyte
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -47,7 +49,7 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
-from spatialstream.sources.contracts import Storage, find
+from spatialstream.sources.contracts import File, Puts, Storage, find
 from spatialstream.sources.disk import DAMAGED, undamaged
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "OwnerState",
     "Progress",
     "Turn",
+    "Written",
     "forget",
     "get_json",
     "get_records",
@@ -211,6 +214,32 @@ _files: dict[tuple[str, str], tuple[Turn, set[str], set[str]]] = {}
 """Of the owners of which this process has written the last checkpoint: (turn, its files, all files of the owner)."""
 
 
+_sets: dict[tuple[str, str], tuple[Turn, Puts]] = {}
+"""Of the same owners: (turn, the set of its files)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How far a checkpoint is, of one owner or of several.
+
+    Attributes:
+        there: whether all of it is there.
+        lost: whether it will never be: who has begun to write it is gone.
+        trouble: why it is not there yet, if something has failed.
+    """
+
+    there: bool = True
+    lost: bool = False
+    trouble: str = ""
+
+    @classmethod
+    def of_all(cls, owners: Iterable[Written]) -> Written:
+        """What those of several owners are together."""
+        known = list(owners)
+        there, lost = all(each.there for each in known), any(each.lost for each in known)
+        return cls(there, lost, next((each.trouble for each in known if each.trouble), ""))
+
+
 def forget(storage: Storage | None = None, owner: str | None = None) -> None:
     """Drop what this process has in memory, as if it had died.
 
@@ -219,7 +248,7 @@ def forget(storage: Storage | None = None, owner: str | None = None) -> None:
         owner: of this one only; None: of all.
     """
     place = None if storage is None else storage.place
-    for known in (_kept, _files):
+    for known in (_kept, _files, _sets):
         for key in [each for each in known if place in (None, each[0]) and owner in (None, each[1])]:
             del known[key]
 
@@ -232,7 +261,7 @@ class OwnerState:
         owner: whose it is.
         turn: which one.
         before: the one that the owner has done before; None if this is its first.
-        since: the last one before that ended with a checkpoint; None if none did.
+        since: the last one before of which a checkpoint is there; None if there is none.
     """
 
     def __init__(
@@ -240,7 +269,7 @@ class OwnerState:
     ) -> None:
         self._storage, self._owner, self._prefix = storage, owner, f"state/{owner}/"
         self._turn, self._before, self._since = turn, before, since
-        self._written = 0
+        self._new: list[File] = []
 
     @classmethod
     def of(cls, storage: Storage, owner: str, turn: _Told) -> OwnerState:
@@ -276,8 +305,8 @@ class OwnerState:
         """The turn leaves these structures, which stay in this process's memory."""
         _kept[self._storage.place, self._owner] = self._turn, structures
 
-    def checkpoint(self) -> None:
-        """Begin to put what is new of the structures that the turn has left; it is there when these puts are.
+    def checkpoint(self) -> Written:
+        """Begin to write down what is new of the structures that the turn has left; how far it is.
 
         Raises:
             Lost: this process does not have them.
@@ -286,6 +315,19 @@ class OwnerState:
         if structures is None:
             raise Lost(f"the state of {self._owner} after turn {self._turn[0]} is in no memory any more")
         self.commit(structures.checkpoint(self.write))
+        return self.written()
+
+    def written(self, patience: float = 0.0) -> Written:
+        """How far the checkpoint is that :meth:`checkpoint` has begun, in this process or in one that is gone.
+
+        Args:
+            patience: seconds to wait for it, at most.
+        """
+        turn, puts = _sets.get((self._storage.place, self._owner), (None, None))
+        if puts is None or turn != self._turn:
+            there = find(self._storage, self._manifest_name(self._turn)) is not None
+            return Written(there, not there)
+        return Written() if puts.wait(patience) else Written(there=False, trouble=puts.trouble)
 
     def ended(self) -> Any:
         """The structures that the turn has left, to be looked at only; None if this process does not have them."""
@@ -296,7 +338,7 @@ class OwnerState:
         """The manifest of the turn before; None at the first turn.
 
         Raises:
-            Lost: the turn before did not end with a checkpoint.
+            Lost: there is no checkpoint of the turn before.
             StateError: the manifest is missing or damaged.
         """
         if self._before is None:
@@ -307,9 +349,10 @@ class OwnerState:
 
     def write(self, kind: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any] | None = None) -> str:
         """See :class:`spatialstream.local.state.WriteFile`."""
-        name = f"{turn_name(self._turn)}-{self._written:03d}-{kind}.arrays"
-        self._written += 1
-        self._storage.begin_put(self._prefix + name, *pack_arrays(arrays, meta))
+        name = f"{turn_name(self._turn)}-{len(self._new):03d}-{kind}.arrays"
+        if self._storage.is_far:  # the turns that follow do not wait, and may change them
+            arrays = {each: np.array(array) if array.flags.writeable else array for each, array in arrays.items()}
+        self._new.append((self._prefix + name, list(pack_arrays(arrays, meta))))
         return name
 
     def read(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -318,13 +361,15 @@ class OwnerState:
         return unpack_arrays(self._storage.get(name), f"{self._storage.place}/{name}")
 
     def commit(self, manifest: Manifest) -> None:
-        """Begin to put this turn's manifest, then delete what neither it needs nor the checkpoint before.
+        """Begin to put what has been written, and this turn's manifest; then delete what is not needed any more.
 
-        It need not come after the files that it names: nobody asks for it before the turn is known to be done, and that
-        comes after all of them.
+        That is what neither it names nor that of the last checkpoint that is there. It may name what this process has
+        still under way of an earlier one, so that has to be there first.
         """
-        name = self._manifest_name(self._turn)
-        self._storage.begin_put(name, json.dumps(manifest).encode())
+        name, key = self._manifest_name(self._turn), (self._storage.place, self._owner)
+        _, earlier = _sets.get(key, (None, None))
+        _sets[key] = self._turn, self._storage.put_set(self._new, (name, [json.dumps(manifest).encode()]), earlier)
+        self._new = []
         named = {name.removeprefix(self._prefix), *_names(manifest)}
         there = set(named)
         if self._since is not None:
@@ -333,10 +378,10 @@ class OwnerState:
             old = [name for name in there - named - before if _number_of(name) <= self._since[0]]
             self._storage.discard(self._prefix + name for name in old)
             there.difference_update(old)
-        _files[self._storage.place, self._owner] = self._turn, named, there
+        _files[key] = self._turn, named, there
 
     def _files(self) -> tuple[set[str], set[str]]:
-        """The files of the checkpoint before, and all that there are: as known, if this process has written it."""
+        """The files of the last checkpoint that is there, and all that are: as known, if this process wrote it."""
         assert self._since is not None
         turn, named, there = _files.get((self._storage.place, self._owner), (None, set[str](), set[str]()))
         if turn == self._since:

@@ -22,7 +22,7 @@ from spatialstream.stages.messages import Row
 from spatialstream.stages.narrowing import narrow_answers, narrow_ask, narrow_merge, narrow_route, narrow_work
 from spatialstream.stages.route import admit, dead_letters, registry_owner, registry_state, route_epoch
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.state import forget
+from spatialstream.stages.state import OwnerState, forget
 from spatialstream.stages.turns import Epoch, Round
 from spatialstream.stages.two_phase import Second
 from spatialstream.stages.views import View, keep
@@ -84,9 +84,11 @@ class EpochTasks:
 
     Attributes:
         epoch: the epoch.
+        patience: seconds to wait for what is being written, at most.
     """
 
     epoch: Epoch
+    patience: float = 0.0
 
     def _have(self, world: World, letters: tuple[str, ...] = ()) -> None:
         """Have the runs of the epoch, and these dead letters; those that were put late may be lost."""
@@ -113,9 +115,12 @@ class EpochTasks:
         return iter(())
 
     def checkpoint(self, world: World, partition: int) -> Iterator[str]:
-        """Write down the registry as the epoch has left it."""
-        registry_state(self.epoch, partition, world.storage).checkpoint()
-        return iter(())
+        """Begin to write down the registry as the epoch has left it; how far that is, :class:`Written` as JSON."""
+        yield to_json(registry_state(self.epoch, partition, world.storage).checkpoint())
+
+    def written(self, world: World, partition: int) -> Iterator[str]:
+        """How far that is now."""
+        yield to_json(registry_state(self.epoch, partition, world.storage).written(self.patience))
 
     def narrow(self, world: World, partition: int) -> Iterator[str]:
         """What ROUTE fails on."""
@@ -170,11 +175,13 @@ class RoundTasks:
         turn: the round.
         asking: the parts of MERGE of which queries need a second phase.
         near: whether all tasks are done on one machine.
+        patience: seconds to wait for what is being written, at most.
     """
 
     turn: Round
     asking: tuple[int, ...] = ()
     near: bool = False
+    patience: float = 0.0
 
     def _blocks(self, world: World, of: SlotBlocks) -> Iterator[Block]:
         slot, start, end = of
@@ -218,12 +225,17 @@ class RoundTasks:
         yield str(world.sink.rows(self.turn.number, 1, lines, part))
 
     def checkpoint(self, world: World, slot: int) -> Iterator[str]:
-        """Write down a slot as the round has left it; under ``~part`` a part of MERGE."""
-        state = slot_state(slot, self.turn, world.storage)
+        """Begin to write down a slot as the round has left it, under ``~part`` a part of MERGE; how far that is."""
+        yield to_json(self._state(world, slot).checkpoint())
+
+    def written(self, world: World, slot: int) -> Iterator[str]:
+        """How far that is now."""
+        yield to_json(self._state(world, slot).written(self.patience))
+
+    def _state(self, world: World, slot: int) -> OwnerState:
         if slot < 0:
-            state = merger_state(~slot, self.turn, world.storage)
-        state.checkpoint()
-        return iter(())
+            return merger_state(~slot, self.turn, world.storage)
+        return slot_state(slot, self.turn, world.storage)
 
     def recall(self, world: World, slot: int) -> Iterator[str]:
         """Have a slot's view as of this round, which is done, to be asked; under ``~part`` that of a part of MERGE."""

@@ -10,13 +10,19 @@ for all slots, then MERGE, whose rows go into the sink; a second phase, if many 
 
 State is in the memory of whoever does the stages, and in checkpoints. Where it is lost, all go back: the turns since
 the last checkpoint are done again from their records, for the state that they leave and for nothing else.
+
+A checkpoint begins when a turn is out. Where it takes long to write, the turns that follow do not wait for it
+(``beside``): it counts from the turn on that is decided when it is known to be there. Only where items are to move to
+other processes, which read it, is it waited for.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spatialstream.model.errors import Lost, StateError
@@ -24,18 +30,45 @@ from spatialstream.model.jsonable import from_json
 from spatialstream.sources.contracts import Ranges, find
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.leaving import Left
+from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import EpochTasks, InputTasks, RoundTasks, SlotBlocks, Summary
 from spatialstream.stages.turns import Round
 from spatialstream.stages.two_phase import second_name
 from spatialstream.stream.engine import Engine, Task
 from spatialstream.stream.reign import Standing
 from spatialstream.stream.router import EpochRecord, Router
-from spatialstream.stream.worker import RoundRecord, Worker
+from spatialstream.stream.worker import Checkpoint, RoundRecord, Worker
 
 __all__ = ["Ingestion", "RouterTurns", "WorkerTurns", "news"]
 
 Ingestion = Callable[[Ingest], Sequence[Intake]]
 """Has what has come in made into runs."""
+
+_MOVE_SECONDS = 10.0
+"""For which a checkpoint is waited for, at most, so that items can move; otherwise they move another time."""
+_ASK_SECONDS = 0.5
+"""For which one question waits how far it is."""
+
+
+def _known(engine: Engine, ask: Callable[[float], Iterable[str]], told: Iterable[str], *, beside: bool) -> Written:
+    """How far a checkpoint is when the next turn may begin.
+
+    Args:
+        engine: writes it.
+        ask: has all owners say how far they are, and wait so many seconds for it.
+        told: what they have said when it began.
+        beside: whether turns go on meanwhile, unless items are to move.
+    """
+    written = _of_all(told)
+    patience = math.inf if not beside else _MOVE_SECONDS if engine.would_move else 0.0
+    until = time.monotonic() + patience
+    while not (written.there or written.lost) and (left := until - time.monotonic()) > 0:
+        written = _of_all(ask(min(left, _ASK_SECONDS)))
+    return written
+
+
+def _of_all(told: Iterable[str]) -> Written:
+    return Written.of_all(from_json(Written, line) for line in told)
 
 
 # ------------------------------------------------------------------------------------------------------------- epochs
@@ -49,15 +82,20 @@ class RouterTurns:
         router: decides.
         engine: does the stages.
         step: is called before each step, with its name; tests stop a turn there.
+        beside: whether turns go on while a checkpoint is being written.
+        told: is told how far one is, whenever that is looked at.
     """
 
     router: Router
     engine: Engine
     step: Callable[[str], None] = lambda name: None
+    beside: bool = False
+    told: Callable[[Written], object] = lambda written: None
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
         """Do the next epoch, or the last one again if it is not known to be done; that ingests nothing."""
         router, engine = self.router, self.engine
+        self.look()
         record = router.unfinished
         if record is None:
             self.step("ingest")
@@ -75,11 +113,14 @@ class RouterTurns:
                 ends = self._route(record)
             self.step("announce")
             engine.world.channel.announce({**router.announcement(record), "ends": ends})
-            if record.epoch.checkpoint:
-                self.step("checkpoint")
-                self._checkpoint(record)
+        written = None
+        if record.epoch.checkpoint:
+            self.step("checkpoint")
+            written = self._checkpoint(record)
         self.step("finish")
         router.done(record)
+        if written is not None:
+            self._note(record, written)
         return record
 
     def _route(self, record: EpochRecord) -> list[int]:
@@ -87,15 +128,36 @@ class RouterTurns:
         lines = self.engine.map(EpochTasks(record.epoch).route, range(record.epoch.partitions))
         return [max(of_slot) for of_slot in zip(*map(json.loads, lines), strict=True)]
 
-    def _checkpoint(self, record: EpochRecord) -> None:
-        """Have the registries written down, now that the epoch is out."""
+    def _checkpoint(self, record: EpochRecord) -> Written:
+        """Have the registries written down, now that the epoch is out; how far that is when the next one may begin."""
         tasks, partitions = EpochTasks(record.epoch), range(record.epoch.partitions)
         try:
-            self.engine.map(tasks.checkpoint, partitions)
+            told = self.engine.map(tasks.checkpoint, partitions)
         except Lost:
             self.go_back(record)
             self.engine.map(tasks.admit, partitions)
-            self.engine.map(tasks.checkpoint, partitions)
+            told = self.engine.map(tasks.checkpoint, partitions)
+        return _known(self.engine, lambda patience: self._ask(record, patience), told, beside=self.beside)
+
+    def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
+        """How far the checkpoint of an epoch is, in seconds at most that it is waited for."""
+        tasks = EpochTasks(record.epoch, patience)
+        return self.engine.map(tasks.written, range(record.epoch.partitions))
+
+    def _note(self, record: EpochRecord, written: Written) -> None:
+        """Have the router know how far a checkpoint is, and items move that can be read from it."""
+        if written.there:
+            self.router.written(record)
+            if self.router.settled:
+                self.engine.settled()
+        elif written.lost:
+            self.router.not_written()
+        self.told(written)
+
+    def look(self) -> None:
+        """Look how far the checkpoint is that is being written, if one is."""
+        if (record := self.router.writing) is not None:
+            self._note(record, _of_all(self._ask(record)))
 
     def go_back(self, record: EpochRecord) -> None:
         """Have the registries made anew, as the epochs before one have left them."""
@@ -165,6 +227,8 @@ class WorkerTurns:
         engine: does the stages.
         slots: how many there are.
         step: is called before each step, with its name; tests stop a turn there.
+        beside: whether turns go on while a checkpoint is being written.
+        told: is told how far one is, whenever that is looked at.
         foreign: messages among the announcements that were none, since somebody has set this to 0.
     """
 
@@ -172,8 +236,11 @@ class WorkerTurns:
     engine: Engine
     slots: int
     step: Callable[[str], None] = lambda name: None
+    beside: bool = False
+    told: Callable[[Written], object] = lambda written: None
     foreign: int = 0
     _heard: tuple[int, Standing] | None = field(default=None)
+    _released: Checkpoint | None = field(default=None)
 
     def next(self, most: int = 1, patience: float = 0.0) -> RoundRecord | None:
         """The next round, or the last one if it is not known to be done; None if nothing was announced.
@@ -185,6 +252,7 @@ class WorkerTurns:
         worker, channel = self.worker, self.engine.world.channel
         if worker.unfinished:
             return worker.unfinished
+        self.look()
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
         try:
             given, offset = channel.announced(after, most, patience)
@@ -210,15 +278,17 @@ class WorkerTurns:
             self.go_back(record)
             self.step("work")
             summary = self._do(record)
+        written = None
         if record.round.checkpoint:
             self.step("checkpoint")
-            self._checkpoint(record)
+            written = self._checkpoint(record)
         self.step("finish")
         counts = self.worker.done(record, summary.counts)
-        if record.since is not None and record.since.round == record.round.before:
+        if record.since is not None and record.since != self._released:
             self.engine.world.channel.release(record.since.ends)
-        if record.round.checkpoint:
-            self.engine.settled()
+            self._released = record.since
+        if written is not None:
+            self._note(record, written)
         self.step("confirm")
         self.worker.confirm()
         return replace(summary, counts=counts)
@@ -234,9 +304,34 @@ class WorkerTurns:
             engine.gather(tasks.ask, summary.second, tasks.merge_answers, tasks.asking)
         return summary
 
-    def _checkpoint(self, record: RoundRecord) -> None:
-        """Have all state written down, now that the round's rows are out."""
-        self._of_state(record, _tasks(record).checkpoint)
+    def _checkpoint(self, record: RoundRecord) -> Written:
+        """Have all state written down, now that the round's rows are out; how far that is when the next may begin."""
+        told = self._of_state(record, _tasks(record).checkpoint)
+        return _known(self.engine, lambda patience: self._ask(record, patience), told, beside=self.beside)
+
+    def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
+        """How far the checkpoint of a round is, in seconds at most that it is waited for."""
+        return self.engine.map(replace(_tasks(record), patience=patience).written, self._owners)
+
+    def _note(self, record: RoundRecord, written: Written) -> None:
+        """Have the worker know how far a checkpoint is, and items move that can be read from it."""
+        if written.there:
+            self.worker.written(record)
+            if self.worker.settled:
+                self.engine.settled()
+        elif written.lost:
+            self.worker.not_written()
+        self.told(written)
+
+    def look(self) -> None:
+        """Look how far the checkpoint is that is being written, if one is."""
+        if (record := self.worker.writing) is not None:
+            self._note(record, _of_all(self._ask(record)))
+
+    @property
+    def _owners(self) -> range:
+        """The slots, and ``~part`` for each part of MERGE."""
+        return range(-len(self._parts), self.slots)
 
     @property
     def _parts(self) -> range:
@@ -254,18 +349,18 @@ class WorkerTurns:
         record = self.worker.last
         if record is None or self.worker.unfinished:
             return None
-        self._of_state(record, _tasks(record).recall)
+        turn = record.round if self.worker.has_checkpoint(record) else replace(record.round, checkpoint=False)
+        self._of_state(record, RoundTasks(turn).recall)
         return record.round
 
-    def _of_state(self, record: RoundRecord, do: Task[int]) -> None:
+    def _of_state(self, record: RoundRecord, do: Task[int]) -> list[str]:
         """Do something with what slots and parts are after a round; where one has lost that, it is made anew first."""
-        owners = range(-len(self._parts), self.slots)
         try:
-            self.engine.map(do, owners)
+            return self.engine.map(do, self._owners)
         except Lost:
             self.go_back(record)
             self._do(replace(record, round=replace(record.round, known=True)))
-            self.engine.map(do, owners)
+            return self.engine.map(do, self._owners)
 
     def forget(self) -> None:
         """What has been announced and is in no round's record has to be heard again."""

@@ -78,6 +78,10 @@ class Engine(Protocol):
     def unsettled(self) -> bool:
         """Whether items would move if it were :meth:`settled`."""
 
+    @property
+    def would_move(self) -> bool:
+        """Likewise, where they would only be more even, too."""
+
     def settled(self) -> None:
         """Is told between turns when nothing is remembered that could not be read anew: now items may move."""
 
@@ -105,7 +109,7 @@ class Inline:
     is_near = True
     width = 1
     moves = 0
-    unsettled = False
+    unsettled = would_move = False
 
     def map(self, do: Task[T], items: Sequence[T], *, anywhere: bool = False) -> list[str]:
         """See :class:`Engine`."""

@@ -21,6 +21,7 @@ from spatialstream.sources.contracts import Ranges, Source
 from spatialstream.sources.disk import is_full
 from spatialstream.stages.learning import Learner
 from spatialstream.stages.leaving import AMBIENT, Left
+from spatialstream.stages.state import Written
 from spatialstream.stages.tasks import IdleTasks, Summary, World
 from spatialstream.stages.turns import Round
 from spatialstream.store.base import RoutingStore
@@ -48,6 +49,7 @@ _WAIT_FOR_STORAGE = (1.0, 5.0)
 _PUT_OFF_SECONDS = 60.0
 """After which a checkpoint is tried again for which there was no room."""
 _TELL_SECONDS = 10.0
+_TROUBLE_SECONDS = 60.0
 _TRIM_SECONDS = 5.0
 _TRIM_AGAIN_SECONDS = 300.0
 """After which what could not be cut is to be cut once more: brokers are away for a while, or do not allow it at all."""
@@ -71,6 +73,7 @@ class _Job(ABC):
         running: is told whether turns succeed.
         full: is told whether turns fail because there is no room where the state is kept.
         away: is told whether they fail because that cannot be reached, or denies.
+        checkpointed: is called when a checkpoint is there.
         lease: of the job; None where nobody else can be at it.
         follow: is called now and then, beside the turns.
     """
@@ -87,6 +90,7 @@ class _Job(ABC):
     running: Callable[[bool], object] = lambda running: None
     full: Callable[[bool], object] = lambda full: None
     away: Callable[[bool], object] = lambda away: None
+    checkpointed: Callable[[], object] = lambda: None
     lease: Lease | None = None
     follow: Callable[[], object] = lambda: None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -95,6 +99,7 @@ class _Job(ABC):
     _failure: Exception | None = None
     _checkpoints: Every = field(init=False)
     _no_checkpoint_before: float = 0.0
+    _trouble_at: float = 0.0
 
     name = ""
 
@@ -131,6 +136,14 @@ class _Job(ABC):
         """In a stream in which nothing happens processes come and go too."""
         if settled and self.engine.unsettled:
             self.engine.settled()
+
+    def _written(self, written: Written) -> None:
+        """Tell that a checkpoint is there, or now and then why not."""
+        if written.there:
+            self.checkpointed()
+        elif written.trouble and time.monotonic() >= self._trouble_at:
+            self.report(f"{self.name}: goes on without its state being written: {written.trouble}")
+            self._trouble_at = time.monotonic() + _TROUBLE_SECONDS
 
     def _reign(self, folder: str) -> Reign | Alone:
         """By which the decisions count whose records are in a folder."""
@@ -375,7 +388,7 @@ class RouterJob(_Job):
         storage, names, reign = self.world.storage, list(self._source.bounds()), self._reign(EPOCHS)
         due = self._due()
         router = Router(self.settings, storage, self.store, names, _now, reign=reign, due=due)
-        self._turns = RouterTurns(router, self.engine, self._parts.step)
+        self._turns = RouterTurns(router, self.engine, self._parts.step, beside=True, told=self._written)
         self._learner = Learner(storage, self.store, self.settings.space)
 
     @property
@@ -396,15 +409,14 @@ class RouterJob(_Job):
         if not ranges and not router.unfinished and not router.wants_epoch():
             # of a silent stream the registry is soon made anew, from the epochs since its last checkpoint
             silent = time.monotonic() - self._worked_at >= self.checkpoint_interval
-            self._settle(silent or router.last is None or router.last.epoch.checkpoint)
+            turns.look()
+            self._settle(silent or router.settled)
             if silent:
                 router.keep()
             self._stopping.wait(_POLL_SECONDS)
             return False
         began = time.monotonic()
         record = turns.epoch(turns.ingestion(ranges))
-        if record.epoch.checkpoint:
-            self.engine.settled()
         self._worked_at = time.monotonic()
         self.observe(record, self._worked_at - began, self._turn_ended())
         return True
@@ -497,7 +509,9 @@ class WorkerJob(_Job):
         settings, storage = self.settings, self.world.storage
         due = self._due()
         worker = Worker(settings, storage, self.store, reign=self._reign(ROUNDS), due=due)
-        self._turns = WorkerTurns(worker, self.engine, settings.slots, self._parts.step)
+        self._turns = WorkerTurns(
+            worker, self.engine, settings.slots, self._parts.step, beside=True, told=self._written
+        )
         self._reporter = LoadReporter(storage, self.store, settings.retention, self.loads)
 
     def _idle_turn(self) -> None:

@@ -8,14 +8,15 @@ whoever does it again does the same.
 
 The router sees intakes, never records; what it keeps is O(partitions + runs not used up).
 
-A record also says whether the epoch ends with a checkpoint of the registry. From the last one on, epochs are admitted
-again when the registry is lost (:meth:`Router.since_checkpoint`), so the files of their queries stay until then.
+A record also says whether the epoch ends with a checkpoint of the registry. From the last one on that is there, epochs
+are admitted again when the registry is lost (:meth:`Router.since_checkpoint`), so the files of their queries stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ class EpochRecord:
         retired: (version, ms of the day's clock) of the versions that epochs have named within the last day, but do not
             name since then.
         previous: the name of the record of the epoch before; empty if there is none.
-        admitted: the files of the queries of the epochs between the last checkpoint of the registry and this one.
+        admitted: the files of the queries of the epochs between the last checkpoint of the registry that was known to
+            be there, and this one.
     """
 
     epoch: Epoch
@@ -126,6 +128,7 @@ class Router:
     Attributes:
         last: the record of the last epoch, done or not.
         last_done: the last epoch that is known to be done; -1 if none is.
+        writing: the record of the epoch whose checkpoint is being written, as far as anybody knows; None: none is.
     """
 
     def __init__(
@@ -155,6 +158,9 @@ class Router:
         self._reign.check(done, -1 if self.last is None else self.last.epoch.number)
         # an epoch is done when its announcement counts, whatever a process has written that was superseded
         self.last_done = min(done, self._reign.announced)
+        self._there = None if self.last is None else self.last.epoch.since
+        # of those before the last epoch nobody knows any more how far they are
+        self.writing = self.last if self.last and self.last.epoch.checkpoint and not self.unfinished else None
 
     @property
     def unfinished(self) -> EpochRecord | None:
@@ -227,8 +233,8 @@ class Router:
             letters=tuple(intake.rejected for intake in intakes if intake.rejected),
             two_phase=settings.two_phase,
             measured=settings.measured,
-            before=None if before is None else before.epoch.before if before.silent else _turn(before.epoch),
-            since=None if before is None else _turn(before.epoch) if before.epoch.checkpoint else before.epoch.since,
+            before=None if before is None else _routed(before),
+            since=self._there,
             checkpoint=False,
         )
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
@@ -246,21 +252,47 @@ class Router:
             previous=self._name,
         )
         if before is not None:
-            record = replace(record, retired=_retired(before, record.versions, now), admitted=_admitted(before))
+            record = replace(record, retired=_retired(before, record.versions, now), admitted=self._admitted(before))
         if not record.silent:
-            record = replace(record, epoch=replace(epoch, checkpoint=self._due()))
+            record = replace(record, epoch=replace(epoch, checkpoint=self.writing is None and self._due()))
         self._save(record)
         self._before = before
         return record
 
     def since_checkpoint(self, record: EpochRecord) -> list[EpochRecord]:
-        """The epochs that were routed between the last checkpoint of the registry before an epoch, and it, in order."""
+        """The epochs that were routed between the checkpoint that an epoch knows of, and it, in order."""
         since, found = -1 if record.epoch.since is None else record.epoch.since[0], list[EpochRecord]()
         while record.epoch.number - 1 > since:
             record = self._reign.value(record.previous, EpochRecord)
             if not record.silent:
                 found.append(record)
         return found[::-1]
+
+    def _admitted(self, before: EpochRecord) -> tuple[str, ...]:
+        """What :attr:`EpochRecord.admitted` is for the epoch after one."""
+        since, files, record = -1 if self._there is None else self._there[0], list[Sequence[str]](), before
+        while record.epoch.number > since:
+            files.append([run.name for run in record.epoch.runs_of("queries")])
+            if record.epoch.since == self._there:
+                files.append(record.admitted)
+                break
+            record = self._reign.value(record.previous, EpochRecord)
+        return tuple(dict.fromkeys(chain.from_iterable(reversed(files))))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has been routed since a checkpoint of the registry that is there."""
+        if self.last is None:
+            return True
+        return not self.unfinished and self._there is not None and self._there == _routed(self.last)
+
+    def written(self, record: EpochRecord) -> None:
+        """The checkpoint of an epoch that is done is there."""
+        self._there, self.writing = _turn(record.epoch), None
+
+    def not_written(self) -> None:
+        """The checkpoint that was being written will never be there."""
+        self.writing = None
 
     def _save(self, record: EpochRecord) -> None:
         self._name = self._reign.decide(record.epoch.number, to_json(record))
@@ -300,6 +332,8 @@ class Router:
         self._step("done")
         self._progress.save(epoch.number)
         self.last_done = epoch.number
+        if epoch.checkpoint:
+            self.writing = record
 
     def _adopt(self, number: int, before: EpochRecord | None) -> tuple[Adoption, tuple[Control, ...]]:
         view = self._store.latest()
@@ -389,11 +423,9 @@ def _turn(epoch: Epoch) -> Turn:
     return epoch.number, epoch.take
 
 
-def _admitted(before: EpochRecord) -> tuple[str, ...]:
-    """What :attr:`EpochRecord.admitted` is for the epoch after one."""
-    if before.epoch.checkpoint:
-        return ()
-    return tuple(dict.fromkeys((*before.admitted, *(run.name for run in before.epoch.runs_of("queries")))))
+def _routed(record: EpochRecord) -> Turn | None:
+    """The last epoch up to and with one that was routed."""
+    return record.epoch.before if record.silent else _turn(record.epoch)
 
 
 def _retired(before: EpochRecord, versions: set[int], now: int) -> tuple[tuple[int, int], ...]:

@@ -6,9 +6,10 @@ round is a consistent cut, and a snapshot query is complete within it; and a wor
 epochs for the price of one. A round's record holds its epochs and the offsets of its blocks, so whoever does it again
 does the same. What the slots have prepared for a new version is confirmed to the routing store.
 
-A record also says whether the round ends with a checkpoint of all state, and which round before it did. From there the
-rounds are done again when state is lost (:meth:`Worker.since_checkpoint`), so whatever these need stays until a round
-is done that comes after a checkpoint.
+A record also says whether the round ends with a checkpoint of all state, and of which round before it one is there:
+to write it may take longer than the round, so others follow meanwhile. From there the rounds are done again when state
+is lost (:meth:`Worker.since_checkpoint`), so whatever these need stays until a round is done whose record names a later
+one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _FIRST = Standing(ROUTER)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A round that has ended with a checkpoint of all state.
+    """A round of which a checkpoint of all state is there.
 
     Attributes:
         round: which one.
@@ -73,7 +74,7 @@ class RoundRecord:
         records: objects and queries of the round, at most.
         router: by which it is told which announcements count, up to there.
         previous: the name of the record of the round before; empty if there is none.
-        since: the last checkpoint before it.
+        since: the last checkpoint that was known to be there.
         counts: rows of the stream before it by query type, ``rejected`` for queries that were not admitted, and
             ``repeated`` for those that came again.
     """
@@ -94,10 +95,9 @@ class RoundRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The last checkpoint up to and with it, once it is done."""
-        turn = self.round
-        return Checkpoint((turn.number, turn.take), self.ends, turn.version) if turn.checkpoint else self.since
+    def checkpoint(self) -> Checkpoint:
+        """That with which it ends, once it is there."""
+        return Checkpoint((self.round.number, self.round.take), self.ends, self.round.version)
 
 
 def rounds_done(storage: Storage) -> Progress:
@@ -119,6 +119,7 @@ class Worker:
     Attributes:
         last: the record of the last round, done or not.
         last_done: the last round that is known to be done; -1 if none is.
+        writing: the record of the round whose checkpoint is being written, as far as anybody knows; None: none is.
     """
 
     def __init__(
@@ -143,6 +144,9 @@ class Worker:
         self._reign.check(self.last_done, -1 if self.last is None else self.last.round.number)
         self._counts: Mapping[str, int] = self._progress.counts()
         self._dropped = -1
+        self._there = None if self.last is None else self.last.since
+        # of those before the last round nobody knows any more how far they are
+        self.writing = self.last if self.last and self.last.round.checkpoint and not self.unfinished else None
 
     @property
     def unfinished(self) -> RoundRecord | None:
@@ -200,7 +204,7 @@ class Worker:
             measured=settings.measured,
             before=previous,
             since=None if since is None else since.round,
-            checkpoint=self._due(),
+            checkpoint=self.writing is None and self._due(),
         )
         pending, stage = _pending(before, turn)
         record = RoundRecord(
@@ -224,8 +228,20 @@ class Worker:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing has been done since the last checkpoint."""
-        return self.last is None or (not self.unfinished and self.last.round.checkpoint)
+        """Whether nothing has been done since a checkpoint that is there."""
+        return self.last is None or (not self.unfinished and self.has_checkpoint(self.last))
+
+    def has_checkpoint(self, record: RoundRecord) -> bool:
+        """Whether the last checkpoint that is there is that of a round."""
+        return self._there is not None and self._there.round == (record.round.number, record.round.take)
+
+    def written(self, record: RoundRecord) -> None:
+        """The checkpoint of a round that is done is there."""
+        self._there, self.writing = record.checkpoint, None
+
+    def not_written(self) -> None:
+        """The checkpoint that was being written will never be there."""
+        self.writing = None
 
     def settle(self) -> RoundRecord | None:
         """Decide a round without epochs, for its checkpoint; None if that is not due, or would hold nothing new.
@@ -233,7 +249,7 @@ class Worker:
         So a stream that is silent does not need the blocks of its last rounds for ever.
         """
         before = self.last
-        if before is None or self.unfinished or before.round.checkpoint or not self._due():
+        if before is None or self.settled or self.unfinished or self.writing is not None or not self._due():
             return None
         number, previous, since = self._after(before)
         turn = replace(
@@ -262,14 +278,13 @@ class Worker:
         self._save(record)
         return record
 
-    @staticmethod
-    def _after(before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
-        """Of the round after one that is done: its number, the one before, and the last checkpoint."""
+    def _after(self, before: RoundRecord) -> tuple[int, Turn, Checkpoint | None]:
+        """Of the round after one that is done: its number, the one before, and the last checkpoint that is there."""
         turn = before.round
-        return next_turn(turn.number), (turn.number, turn.take), before.checkpoint
+        return next_turn(turn.number), (turn.number, turn.take), self._there
 
     def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
-        """The rounds between the last checkpoint before a round, and it, as they are done again for their state alone.
+        """The rounds between the checkpoint that a round knows of, and it, as they are done again for state alone.
 
         All of them are done: a round is decided when the one before is.
         """
@@ -327,6 +342,8 @@ class Worker:
         self._step("done")
         self._progress.save(number, total)
         self.last_done, self._counts = number, total
+        if record.round.checkpoint:
+            self.writing = record
         return total
 
     def keep(self) -> None:

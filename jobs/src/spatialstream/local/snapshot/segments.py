@@ -23,12 +23,12 @@ are made with fewer segments. From then on the merges of several stores are spre
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.arrays import Ints
+from spatialstream.local.arrays import Array, Ints
 from spatialstream.local.base import LocalIndex
 from spatialstream.local.snapshot.rows import ObjectRows
 from spatialstream.local.snapshot.segment import Segment
@@ -234,10 +234,13 @@ class SegmentStore(LocalIndex):
     # -------------------------------------------------------------------------------------------------------- keeping
 
     def checkpoint(self, write: WriteFile) -> Manifest:
-        """Write the segments that are not written yet, a file each; see :mod:`spatialstream.local.state`."""
+        """Write the segments that are not written yet, a file each; see :mod:`spatialstream.local.state`.
+
+        They never change, and are by far the largest of all that is written, so they are not copied for it.
+        """
         for part in self._parts:
             if part.file is None:
-                part.file = write("segment", part.loaded().to_arrays(), None)
+                part.file = write("segment", _unchanging(part.loaded().to_arrays()), None)
         return {
             "interval": self.interval,
             "capacity": self.capacity,
@@ -282,3 +285,11 @@ def prepare() -> None:
     store.range_query(everywhere, ["0|a", "1|b", "!c"], -1, FAN_IN)
     store.term_counts(everywhere, ["0|a", "1|b"], -1, FAN_IN)
     list(store.leaving(FAN_IN))
+
+
+def _unchanging(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The same arrays, through which nobody writes."""
+    views = {name: array.view() for name, array in arrays.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views
