@@ -45,7 +45,7 @@ class Underway:
 
     def wait(self, seconds: float) -> bool:
         self._storage.go_on()
-        while seconds and not self.is_there:
+        while seconds and not self.is_there and not self._storage.held:
             self._storage.go_on()
         return self.is_there
 
@@ -67,6 +67,7 @@ class Remote(MemoryStorage):
         beside: how many were not.
         held: whether sets of files wait.
         trouble: why.
+        haste: chance that one of a set is put whenever somebody looks.
     """
 
     is_far = True
@@ -74,7 +75,7 @@ class Remote(MemoryStorage):
     def __init__(self, step: Callable[[str], None] = lambda name: None, chance: random.Random | None = None) -> None:
         super().__init__()
         self.now, self.beside = 0, 0
-        self.held, self.trouble = False, ""
+        self.held, self.trouble, self.haste = False, "", 1.0
         self.waited: list[tuple[str, str]] = []
         self._step, self._chance = step, chance or random.Random(0)
         self._begun: list[tuple[str, bytes]] = []
@@ -186,6 +187,6 @@ class Remote(MemoryStorage):
     def go_on(self, step: Callable[[str], None] | None = None) -> None:
         """Some of what is put beside is there."""
         for each in () if self.held else self._sets:
-            for _ in range(self._chance.randrange(4)):
+            if self._chance.random() < self.haste:
                 each.go_on(step or self._step)
         self._sets = [each for each in self._sets if not each.is_there]

@@ -205,7 +205,8 @@ class Simulation:
                     forget(self.storage, registry_owner(partition))
                 now, due = (lambda: self.time), self.due
                 self.router = Router(self.settings, self.storage, view, names, now, self.step, due=due)
-            turns = RouterTurns(self.router, self.processes, self.step, self.beside)
+                self._epochs = RouterTurns(self.router, self.processes, self.step, self.beside)
+            turns = self._epochs
             turns.epoch(turns.ingestion(news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
@@ -253,19 +254,23 @@ class Simulation:
                 for owner in self._owners:
                     forget(self.storage, owner)
                 self.worker = Worker(self.settings, self.storage, self.views[1], self.step, due=self.due)
-            turns = WorkerTurns(self.worker, self.processes, self.settings.slots, self.step, self.beside)
-            record = turns.next(self.random.randint(1, max(1, self.unheard))) or self.worker.settle()
+                given = self.worker, self.processes, self.settings.slots, self.step, self.beside
+                self._rounds = WorkerTurns(*given)
+            record = self._rounds.next(self.random.randint(1, max(1, self.unheard))) or self.worker.settle()
             if record is None:
                 self.worker.confirm()
             else:
-                self.rounds.append((record, turns.do(record)))
+                self.rounds.append((record, self._rounds.do(record)))
             self.failures["worker"] = 0
         except StageError:
-            self._failed("worker", turns.leave_out)
+            self._rounds.forget()
+            self._failed("worker", self._rounds.leave_out)
         except NoStorage:
+            if self.worker is not None:
+                self._rounds.forget()
             self.away += 1
         except Lost:
-            pass
+            self._rounds.forget()
         except Crash:
             self.crashes += 1
             self.worker = None

@@ -30,6 +30,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -100,6 +101,7 @@ class Scale:
         pause: ms between the starts of a job's micro-batches, at least.
         epoch: records an epoch, about.
         store: ms that each request to the object store takes which has the checkpoint; None: a folder has it.
+        busy: cores that something else takes, as the object store does where it is on this machine.
     """
 
     standing: int = 200_000
@@ -116,6 +118,7 @@ class Scale:
     pause: int = 0
     epoch: int = 250_000
     store: int | None = None
+    busy: float = 0.0
 
 
 SHORT = Scale(standing=20_000, seconds=12.0, burst=100_000, calm_seconds=12.0, warm_up=4.0, held=200_000)
@@ -967,6 +970,9 @@ def run(
             stack.callback(objects.kill)
             store = Proxy(objects.port, scale.store / 1000)
             stack.callback(store.close)
+        for share in _shares(scale.busy):
+            busy = subprocess.Popen([sys.executable, "-c", _BUSY, str(share)])
+            stack.callback(busy.kill)
         groups = (
             (("latency", "throughput", "killed"), {}),
             (("executor",), {"executors": 2}),
@@ -996,6 +1002,24 @@ def run(
     return rows
 
 
+_BUSY = """
+import sys, time
+share = float(sys.argv[1])
+while True:
+    until = time.perf_counter() + share / 100
+    while time.perf_counter() < until:
+        pass
+    time.sleep((1 - share) / 100)
+"""
+"""Takes a share of a core, in slices of 10 ms."""
+
+
+def _shares(cores: float) -> list[float]:
+    """What each core gives of so many cores' time."""
+    count = os.cpu_count() or 1
+    return [cores / count] * count if cores else []
+
+
 def main() -> None:
     if sys.argv[1:2] == ["job"]:
         sys.exit(run_job(Path(sys.argv[2]), sys.argv[3:]))
@@ -1005,19 +1029,14 @@ def main() -> None:
     add("--short", action="store_true", help="a few seconds each, to try")
     add("--profile", action=argparse.BooleanOptionalAction, default=True, help="clock what tasks do")
     add("--output", type=Path, default=Path("bench-output"), help="for figures and pictures")
-    for name, kind in (
-        ("rate", float),
-        ("seconds", float),
-        ("standing", int),
-        ("slots", int),
-        ("pause", int),
-        ("store", int),
-    ):
+    floats, integers = ("rate", "seconds", "busy"), ("standing", "slots", "pause", "store")
+    kinds = dict.fromkeys(floats, float) | dict.fromkeys(integers, int)
+    for name, kind in kinds.items():
         add(f"--{name}", type=kind, help=f"default {getattr(Scale, name)}")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(NAMES)}")
-    given = {name: getattr(options, name) for name in ("rate", "seconds", "standing", "slots", "pause", "store")}
+    given = {name: getattr(options, name) for name in kinds}
     chosen = replace(SHORT if options.short else Scale(), **{k: v for k, v in given.items() if v is not None})
     for each in run(options.output, options.names or NAMES, chosen, options.profile):
         note = f"   {each['note']}" if each["note"] else ""

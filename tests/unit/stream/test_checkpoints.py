@@ -278,3 +278,18 @@ def test_a_checkpoint_is_waited_for_where_slots_are_to_move(tmp_path: Path, monk
     turns.do(record)
     assert moved == [True]
     assert worker.writing is None
+
+
+def test_who_goes_back_begins_with_the_last_checkpoint_whatever_turns_after_it_knew(tmp_path: Path) -> None:
+    simulation = beside(tmp_path, storage := Remote())
+    worker, router = worker_of(simulation), router_of(simulation)
+    storage.held, worker._due, router._due = False, lambda: False, lambda: False
+    until(simulation, lambda: None not in (worker.last and worker.last.since, router.last and router.last.epoch.since))
+    forget(simulation.storage)
+    simulation.due = lambda: False
+    before = simulation.again
+    until(simulation, lambda: simulation.again > before + 4)
+    simulation.run(rebalances=0.0, disturbances=0.0)
+    assert simulation.again < before + 20, "they are done again once"
+    expected, _ = answers(*given(3), WGS84)
+    assert [str(each) for each in check(simulation.rows(), expected, 5)] == []

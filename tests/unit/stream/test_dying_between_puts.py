@@ -41,7 +41,7 @@ class Dying(Simulation):
         setup = StreamSettings("s", slots=2, space=WGS84, idle=IDLE, epoch_records=20, mergers=2)
         storage = Remote()
         super().__init__(folder, WGS84, *self.given, setup, seed, chaos=chaos, checkpoints=0.5, storage=storage)
-        storage._step, storage._chance = self.step, self.random
+        storage._step, storage._chance, storage.haste = self.step, self.random, self.random.choice([0.3, 1.0, 1.0])
 
     def step(self, name: str) -> None:
         if name == "put":

@@ -540,10 +540,12 @@ class _Set:
         self._there.set()
 
     def _put(self, files: Mapping[str, Sequence[bytes | memoryview]]) -> None:
+        pause = _FIRST_PAUSE
         while failed := _put_at_once(self._storage.put, files):
             self.trouble = str(next(iter(failed.values())))
             files = {name: files[name] for name in failed}
-            time.sleep(_LONGEST_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         self.trouble = ""
 
 

@@ -12,8 +12,9 @@ State is in the memory of whoever does the stages, and in checkpoints. Where it 
 the last checkpoint are done again from their records, for the state that they leave and for nothing else.
 
 A checkpoint begins when a turn is out. Where it takes long to write, the turns that follow do not wait for it
-(``beside``): it counts from the turn on that is decided when it is known to be there. Only where items are to move to
-other processes, which read it, is it waited for.
+(``beside``): it counts from the turn on that is decided when it is known to be there. It is waited for only where items
+are to move to other processes, which read it; and after turns that were done again, so that a job gets on that dies
+more often than a checkpoint takes.
 """
 
 from __future__ import annotations
@@ -44,27 +45,32 @@ __all__ = ["Ingestion", "RouterTurns", "WorkerTurns", "news"]
 Ingestion = Callable[[Ingest], Sequence[Intake]]
 """Has what has come in made into runs."""
 
-_MOVE_SECONDS = 10.0
-"""For which a checkpoint is waited for, at most, so that items can move; otherwise they move another time."""
+_WAIT_SECONDS = 10.0
+"""For which a checkpoint is waited for, at most, that could be written beside the turns."""
 _ASK_SECONDS = 0.5
 """For which one question waits how far it is."""
 
 
-def _known(engine: Engine, ask: Callable[[float], Iterable[str]], told: Iterable[str], *, beside: bool) -> Written:
+def _known(ask: Callable[[float], Iterable[str]], told: Iterable[str], patience: float) -> Written:
     """How far a checkpoint is when the next turn may begin.
 
     Args:
-        engine: writes it.
         ask: has all owners say how far they are, and wait so many seconds for it.
         told: what they have said when it began.
-        beside: whether turns go on meanwhile, unless items are to move.
+        patience: seconds to wait for it, at most.
     """
     written = _of_all(told)
-    patience = math.inf if not beside else _MOVE_SECONDS if engine.would_move else 0.0
     until = time.monotonic() + patience
     while not (written.there or written.lost) and (left := until - time.monotonic()) > 0:
         written = _of_all(ask(min(left, _ASK_SECONDS)))
     return written
+
+
+def _patience(engine: Engine, *, beside: bool, again: bool) -> float:
+    """Seconds to wait for a checkpoint that an engine writes, at most."""
+    if not beside:
+        return math.inf
+    return _WAIT_SECONDS if again or engine.would_move else 0.0
 
 
 def _of_all(told: Iterable[str]) -> Written:
@@ -74,7 +80,7 @@ def _of_all(told: Iterable[str]) -> Written:
 # ------------------------------------------------------------------------------------------------------------- epochs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RouterTurns:
     """The router's turns: epochs.
 
@@ -91,6 +97,7 @@ class RouterTurns:
     step: Callable[[str], None] = lambda name: None
     beside: bool = False
     told: Callable[[Written], object] = lambda written: None
+    _again: bool = field(default=False)
 
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
         """Do the next epoch, or the last one again if it is not known to be done; that ingests nothing."""
@@ -137,7 +144,8 @@ class RouterTurns:
             self.go_back(record)
             self.engine.map(tasks.admit, partitions)
             told = self.engine.map(tasks.checkpoint, partitions)
-        return _known(self.engine, lambda patience: self._ask(record, patience), told, beside=self.beside)
+        patience = _patience(self.engine, beside=self.beside, again=self._again)
+        return _known(lambda seconds: self._ask(record, seconds), told, patience)
 
     def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
         """How far the checkpoint of an epoch is, in seconds at most that it is waited for."""
@@ -147,6 +155,7 @@ class RouterTurns:
     def _note(self, record: EpochRecord, written: Written) -> None:
         """Have the router know how far a checkpoint is, and items move that can be read from it."""
         if written.there:
+            self._again = False
             self.router.written(record)
             if self.router.settled:
                 self.engine.settled()
@@ -162,6 +171,7 @@ class RouterTurns:
     def go_back(self, record: EpochRecord) -> None:
         """Have the registries made anew, as the epochs before one have left them."""
         for each in self.router.since_checkpoint(record):
+            self._again = True
             self.step("again")
             self.engine.map(EpochTasks(each.epoch).admit, range(each.epoch.partitions))
 
@@ -240,6 +250,7 @@ class WorkerTurns:
     told: Callable[[Written], object] = lambda written: None
     foreign: int = 0
     _heard: tuple[int, Standing] | None = field(default=None)
+    _again: bool = field(default=False)
     _released: Checkpoint | None = field(default=None)
 
     def next(self, most: int = 1, patience: float = 0.0) -> RoundRecord | None:
@@ -307,7 +318,8 @@ class WorkerTurns:
     def _checkpoint(self, record: RoundRecord) -> Written:
         """Have all state written down, now that the round's rows are out; how far that is when the next may begin."""
         told = self._of_state(record, _tasks(record).checkpoint)
-        return _known(self.engine, lambda patience: self._ask(record, patience), told, beside=self.beside)
+        patience = _patience(self.engine, beside=self.beside, again=self._again)
+        return _known(lambda seconds: self._ask(record, seconds), told, patience)
 
     def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
         """How far the checkpoint of a round is, in seconds at most that it is waited for."""
@@ -316,6 +328,7 @@ class WorkerTurns:
     def _note(self, record: RoundRecord, written: Written) -> None:
         """Have the worker know how far a checkpoint is, and items move that can be read from it."""
         if written.there:
+            self._again = False
             self.worker.written(record)
             if self.worker.settled:
                 self.engine.settled()
@@ -341,6 +354,7 @@ class WorkerTurns:
     def go_back(self, record: RoundRecord) -> None:
         """Have slots and merger made anew, as the rounds before one have left them."""
         for each in self.worker.since_checkpoint(record):
+            self._again = True
             self.step("again")
             self._do(each)
 

@@ -260,12 +260,15 @@ class Router:
         return record
 
     def since_checkpoint(self, record: EpochRecord) -> list[EpochRecord]:
-        """The epochs that were routed between the checkpoint that an epoch knows of, and it, in order."""
-        since, found = -1 if record.epoch.since is None else record.epoch.since[0], list[EpochRecord]()
-        while record.epoch.number - 1 > since:
+        """The epochs that were routed between the checkpoint that an epoch knows of, and it, in order.
+
+        They begin with that checkpoint, which was not known to be there yet when the first of them were decided.
+        """
+        since, found = record.epoch.since, list[EpochRecord]()
+        while record.epoch.number - 1 > (-1 if since is None else since[0]):
             record = self._reign.value(record.previous, EpochRecord)
             if not record.silent:
-                found.append(record)
+                found.append(replace(record, epoch=replace(record.epoch, since=since)))
         return found[::-1]
 
     def _admitted(self, before: EpochRecord) -> tuple[str, ...]:

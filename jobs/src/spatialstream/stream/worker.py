@@ -286,12 +286,13 @@ class Worker:
     def since_checkpoint(self, record: RoundRecord) -> list[RoundRecord]:
         """The rounds between the checkpoint that a round knows of, and it, as they are done again for state alone.
 
-        All of them are done: a round is decided when the one before is.
+        All of them are done: a round is decided when the one before is. They begin with that checkpoint, which was not
+        known to be there yet when the first of them were decided.
         """
-        since, found = -1 if record.since is None else record.since.round[0], list[RoundRecord]()
-        while record.round.number - 1 > since:
+        since, found = None if record.since is None else record.since.round, list[RoundRecord]()
+        while record.round.number - 1 > (-1 if since is None else since[0]):
             record = self._reign.value(record.previous, RoundRecord)
-            found.append(replace(record, round=replace(record.round, known=True)))
+            found.append(replace(record, round=replace(record.round, since=since, known=True)))
         return found[::-1]
 
     def _save(self, record: RoundRecord) -> None:
