@@ -26,7 +26,7 @@ class Underway:
         self._seal: File | None = seal
 
     @property
-    def trouble(self) -> str:
+    def trouble(self) -> BaseException | None:
         return self._storage.trouble
 
     @property
@@ -75,7 +75,8 @@ class Remote(MemoryStorage):
     def __init__(self, step: Callable[[str], None] = lambda name: None, chance: random.Random | None = None) -> None:
         super().__init__()
         self.now, self.beside = 0, 0
-        self.held, self.trouble, self.haste = False, "", 1.0
+        self.held, self.haste = False, 1.0
+        self.trouble: BaseException | None = None
         self.waited: list[tuple[str, str]] = []
         self._step, self._chance = step, chance or random.Random(0)
         self._begun: list[tuple[str, bytes]] = []

@@ -210,7 +210,7 @@ def test_of_a_set_of_files_the_seal_is_there_after_all_others(storage: Storage) 
         if find(storage, "a/seal") is not None:
             assert len(storage.list("a/")) == 41
     assert first.wait(0.0)
-    assert first.trouble == second.trouble == ""
+    assert first.trouble is second.trouble is None
     assert content(storage, "a/7") == b"\7" * 1000 + np.arange(7).tobytes()
     assert storage.list("b/") == ["b/0", "b/seal"]
     with pytest.raises(ValueError, match="is no name"):

@@ -23,7 +23,7 @@ from spatialstream.sources.memory import MemoryChannel, MemoryLog, MemorySink, M
 from spatialstream.sources.memory_storage import MemoryStorage
 from spatialstream.stages import views
 from spatialstream.stages.ingest import CLOCK, mark
-from spatialstream.stages.state import forget
+from spatialstream.stages.state import Written, forget
 from spatialstream.store.memory import MemoryStore
 from spatialstream.stream.engine import Inline
 from spatialstream.stream.job import RouterJob, WorkerJob
@@ -193,14 +193,32 @@ def test_where_there_is_no_room_for_a_checkpoint_rounds_go_on_without() -> None:
 def test_a_store_that_takes_no_state_stops_no_turn_and_is_told_of() -> None:
     stream = Stream(disk := Remote())
     stream.route()
-    disk.held, disk.trouble = True, "state/slot-0000 cannot be reached"
+    disk.held, disk.trouble = True, NoStorage("state/slot-0000 cannot be reached")
     stream.work(room=0.0, interval=0.0)
     assert stream.differences() == []
     assert [checkpoint for _, checkpoint in stream.rounds].count(True) == 1, "one at a time"
     told = "worker: goes on without its state being written: state/slot-0000 cannot be reached"
     assert stream.said.count(told) == 1, "not with every turn"
-    assert not any(stream.full + stream.away)
+    assert stream.away[-1]
+    assert not any(stream.full)
+    assert stream.running == [True, False]
     assert disk.list("state/slot") == []
+
+
+def test_that_a_store_takes_no_state_is_told_for_as_long_as_it_does() -> None:
+    told = list[tuple[str, bool]]()
+    stream = Stream()
+    gauges = {name: lambda on, name=name: told.append((name, on)) for name in ("full", "away")}
+    job = WorkerJob(**stream.arguments() | gauges)
+    job._written(Written(there=False))
+    assert told == []
+    job._written(Written(there=False, trouble="away"))
+    assert told == [("away", True)]
+    job._written(Written(there=False, trouble="no room", full=True))
+    assert told == [("away", True), ("full", True)]
+    job._written(Written())
+    assert dict(told) == {"away": False, "full": False}
+    assert len(stream.said) == 1
 
 
 def test_where_there_is_room_for_nothing_a_checkpoint_is_put_off_as_soon_as_there_is() -> None:

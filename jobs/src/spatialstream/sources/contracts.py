@@ -155,8 +155,8 @@ class Puts(Protocol):
     """A set of files that is being put."""
 
     @property
-    def trouble(self) -> str:
-        """Why it has not succeeded yet; empty if nothing has failed since the last success."""
+    def trouble(self) -> BaseException | None:
+        """Why it has not succeeded yet; None if nothing has failed since the last success."""
 
     def wait(self, seconds: float) -> bool:
         """Wait until all is there, so long at most; whether it is."""
@@ -165,7 +165,7 @@ class Puts(Protocol):
 class _Done:
     """See :class:`Puts`: all is there."""
 
-    trouble = ""
+    trouble = None
 
     def wait(self, seconds: float) -> bool:
         return True

@@ -520,7 +520,7 @@ class _Set:
 
     def __init__(self, storage: ObjectStorage, files: Sequence[File], seal: File, after: Puts | None) -> None:
         self._storage, self._there = storage, threading.Event()
-        self.trouble = ""
+        self.trouble: BaseException | None = None
         threading.Thread(target=self._run, args=(dict(files), dict([seal]), after), name="set", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
@@ -542,11 +542,11 @@ class _Set:
     def _put(self, files: Mapping[str, Sequence[bytes | memoryview]]) -> None:
         pause = _FIRST_PAUSE
         while failed := _put_at_once(self._storage.put, files):
-            self.trouble = str(next(iter(failed.values())))
+            self.trouble = next(iter(failed.values()))
             files = {name: files[name] for name in failed}
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self.trouble = ""
+        self.trouble = None
 
 
 class _Later:

@@ -50,7 +50,7 @@ from spatialstream.model.arrays import pack_arrays, unpack_arrays
 from spatialstream.model.errors import Lost, Missing, StateError
 from spatialstream.model.jsonable import from_json, to_json
 from spatialstream.sources.contracts import File, Puts, Storage, find
-from spatialstream.sources.disk import DAMAGED, undamaged
+from spatialstream.sources.disk import DAMAGED, is_full, undamaged
 
 __all__ = [
     "FORMAT",
@@ -226,18 +226,21 @@ class Written:
         there: whether all of it is there.
         lost: whether it will never be: who has begun to write it is gone.
         trouble: why it is not there yet, if something has failed.
+        full: whether that is that there is no room.
     """
 
     there: bool = True
     lost: bool = False
     trouble: str = ""
+    full: bool = False
 
     @classmethod
     def of_all(cls, owners: Iterable[Written]) -> Written:
         """What those of several owners are together."""
         known = list(owners)
         there, lost = all(each.there for each in known), any(each.lost for each in known)
-        return cls(there, lost, next((each.trouble for each in known if each.trouble), ""))
+        trouble = next((each for each in known if each.trouble), cls())
+        return cls(there, lost, trouble.trouble, trouble.full)
 
 
 def forget(storage: Storage | None = None, owner: str | None = None) -> None:
@@ -327,7 +330,10 @@ class OwnerState:
         if puts is None or turn != self._turn:
             there = find(self._storage, self._manifest_name(self._turn)) is not None
             return Written(there, not there)
-        return Written() if puts.wait(patience) else Written(there=False, trouble=puts.trouble)
+        if puts.wait(patience):
+            return Written()
+        trouble = puts.trouble
+        return Written(there=False, trouble=str(trouble or ""), full=trouble is not None and is_full(trouble))
 
     def ended(self) -> Any:
         """The structures that the turn has left, to be looked at only; None if this process does not have them."""

@@ -71,8 +71,8 @@ class _Job(ABC):
         warm_up: seconds that the warm-up may take before the job goes on without; 0: there is none.
         report: is told what a person should know.
         running: is told whether turns succeed.
-        full: is told whether turns fail because there is no room where the state is kept.
-        away: is told whether they fail because that cannot be reached, or denies.
+        full: is told whether turns fail, or their state is not written, because there is no room where it is kept.
+        away: is told whether they do because that cannot be reached, or denies.
         checkpointed: is called when a checkpoint is there.
         lease: of the job; None where nobody else can be at it.
         follow: is called now and then, beside the turns.
@@ -100,6 +100,7 @@ class _Job(ABC):
     _checkpoints: Every = field(init=False)
     _no_checkpoint_before: float = 0.0
     _trouble_at: float = 0.0
+    _troubled: bool = False
 
     name = ""
 
@@ -138,12 +139,18 @@ class _Job(ABC):
             self.engine.settled()
 
     def _written(self, written: Written) -> None:
-        """Tell that a checkpoint is there, or now and then why not."""
+        """Tell that a checkpoint is there, or why not: metrics at once, a person now and then."""
         if written.there:
             self.checkpointed()
-        elif written.trouble and time.monotonic() >= self._trouble_at:
-            self.report(f"{self.name}: goes on without its state being written: {written.trouble}")
-            self._trouble_at = time.monotonic() + _TROUBLE_SECONDS
+        if written.trouble:
+            (self.full if written.full else self.away)(True)
+            if time.monotonic() >= self._trouble_at:
+                self.report(f"{self.name}: goes on without its state being written: {written.trouble}")
+                self._trouble_at = time.monotonic() + _TROUBLE_SECONDS
+        elif self._troubled:
+            self.full(False)
+            self.away(False)
+        self._troubled = bool(written.trouble)
 
     def _reign(self, folder: str) -> Reign | Alone:
         """By which the decisions count whose records are in a folder."""
