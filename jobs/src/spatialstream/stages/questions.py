@@ -30,6 +30,7 @@ from spatialstream.stages.external_sort import Spool
 from spatialstream.stages.messages import Row
 from spatialstream.stages.route import queries_with_numbers
 from spatialstream.stages.routing import PastVersion, Routing
+from spatialstream.stages.short_rows import SHORT, short_row
 from spatialstream.stages.snapshots import Answers, Columns, answers, nbytes, reach, rows_of, search, stack
 from spatialstream.stages.turns import NEVER, Round
 from spatialstream.stages.two_phase import others_within, requests, still_to_ask
@@ -296,7 +297,10 @@ def lines_here(
         size = np.cumsum([sum(map(nbytes, found[i])) for i in rows], dtype=np.int64)
         if rows := rows[: int(np.searchsorted(size, most, "right"))]:
             most -= int(size[len(rows) - 1])
-            lines |= zip(rows, _lines(kind, rows, found, batch, since, whole, space), strict=True)
+            if sum(len(part["number"]) for i in rows for part in found[i]) <= SHORT:
+                lines |= {i: short_row(queries[i], found[i], None if whole[i] else int(since[i]), space) for i in rows}
+            else:
+                lines |= zip(rows, _lines(kind, rows, found, batch, since, whole, space), strict=True)
     return lines
 
 

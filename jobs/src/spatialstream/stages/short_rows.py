@@ -1,0 +1,88 @@
+"""Rows of snapshot queries for which little was found, each made by itself.
+
+They are, to the byte, those of :func:`~spatialstream.stages.snapshots.rows_of`, which makes many rows column by column:
+for one that is short, to begin its kernels takes ten times as long as the row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spatialstream.model.queries import Nearest, Query, TopTerms
+from spatialstream.model.space import Space
+
+__all__ = ["SHORT", "short_row"]
+
+SHORT = 200
+"""Objects or terms that were found for rows which are made here, at most: with some 300 both ways cost the same."""
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def short_row(query: Query, parts: Sequence[Mapping[str, Any]], after: int | None, space: Space) -> str:
+    """The row of a query.
+
+    Args:
+        query: a snapshot query, with its time.
+        parts: what slots have found, see :func:`~spatialstream.stages.snapshots.search`.
+        after: objects of that time, ms, and before are not kept any more, and the row says so; None: all are there.
+        space: of the stream.
+    """
+    if isinstance(query.selection, TopTerms):
+        field, items = "terms", _terms(parts, query.k)
+    else:
+        field, items = "objects", _objects(parts, query.k if isinstance(query.selection, Nearest) else None, space)
+    note = "" if after is None else f', "complete_after": {after}'
+    head = f'{{"query": {_quoted(query.id)}, "type": "{query.type.value}", "t": {query.t}{note}'
+    return f'{head}, "{field}": [{", ".join(items)}]}}'
+
+
+def _objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Space) -> list[str]:
+    """By (t, id, x, y); with k, the first ones by (distance, t descending, id, x, y)."""
+    found = [
+        each
+        for part in parts
+        for each in zip(
+            part["distance"].tolist(),
+            part["t"].tolist(),
+            part["id"].to_pylist(),
+            part["x"].tolist(),
+            part["y"].tolist(),
+            strict=True,
+        )
+    ]
+    if k is None:
+        found.sort(key=lambda each: each[1:])
+    else:
+        found.sort(key=lambda each: (each[0], -each[1], *each[2:]))
+        del found[k:]
+    if not found:
+        return []
+    distance, _, _, x, y = zip(*found, strict=True)
+    # numbers are written as where rows are made column by column, which is not as Python writes all of them
+    texts = pa.array(np.array([*x, *y, *distance])).cast(pa.string()).to_pylist()
+    n, (first, second) = len(found), space.axes
+    items = [
+        f'{{"id": {_quoted(each[2])}, "t": {each[1]}, "{first}": {texts[i]}, "{second}": {texts[n + i]}'
+        for i, each in enumerate(found)
+    ]
+    if k is None:
+        return [f"{item}}}" for item in items]
+    return [f'{item}, "{space.distance_field}": {shown}}}' for item, shown in zip(items, texts[2 * n :], strict=True)]
+
+
+def _terms(parts: Sequence[Mapping[str, Any]], k: int) -> list[str]:
+    """The k first by (count descending, term)."""
+    counts = Counter[str]()
+    for part in parts:
+        for term, count in zip(part["term"].to_pylist(), part["count"].tolist(), strict=True):
+            counts[term] += count
+    ranked = nsmallest(k, counts.items(), key=lambda each: (-each[1], each[0]))
+    return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in ranked]
