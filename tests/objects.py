@@ -93,6 +93,9 @@ class Proxy:
         fault: what becomes of a request, by its method and path; it is asked once for each.
         rate: bytes a second of all that is sent, and as many of all that is answered; 0: as they come.
         tls: what it shows, to be spoken to by https; None: it is spoken to in clear.
+
+    Attributes:
+        most: bytes of bodies, at most, that were on their way to the store at the same time.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Proxy:
         self.failed: Counter[str] = Counter()
         self.failed_at: list[float] = []  # s of the monotonic clock
         self.sent: Counter[str] = Counter()
+        self.most = self._under_way = 0
         self._lock = threading.Lock()
         proxy = self
 
@@ -117,7 +121,8 @@ class Proxy:
             disable_nagle_algorithm = True
 
             def _do(self) -> None:
-                proxy._serve(self)
+                with proxy._counting(int(self.headers.get("Content-Length") or 0)):
+                    proxy._serve(self)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _do  # noqa: N815 (http.server's names)
 
@@ -144,6 +149,17 @@ class Proxy:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    @contextmanager
+    def _counting(self, size: int) -> Iterator[None]:
+        with self._lock:
+            self._under_way += size
+            self.most = max(self.most, self._under_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= size
 
     def _serve(self, asked: BaseHTTPRequestHandler) -> None:
         left, body = int(asked.headers.get("Content-Length") or 0), bytearray()

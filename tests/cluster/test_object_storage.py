@@ -179,21 +179,27 @@ def test_what_comes_slowly_but_steadily_is_no_silence(objects: ObjectServer) -> 
         assert proxy.requests == {"PUT": 1, "GET": 1}
 
 
-def test_large_files_that_are_put_at_once_share_a_slow_link(
-    objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a link that is just fast enough 48 MiB take 6 s, and small files among them do not wait for that."""
+def test_large_files_that_are_put_at_once_share_a_link(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the slowest link that is allowed for all that are on their way are there in time; small files do not wait."""
     monkeypatch.setattr(object_store, "_PART_BYTES", 5 << 20)
     monkeypatch.setattr(object_store, "_BYTES_AT_ONCE", 12 << 20)
-    monkeypatch.setattr(object_store, "_SLOWEST", 8 << 20)
-    storage = place(silence=2.0, patience=0.0)
-    with faults(objects, rate=8 << 20) as proxy:
+    storage = place(silence=60.0, patience=0.0)
+    with faults(objects, rate=16 << 20) as proxy:
         for number, size in enumerate((12, 1, 1, 12, 2, 5, 4, 2, 5, 4)):
             storage.begin_put(f"{number}", b"x" * (size << 20))
         for number in range(5):
             storage.put(f"small/{number}", b"x" * 1000)
+        assert proxy.requests["PUT"] < 3 + 3 + 8 + 5, "the large ones are on their way"
         storage.await_puts()
         assert proxy.requests == {"PUT": 3 + 3 + 8 + 5, "POST": 4}
+        assert 6 << 20 < proxy.most <= (12 << 20) + 5 * 1000
+
+
+def test_a_large_file_has_as_long_as_all_that_may_be_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "_BYTES_AT_ONCE", 12 << 20)
+    monkeypatch.setattr(object_store, "_SLOWEST", 2 << 20)
+    assert object_store._longer(1_000) == 0.0
+    assert object_store._longer(100 << 20) >= 6.0
 
 
 def test_silence_after_a_large_body_is_noticed_too(objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:

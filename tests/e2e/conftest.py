@@ -6,7 +6,7 @@ Settings, by environment variables:
 - ``IMAGE_PREFIX``: goes before the images' names, as for ``make images``;
 - ``E2E_STORAGE_CLASS``: of volumes; without it, and without a default class, a folder of the only node is used;
 - ``E2E_KEEP``: leave everything standing at the end;
-- ``E2E_LOSE_NODE``, ``E2E_FIND_NODE``: see :mod:`tests.e2e.test_nodes`.
+- ``E2E_LOSE_NODE`` and others: see :mod:`tests.e2e.test_nodes`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""A stream on two nodes that share nothing but the network and an object store, of which one is lost, and found again.
+"""A stream on two nodes that share nothing but the network and an object store: one is lost, found, slow, or cut off.
 
 Settings, by environment variables; without them these tests are skipped:
 
 - ``E2E_LOSE_NODE``: a command after which nothing of the node ``{node}`` works, as if its power had gone;
-- ``E2E_FIND_NODE``: a command after which it works again, with its disk, and is Ready.
+- ``E2E_FIND_NODE``: a command after which it works again, with its disk, and is Ready;
+- ``E2E_SLOW_NODE``: a command after which all pods of ``{node}`` together have a fifth of a core, and
+  ``E2E_QUICK_NODE``: one after which they have all that there is;
+- ``E2E_CUT_PODS``: a command after which the pods at ``{first}`` and ``{second}`` hear nothing of each other, and
+  ``E2E_JOIN_PODS``: one after which they do.
 
 The cluster has a second node for that, on which nothing else is scheduled (``kubectl cordon``) while the platform is
 installed: the operator, the broker and ZooKeeper are not what is lost here. The tests uncordon it for themselves.
@@ -16,6 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +28,15 @@ import pytest
 
 from tests.e2e.data import Bounds, Story
 from tests.e2e.kube import run, wait_for
-from tests.e2e.platform import NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
+from tests.e2e.platform import EXECUTOR, NAMESPACE, SYSTEM, TOOLBOX, Platform, Stream
 from tests.e2e.test_platform import assert_nothing_left
 
-LOSE, FIND = (os.environ.get(f"E2E_{what}_NODE", "") for what in ("LOSE", "FIND"))
+SETTINGS = ("LOSE_NODE", "FIND_NODE", "SLOW_NODE", "QUICK_NODE", "CUT_PODS", "JOIN_PODS")
+COMMANDS = {name: os.environ.get(f"E2E_{name}", "") for name in SETTINGS}
 
 pytestmark = pytest.mark.skipif(
-    not (LOSE and FIND), reason="E2E_LOSE_NODE and E2E_FIND_NODE do not say how a node is lost, and found again"
+    not all(COMMANDS.values()),
+    reason=f"{', '.join(f'E2E_{name}' for name in SETTINGS)} do not say how a node is lost, found, slow, or cut off",
 )
 
 WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
@@ -37,8 +44,18 @@ NAME = "spread"
 RATE = 15.0
 SOON = 15.0
 """Seconds after a loss from which rows that come are not those that were on their way."""
+CUT = 45.0
+"""Seconds for which pods do not hear each other: who says nothing for ten is taken for lost."""
 WITHOUT_EXECUTOR, WITHOUT_DRIVERS = 90.0, 300.0
 """Seconds that may pass without a row, on a machine that is busy."""
+
+
+def do(what: str, **where: str) -> None:
+    """Have a command of the settings done."""
+    command = COMMANDS[what]
+    for name, value in where.items():
+        command = command.replace(f"{{{name}}}", value)
+    run(["bash", "-c", command])
 
 
 @dataclass
@@ -58,12 +75,21 @@ class Nodes:
     def lose(self) -> None:
         """The power of the other one goes."""
         self.lost = True
-        run(["bash", "-c", LOSE.replace("{node}", self.other)])
+        do("LOSE_NODE", node=self.other)
 
     def find(self) -> None:
         """It is back."""
-        run(["bash", "-c", FIND.replace("{node}", self.other)])
+        do("FIND_NODE", node=self.other)
         self.lost = False
+
+    @contextmanager
+    def slow(self) -> Iterator[None]:
+        """The other one has little to give."""
+        do("SLOW_NODE", node=self.other)
+        try:
+            yield
+        finally:
+            do("QUICK_NODE", node=self.other)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +127,8 @@ def stream(platform: Platform, nodes: Nodes, tmp_path_factory: pytest.TempPathFa
     preferred = [{"weight": 100, "preference": {"matchExpressions": [there]}}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     template = {"spec": {"affinity": affinity, "topologySpreadConstraints": []}}
-    manifest = made.manifest(rebalance={"mode": "off"}, router={"podTemplate": template})
+    router = {"podTemplate": template, "min": 2, "max": 2, "partitions": 2, "executor": {"resources": EXECUTOR}}
+    manifest = made.manifest(rebalance={"mode": "off"}, router=router)
     manifest["spec"]["workers"] |= {"replicas": 2}
     manifest["spec"]["workers"]["driver"] |= {"podTemplate": template}
     manifest["spec"] |= {
@@ -116,24 +143,35 @@ def stream(platform: Platform, nodes: Nodes, tmp_path_factory: pytest.TempPathFa
     return made
 
 
-def where(stream: Stream, component: str) -> list[str]:
-    """The nodes of a component's pods that are ready, and stay."""
+def pods(stream: Stream, component: str) -> list[dict[str, Any]]:
+    """A component's pods that are ready, and stay."""
     labels = f"spatialstream.dev/stream={stream.name},app.kubernetes.io/component={component}"
-    pods = stream.kube.list("pods", labels)
-    return sorted(each["spec"]["nodeName"] for each in pods if stream.kube.ready(each["metadata"]["name"]))
+    return [each for each in stream.kube.list("pods", labels) if stream.kube.ready(each["metadata"]["name"])]
 
 
-def silence(stream: Stream, act: Callable[[], object], longest: float) -> float:
-    """Do something while rows come; the longest time, in seconds, that passed without one until they came again."""
+def where(stream: Stream, component: str) -> list[str]:
+    """The nodes that they are on."""
+    return sorted(each["spec"]["nodeName"] for each in pods(stream, component))
+
+
+def silence(stream: Stream, act: Callable[[], object], longest: float, least: float = SOON) -> float:
+    """Do something while rows come; the longest time, in seconds, that passed without one until they came again.
+
+    Args:
+        stream: the stream.
+        act: what is done.
+        longest: seconds that may pass without a row.
+        least: seconds for which rows are looked at.
+    """
     known = written(stream)
-    part = stream.story.draw(round(4 * SOON * RATE), WORLD, each=3, hot=60)
+    part = stream.story.draw(round((3 * SOON + least) * RATE), WORLD, each=3, hot=60)
     with stream.sending(part, RATE):
         wait_for("rows", lambda: written(stream) > known, 60.0, stream.platform.state)
         count, found = written(stream), 0.0
         began = came = time.monotonic()
         with ThreadPoolExecutor(1) as doing:  # rows are looked at meanwhile, for it takes some seconds itself
             done = doing.submit(act)
-            while came - began < SOON:
+            while came - began < least:
                 rows, now = written(stream), time.monotonic()
                 if rows > count:
                     found, count, came = max(found, now - came), rows, now
@@ -159,7 +197,8 @@ def told(what: str, seconds: float) -> None:
 
 def test_a_lost_node_with_both_drivers_and_an_executor_costs_no_row(stream: Stream, nodes: Nodes) -> None:
     assert where(stream, "router") == where(stream, "worker") == [nodes.other]
-    assert where(stream, "executor") == sorted([nodes.home, nodes.other])
+    for component in ("router-executor", "executor"):
+        assert where(stream, component) == sorted([nodes.home, nodes.other])
 
     told("without rows, after the loss of both drivers", silence(stream, nodes.lose, WITHOUT_DRIVERS))
     stream.assert_exact()
@@ -182,6 +221,30 @@ def test_a_node_that_is_found_has_none_of_its_old_pods_and_gets_executors_again(
         stream.wait("2 workers", lambda status: status["workers"]["ready"] == "2/2")
     stream.assert_exact()
     assert where(stream, "executor") == sorted([nodes.home, nodes.other])
+
+
+def test_a_slow_node_makes_rows_late_and_costs_none(stream: Stream, nodes: Nodes) -> None:
+    with nodes.slow():
+        told("without rows, with a slow node", silence(stream, lambda: None, WITHOUT_EXECUTOR, CUT))
+    stream.assert_exact()
+
+
+@pytest.mark.parametrize(("driver", "executor"), [("worker", "executor"), ("router", "router-executor")])
+def test_a_cut_between_a_driver_and_one_of_its_executors_costs_no_row(
+    stream: Stream, nodes: Nodes, driver: str, executor: str
+) -> None:
+    (one,) = pods(stream, driver)
+    other = next(each for each in pods(stream, executor) if each["spec"]["nodeName"] != one["spec"]["nodeName"])
+    between = {"first": one["status"]["podIP"], "second": other["status"]["podIP"]}
+    before = stream.kube.uid(one["metadata"]["name"])
+    try:
+        cut = silence(stream, lambda: do("CUT_PODS", **between), WITHOUT_EXECUTOR, CUT)
+    finally:
+        do("JOIN_PODS", **between)
+    told(f"without rows, with the {driver} cut off from one of its executors", cut)
+    stream.assert_exact()
+    assert stream.kube.uid(one["metadata"]["name"]) == before, "the driver goes on"
+    wait_for("two executors", lambda: len(pods(stream, executor)) == 2, 180.0, stream.platform.state)
 
 
 def test_a_lost_node_with_an_executor_costs_no_row_and_it_is_replaced(stream: Stream, nodes: Nodes) -> None:
