@@ -41,7 +41,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return Case(*streams.write_stream(tmp_path_factory.mktemp("input"), streams.random_stream(11, 900, 30)))
+    return Case(*streams.write_stream(tmp_path_factory.mktemp("input"), streams.random_stream(11, 500, 30)))
 
 
 @pytest.fixture(scope="module")
