@@ -11,7 +11,8 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from spatialstream.client import SnapshotAsker
 from spatialstream.index.version import build
 from spatialstream.local.snapshot.segments import SegmentStore, phase_of
 from spatialstream.model.objects import ObjectBatch
+from spatialstream.model.queries import Query
+from spatialstream.seats.whole import LARGEST, Whole
 from spatialstream.stages import views
 from spatialstream.stages.messages import Row
-from spatialstream.stages.questions import Directory
+from spatialstream.stages.questions import Directory, lines_here
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.turns import Round
 from spatialstream.stages.views import RoundId, View
@@ -61,6 +64,14 @@ class Slots:
 
     def call(self, slots: Sequence[int], round_id: RoundId, questions: pa.RecordBatch, seconds: float) -> Iterable[Row]:
         return views.answer_at(PLACE, slots, round_id, questions)
+
+    def whole(self, asked: Sequence[tuple[Query, Mapping[str, Any]]], seconds: float) -> Whole:
+        """What a seat answers that has all slots."""
+        now = self.directory
+        assert now is not None
+        queries = [replace(query, t=now.clock) for query, _ in asked]
+        lines = lines_here(queries, now, SPACE, None, PLACE, LARGEST)
+        return {"round": now.round[0], "clock": now.clock}, [lines[i] for i in range(len(asked))]
 
 
 def questions(batch: ObjectBatch) -> dict[str, list[Question]]:
@@ -102,8 +113,10 @@ def run(n: int = 5_000_000) -> list[dict[str, Any]]:
     row("a view is taken in", (time.perf_counter() - began) * 1e4, "us", None, f"{slots.stores[0].segments} segments")
     asked = questions(batch)
     asker = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE)
+    whole = SnapshotAsker(lambda seconds: slots.directory, slots.call, SPACE, whole=slots.whole)
     for name, records in asked.items():
         measure(name, asker, records, row, "idle", (1.5, 10.0))
+        one_by_one(f"{name}, whole by one seat, idle", whole, records, row, (1.5, 10.0))
     with TakingIn(slots):
         for name, records in asked.items():
             measure(name, asker, records, row, f"under {RATE:,} objects/s", (4.0, 40.0))
@@ -119,15 +132,7 @@ def measure(
     floors: Sequence[float],
 ) -> None:
     """One question at a time, and some together."""
-    asker.ask(records[:BATCH])
-    times, spent = [], time.thread_time()
-    for record in records:
-        began = time.perf_counter()
-        asker.ask(record)
-        times.append((time.perf_counter() - began) * 1e3)
-    spent = (time.thread_time() - spent) * 1e3 / len(records)
-    row(f"{name}, {load}: median", float(np.median(times)), "ms", floors[0], f"{spent:.2f} ms of its thread's CPU")
-    row(f"{name}, {load}: p95", float(np.percentile(times, 95)), "ms", floors[1])
+    one_by_one(f"{name}, {load}", asker, records, row, floors)
     times, spent = [], time.thread_time()
     for part in (records[first : first + BATCH] for first in range(0, len(records), BATCH)):
         began = time.perf_counter()
@@ -136,6 +141,20 @@ def measure(
     spent = (time.thread_time() - spent) * 1e3 / len(records)
     note = f"{spent:.2f} ms of its thread's CPU"
     row(f"{name}, {load}: each of {BATCH} together, median", float(np.median(times)), "ms", None, note)
+
+
+def one_by_one(
+    name: str, asker: SnapshotAsker, records: list[Question], row: Callable[..., None], floors: Sequence[float]
+) -> None:
+    asker.ask(records[:BATCH])
+    times, spent = [], time.thread_time()
+    for record in records:
+        began = time.perf_counter()
+        asker.ask(record)
+        times.append((time.perf_counter() - began) * 1e3)
+    spent = (time.thread_time() - spent) * 1e3 / len(records)
+    row(f"{name}: median", float(np.median(times)), "ms", floors[0], f"{spent:.2f} ms of its thread's CPU")
+    row(f"{name}: p95", float(np.percentile(times, 95)), "ms", floors[1])
 
 
 class TakingIn:

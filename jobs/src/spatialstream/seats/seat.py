@@ -52,6 +52,7 @@ from spatialstream.seats.wire import (
     telling,
     write_rows,
 )
+from spatialstream.sources.calls import called
 from spatialstream.sources.contracts import all_put
 from spatialstream.sources.requests import requests
 from spatialstream.stages import messages
@@ -360,12 +361,12 @@ class _Standing:
 
 
 class _Reader:
-    """Reads the rows of a seat into a buffer, in a thread of its own."""
+    """Reads the rows of a seat into a buffer, in another thread."""
 
     def __init__(self, seat: Seat, address: str, command: Command, buffer: RowBuffer) -> None:
         self._seat, self._address, self._command, self._buffer = seat, address, command, buffer
         self._cancel: Callable[[], None] = lambda: None
-        threading.Thread(target=self._read, name=f"rows of {address}", daemon=True).start()
+        called(self._read)
 
     def _read(self) -> None:
         try:
