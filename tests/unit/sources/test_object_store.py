@@ -65,7 +65,7 @@ def test_a_set_of_files_is_tried_until_it_is_there_and_says_why_it_is_not(monkey
 
 
 def test_what_is_forgotten_while_it_fails_is_not_put_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(object_store, "_LONGEST_PAUSE", 1.0)  # within which it is forgotten
     later = _Later(Away("s3://nowhere"))
     later.add({"a": b"old", "b": b"kept"})
     assert Away.asked.wait(60)
