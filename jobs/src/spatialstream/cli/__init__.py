@@ -8,11 +8,13 @@ on; 130 stopped at once by an interrupt or SIGTERM, a second one where the first
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -21,6 +23,9 @@ from spatialstream.cli.attached import attach
 from spatialstream.model.errors import RecordError, RunError, SpatialStreamError
 
 __all__ = ["main", "parser"]
+
+_AGAIN = 0.05
+"""Seconds after which a lost interrupt comes again: by then what could not raise it is over."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,15 +87,30 @@ def _terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before, otherwise = signal.signal(signal.SIGTERM, _interrupt), sys.unraisablehook
+    sys.unraisablehook = partial(_comes_again, otherwise)
     try:
         yield
     finally:
+        sys.unraisablehook = otherwise
         signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _comes_again(otherwise: Callable[[Any], object], lost: Any) -> None:
+    """An interrupt that came where nothing can be raised comes once more.
+
+    A finalizer or a callback of a weak reference, as each import has: there Python tells what was raised and goes on.
+    """
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        again = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        otherwise(lost)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
