@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, TimeoutError, expect
 
 from spatialstream.client import Inlet
 from spatialstream.servers.process import await_condition
@@ -40,16 +40,19 @@ class Visit:
     Attributes:
         page: what they see.
         problems: what the page says to its developers: errors, and what its policy has refused.
+        failed: requests that have failed, and why.
     """
 
     def __init__(self, browser: Browser, gateway: GatewayServer, host: str = "localhost", **how: Any) -> None:
         self.problems: list[str] = []
+        self.failed: list[str] = []
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | how))
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._told)
+        self.page.on("requestfailed", lambda request: self.failed.append(f"{request.url}: {request.failure}"))
         self.page.goto(f"http://{host}:{gateway.port}/")
 
     def _told(self, message: ConsoleMessage) -> None:
@@ -57,7 +60,10 @@ class Visit:
             self.problems.append(message.text)
 
     def sign_in(self, token: str = TOKEN) -> Visit:
-        self.page.get_by_label("Bearer token").fill(token)
+        try:
+            self.page.get_by_label("Bearer token").fill(token)
+        except TimeoutError as error:
+            raise self._why() from error
         self.page.get_by_role("button", name="Use it").click()
         self.live()
         return self
@@ -66,7 +72,12 @@ class Visit:
         try:
             expect(self.page.locator("#state")).to_have_attribute("data-state", "live")
         except AssertionError as error:
-            raise AssertionError(self.page.evaluate("() => JSON.stringify(spatialstream.states)")) from error
+            raise self._why() from error
+
+    def _why(self) -> AssertionError:
+        """What the page knows of its connections, if it has begun at all."""
+        states = self.page.evaluate("() => JSON.stringify(window.spatialstream?.states ?? null)")
+        return AssertionError(f"{states}; failed: {self.failed}")
 
     def flood(self) -> None:
         """A box around the flood, by numbers, and its word."""
@@ -582,6 +593,31 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(visit: Visit) -> None:
     expect(inside).not_to_contain_text("the answer was cut off")
 
 
+@pytest.mark.parametrize("part", ["query.js", "main.js"])
+def test_a_page_of_which_a_part_does_not_come_is_loaded_again(visit: Visit, part: str) -> None:
+    visit.page.route(f"**/console/{part}", lambda route: route.abort(), times=1)
+    visit.page.reload()
+    expect(visit.page.get_by_role("alert").filter(has_text="a part of this page has not come")).to_be_visible()
+    visit.sign_in()
+
+
+def test_a_style_sheet_that_does_not_come_is_asked_for_again(visit: Visit) -> None:
+    visit.page.route("**/console/style.css", lambda route: route.abort(), times=1)
+    visit.page.reload()
+    visit.page.wait_for_function("() => [...document.styleSheets].some((each) => each.href?.endsWith('/style.css'))")
+    assert any("style.css" in each for each in visit.failed)
+
+
+def test_what_is_never_answered_is_asked_for_again(visit: Visit) -> None:
+    held: list[Route] = []
+    visit.context.add_init_script(IMPATIENT)
+    visit.page.route("**/console/session", lambda route: held.append(route), times=1)
+    visit.page.reload()
+    expect(visit.page.get_by_role("alert").filter(has_text="the gateway does not answer")).to_be_visible()
+    visit.sign_in()
+    assert len(held) == 1
+
+
 def test_the_gateway_goes_and_comes_again(visit: Visit, gateway: GatewayServer) -> None:
     visit.sign_in()
     gateway.kill()
@@ -614,6 +650,8 @@ NO_WEBGL = """const get = HTMLCanvasElement.prototype.getContext;
 HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
   return kind.startsWith("webgl") ? null : get.call(this, kind, ...more);
 };"""
+IMPATIENT = """const timeout = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (ms) => timeout(ms / 10);"""
 LOSE = """() => {
   const canvas = document.querySelector("canvas.maplibregl-canvas");
   window.graphics = canvas.getContext("webgl2").getExtension("WEBGL_lose_context");

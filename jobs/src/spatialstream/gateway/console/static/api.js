@@ -2,6 +2,7 @@
 
 const KEY = "spatialstream-token";
 const SILENT = 45_000; // ms without a word, which comes every 15 s, after which a connection is given up
+const PATIENCE = 45_000; // ms within which an answer has to be there
 const PASSING = [404, 408, 429]; // of the refusals: streams come and go
 const LONGEST = 8_000; // ms between two attempts
 
@@ -45,7 +46,8 @@ async function request(method, path, { body, headers = {}, signal } = {}) {
   if (body !== undefined) sent["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method, headers: sent, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    const until = signal ?? AbortSignal.timeout(PATIENCE);
+    response = await fetch(path, { method, headers: sent, signal: until, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem(0, { detail: "the gateway does not answer" });
