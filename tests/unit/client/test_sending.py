@@ -156,6 +156,41 @@ def test_a_stream_that_is_not_there_and_a_broker_that_is_away_are_told(monkeypat
         sending_to(Topic())
 
 
+def promised(topic: Topic) -> tuple[list[int], int]:
+    """The times of all records, none of which comes after a mark that says so; and of the last mark."""
+    passed, times = 0, list[int]()
+    for _, value, key in topic.messages:
+        for record in records(value + b"\n"):
+            if key is not None:
+                passed = max(passed, int(str(record["clock"])))
+            else:
+                times.append(int(str(record["t"])))
+                assert times[-1] >= passed, "nothing comes that is earlier than a mark before it"
+    return times, passed
+
+
+@given(st.lists(st.integers(-3, 400), min_size=1, max_size=9))
+def test_what_is_sent_now_is_let_through_by_the_mark_that_follows_it(waits: list[int]) -> None:
+    """An epoch ends just before the slowest clock, so a mark of the same ms would hold it back until the next tick."""
+    topic, clock, turn = Topic(), [10**12], [0]
+    objects = ObjectBatch.of([SpatialObject(f"o{i}", 0, float(i), 0.0, ("a",)) for i in range(7)])
+    asked = sending.QueryBatch.of([query("SRQ")])
+
+    def wait(self: Sender, until: float) -> None:
+        times, passed = promised(topic)
+        assert max(times) < passed
+        clock[0] += waits[turn[0] % len(waits)]  # a clock may stand, and be put back
+        turn[0] += 1
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sending, "_now", lambda: clock[0])
+        patched.setattr(Sender, "_wait", wait)
+        sending_to(topic, rate=1000.0, tick=0.005).live(objects, asked, 100.0, 60.0, lambda: False, 60)
+    times, _ = promised(topic)
+    assert len(times) == 60 + 6
+    assert turn == [12]
+
+
 @given(
     st.lists(st.lists(st.integers(0, 900), max_size=8), max_size=5),
     st.sampled_from([0.5, 1.0, 60.0]),
@@ -179,13 +214,6 @@ def test_a_stream_that_is_relived_keeps_its_pace_and_its_marks(
         patched.setattr(sending, "_now", lambda: clock[0])
         patched.setattr(Sender, "_wait", wait)
         sending_to(topic).relive(batches, speed, lambda: False)
-    passed, sent = 0, list[int]()
-    for _, value, key in topic.messages:
-        for record in records(value + b"\n"):
-            if key is not None:
-                passed = max(passed, int(str(record["clock"])))
-            else:
-                sent.append(int(str(record["t"])))
-                assert sent[-1] >= passed, "nothing comes that is earlier than a mark before it"
+    sent, _ = promised(topic)
     times = [each for batch in batches for each in batch.t.tolist()]
     assert sent == [10**12 + int((each - times[0]) / speed) for each in times]

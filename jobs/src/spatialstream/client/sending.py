@@ -213,8 +213,8 @@ class Sender:
                 if due > place:
                     self.send_objects(replace(batch.take(np.arange(place, due)), t=t[place:due]))
                     place = due
-                # the next batch may begin before now
-                self.send_marks(now if place < len(batch) else int(t[-1]))
+                # the next batch may begin before now; of this one nothing follows of this ms either
+                self.send_marks(now + 1 if place < len(batch) else int(t[-1]))
                 self._wait(due_at)
 
     def register(self, queries: QueryBatch, duration: int) -> None:
@@ -252,11 +252,11 @@ class Sender:
         lines = _Lines(objects, self._space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
-        place, asked, number = 0, 0, 0
+        place, asked, number, now = 0, 0, 0, 0
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
-            now = _now()
+            now = max(_now(), now + 1)  # later than what the last mark has said is over
             wanted = int(queries_per_second * number * tick)
             if wanted > asked and len(queries):
                 self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
@@ -266,9 +266,9 @@ class Sender:
                 last = min(first + due - place, len(lines))
                 self._send_objects(lines.stamped(first, last, now), last - first)
                 place += last - first
-            self.send_marks(now)
+            self.send_marks(now + 1)  # of this ms nothing follows, so the router need not wait for the next tick
             self._wait(began + number * tick)
-        self.send_marks(_now() + 1)
+        self.send_marks(max(_now(), now) + 1)
         self.flush()
 
 
