@@ -8,8 +8,58 @@ import numpy as np
 
 from spatialstream.index.cells import Cells
 from spatialstream.model.arrays import Codes, Floats, Ints
+from spatialstream.model.kernels import kernel
 
 __all__ = ["CellCounts"]
+
+
+@kernel
+def _owners(queries: Ints, offsets: Codes, values: Codes, starts: Ints, owners: Ints) -> None:
+    """The queries that have each value, those of value v from ``starts[v]`` on; ``starts`` is zeros before."""
+    for q in queries:
+        for i in range(offsets[q], offsets[q + 1]):
+            starts[values[i] + 1] += 1
+    for v in range(1, len(starts)):
+        starts[v] += starts[v - 1]
+    ends = starts[:-1].copy()
+    for q in queries:
+        for i in range(offsets[q], offsets[q + 1]):
+            owners[ends[values[i]]] = q
+            ends[values[i]] += 1
+
+
+@kernel
+def _add_up(
+    starts: Ints,
+    owners: Ints,
+    visits: Ints,
+    rows: Ints,
+    weights: Floats,
+    offsets: Ints,
+    value: Codes,
+    count: Floats,
+) -> None:
+    """The entries of each row. With empty ``value`` only counts them into ``offsets[1:]``.
+
+    Values come one after the other, so what a row has of a value is its last entry, and nothing needs to be sorted.
+    """
+    counting = len(value) == 0
+    last = np.full(len(offsets) - 1, -1, np.int32)
+    ends = offsets[:-1].copy()
+    for v in range(len(starts) - 1):
+        for i in range(starts[v], starts[v + 1]):
+            q = owners[i]
+            for k in range(visits[q], visits[q + 1]):
+                row = rows[k]
+                if last[row] != v:
+                    last[row] = v
+                    if counting:
+                        offsets[row + 1] += 1
+                        continue
+                    value[ends[row]], count[ends[row]] = v, 0.0
+                    ends[row] += 1
+                if not counting:
+                    count[ends[row] - 1] += weights[q]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,22 +84,42 @@ class CellCounts:
     basis: Codes
 
     @classmethod
-    def of(cls, keys: Ints, weights: Floats, cells: Cells, values: int, least: float) -> CellCounts:
-        """From keys row * values + value and their weights; equal keys are added up.
+    def of(
+        cls,
+        queries: Ints,
+        visits: tuple[Ints, Ints],
+        held: tuple[Codes, Codes],
+        weights: Floats,
+        cells: Cells,
+        values: int,
+        least: float,
+    ) -> CellCounts:
+        """From what each query reaches and has; a value that a query has twice counts twice.
 
-        A cell of which less than ``least`` is counted gets its counts from the cells above.
+        Args:
+            queries: int64[q], the numbers of those that are counted.
+            visits: the rows that each query reaches: int64[n + 1], and int64 from one to the next.
+            held: the values that each has, likewise, int32.
+            weights: float64[n], how many each stands for.
+            cells: of J.
+            values: how many values there are.
+            least: a cell of which less is counted gets its counts from the cells above.
         """
-        order = np.argsort(keys, kind="stable")
-        keys, weights = keys[order], weights[order]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
-        distinct = keys[starts]
-        count = np.add.reduceat(weights, starts) if len(keys) else np.empty(0)
-        offsets = np.searchsorted(distinct, np.arange(2 * len(cells) + 1) * max(values, 1))
-        sums = np.append(0.0, np.cumsum(count))
+        starts, owners = np.zeros(values + 1, np.int64), np.empty(int(np.diff(held[0])[queries].sum()), np.int64)
+        _owners(queries, *held, starts, owners)
+        offsets = np.zeros(2 * len(cells) + 1, np.int64)
+        given = starts, owners, *visits, weights, offsets
+        _add_up(*given, np.empty(0, np.int32), np.empty(0))
+        np.cumsum(offsets, out=offsets)
+        value, count = np.empty(offsets[-1], np.int32), np.empty(offsets[-1])
+        if len(value):
+            _add_up(*given, value, count)
+        sums = np.zeros(len(count) + 1)
+        np.cumsum(count, out=sums[1:])
         partly, wholly = (sums[offsets[1:]] - sums[offsets[:-1]]).reshape(-1, 2).T.copy()
         cells.hand_down(wholly[np.newaxis])
         basis = cells.nearest(partly + wholly >= least)
-        return cls(offsets, (distinct % max(values, 1)).astype(np.int32), count, cells.parent, basis)
+        return cls(offsets, value, count, cells.parent, basis)
 
     def entries(self, cell: int) -> tuple[Codes, Floats]:
         """What queries that reach the cell have: (value int32[m], count float64[m]); counts of a value add up."""

@@ -70,35 +70,15 @@ _ENDLESS = 30 * 86_400_000
 """A query that lives until it is cancelled counts as one of this duration, in ms."""
 
 
-def _scatter(offsets: Ints) -> Ints:
-    """The owner of each entry of a CSR structure."""
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
-# ---------------------------------------------------------------------------------------- which cells a query reaches
-
-
 @kernel
-def _pair_keys(
-    queries: Ints,
-    visit_offsets: Ints,
-    rows: Ints,
-    term_offsets: Codes,
-    codes: Codes,
-    ranks: Codes,
-    terms: int,
-    weight: Floats,
-    keys: Ints,
-    weights: Floats,
+def _reached(
+    code: Ints, visits: Ints, rows: Ints, asked: Floats, duration: Floats, hits: Floats, lasting: Floats
 ) -> None:
-    """``keys``: row * terms + rank for each row that a query visits and each of its keywords; ``weights``: its own."""
-    k = 0
-    for q in queries:
-        for v in range(visit_offsets[q], visit_offsets[q + 1]):
-            for i in range(term_offsets[q], term_offsets[q + 1]):
-                keys[k] = rows[v] * terms + ranks[codes[i]]
-                weights[k] = weight[q]
-                k += 1
+    """For each type and row float64[6, 2 n], zeros before: queries that reach it, and how long they last together."""
+    for q in range(len(code)):
+        for k in range(visits[q], visits[q + 1]):
+            hits[code[q], rows[k]] += asked[q]
+            lasting[code[q], rows[k]] += asked[q] * duration[q]
 
 
 # ---------------------------------------------------------------------------------------------- how far a kNN reaches
@@ -307,9 +287,10 @@ class Statistics:
             visit(cells.first, cells.depth, *ranges, visits, rows)
 
         code = queries.code.astype(np.int64)
-        visitor = _scatter(visits)
-        hit = np.bincount(code[visitor] * 2 * n + rows, asked[visitor], len(TYPES) * 2 * n)
-        partly, wholly = np.moveaxis(hit.reshape(len(TYPES), n, 2).astype(np.float64), 2, 0)
+        duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
+        hits, lasting = np.zeros((2, len(TYPES), 2 * n))
+        _reached(code, visits, rows, asked, duration, hits, lasting)
+        partly, wholly = np.moveaxis(hits.reshape(len(TYPES), n, 2), 2, 0)
         cells.hand_down(wholly)
         came, reached = np.bincount(code, asked, len(TYPES)).astype(np.float64), partly + wholly
         each_counts = float(asked.mean()) if len(asked) else 1.0
@@ -317,23 +298,17 @@ class Statistics:
         if levels is None:
             prior, least, enough = _PRIOR * each_counts, _WORDS * each_counts, _WORDS * each_counts
 
-        duration = np.where(queries.duration > TIME_LIMIT, _ENDLESS, queries.duration).astype(np.float64)
         buckets = np.frexp(duration)[1].astype(np.int64)
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
-        def counts_of(kind: int, offsets: Codes, values: Codes, most: int, of_each: Floats, least: float) -> CellCounts:
-            chosen = np.flatnonzero(code == kind)
-            size = int((np.diff(visits)[chosen] * np.diff(offsets)[chosen]).sum())
-            keys, each = np.empty(size, np.int64), np.empty(size)
-            same = np.arange(most, dtype=np.int32)
-            _pair_keys(chosen, visits, rows, offsets, values, same, most, of_each, keys, each)
-            return CellCounts.of(keys, each, cells, most, least)
+        def counts_of(kind: int, held: tuple[Codes, Codes], values: int, weights: Floats, least: float) -> CellCounts:
+            return CellCounts.of(np.flatnonzero(code == kind), (visits, rows), held, weights, cells, values, least)
 
-        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), asked, least
+        words = (queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes]), len(terms), asked, least
         part = asked / groups
         ends = np.append(0, np.cumsum(groups)).astype(np.int32)
-        shapes = ends, shape_of, MOST_GROUPS * (_LONGEST + 1), part, enough
+        shapes = (ends, shape_of), MOST_GROUPS * (_LONGEST + 1), part, enough
 
         def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
             flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
@@ -341,7 +316,6 @@ class Statistics:
 
         sums = table(buckets, _BUCKETS, asked * duration)
         usual = sums.sum(axis=1) / np.maximum(came, 1e-300)
-        lasting = np.bincount(code[visitor] * 2 * n + rows, (asked * duration)[visitor], len(TYPES) * 2 * n)
         basis = np.stack([cells.nearest(each) for each in reached >= enough])
 
         return cls(
@@ -358,7 +332,7 @@ class Statistics:
             ),
             table(buckets, _BUCKETS, asked),
             sums,
-            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2).astype(np.float64), usual, basis),
+            _by_cell(cells, reached, lasting.reshape(len(TYPES), n, 2), usual, basis),
             basis,
             terms,
             counts_of(SRQ, *words),
