@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -28,29 +29,26 @@ QUERIES = st.lists(
 )
 
 
-@given(QUERIES)
-def test_each_row_has_what_its_queries_have(
-    queries: list[tuple[set[int], list[int], float, bool]],
-) -> None:
-    def joined(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return np.append(0, np.cumsum([len(each) for each in lists])).astype(np.int64), np.concatenate(
-            [*lists, []]
-        ).astype(np.int64)
+def joined(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where each list ends, and all of them."""
+    ends = np.append(0, np.cumsum([len(each) for each in lists]))
+    return ends.astype(np.int64), np.concatenate([*lists, []]).astype(np.int64)
 
-    ends, rows = joined([sorted(reached) for reached, *_ in queries])
-    value_ends, values = joined([held for _, held, *_ in queries])
-    chosen = np.array([i for i, (*_, counted) in enumerate(queries) if counted], np.int64)
+
+@given(QUERIES)
+def test_each_row_has_what_its_queries_have(queries: list[tuple[set[int], list[int], float, bool]]) -> None:
+    visits = joined([sorted(reached) for reached, *_ in queries])
+    ends, values = (column.astype(np.int32) for column in joined([held for _, held, *_ in queries]))
     weights = np.array([weight for *_, weight, _ in queries], np.float64)
-    held = value_ends.astype(np.int32), values.astype(np.int32)
-    found = CellCounts.of(chosen, (ends, rows), held, weights, CELLS, VALUES, 0.0)
+    counted = np.array([counts for *_, counts in queries], bool)
+    found = CellCounts.of(counted, visits, (ends, values), weights, CELLS, 0.0)
 
     expected = [defaultdict[int, float](float) for _ in range(ROWS)]
-    for reached, some, weight, counted in queries:
-        for row in reached if counted else ():
-            for value in some:
+    for reached, held, weight, counts in queries:
+        for row in reached if counts else ():
+            for value in held:
                 expected[row][value] += weight
-    for row, counts in enumerate(expected):
-        entries = slice(found.offsets[row], found.offsets[row + 1])
-        assert list(zip(found.value[entries].tolist(), found.count[entries].tolist(), strict=True)) == sorted(
-            counts.items()
-        )
+    entries = [slice(first, end) for first, end in pairwise(found.offsets)]
+    assert [list(zip(found.value[row], found.count[row], strict=True)) for row in entries] == [
+        sorted(row.items()) for row in expected
+    ]

@@ -27,7 +27,7 @@ from spatialstream.index.cells import Cells, visit
 from spatialstream.index.cost import CellStatistics, expression_coverage, workloads
 from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
-from spatialstream.model.expressions import MOST_GROUPS, expanded, has_marks, searched
+from spatialstream.model.expressions import expanded, has_marks, searched
 from spatialstream.model.hashing import distinct, hash_strings
 from spatialstream.model.kernels import kernel
 from spatialstream.model.kinds import CANCEL, CODE, STANDING, TYPES, QueryType, Route, having
@@ -302,13 +302,13 @@ class Statistics:
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
-        def counts_of(kind: int, held: tuple[Codes, Codes], values: int, weights: Floats, least: float) -> CellCounts:
-            return CellCounts.of(np.flatnonzero(code == kind), (visits, rows), held, weights, cells, values, least)
+        def counts_of(kind: int, held: tuple[Codes, Codes], weights: Floats, least: float) -> CellCounts:
+            return CellCounts.of(code == kind, (visits, rows), held, weights, cells, least)
 
-        words = (queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes]), len(terms), asked, least
+        words = (queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes]), asked, least
         part = asked / groups
         ends = np.append(0, np.cumsum(groups)).astype(np.int32)
-        shapes = (ends, shape_of), MOST_GROUPS * (_LONGEST + 1), part, enough
+        shapes = (ends, shape_of), part, enough
 
         def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
             flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
