@@ -132,11 +132,12 @@ def matching(
     ]
 
 
-def in_groups(columns: QueryColumns, groups: int = 3) -> QueryColumns:
-    """Queries with the keywords of others besides their own, each as a group."""
+def in_groups(columns: QueryColumns, groups: int = 3, most: int | None = None) -> QueryColumns:
+    """Queries of which all, or so many, have the keywords of others besides their own, each as a group."""
     n = len(columns)
     own = [columns.keywords[i] for i in range(n)]
-    texts = [absorbed(own[(i + other) % n] for other in range(groups)) for i in range(n)]
+    having = [groups if most is None or i < most else 1 for i in range(n)]
+    texts = [absorbed(own[(i + other) % n] for other in range(having[i])) for i in range(n)]
     literals = [Expression(any=text).literals if len(text) > 1 else text[0] for text in texts]
     return replace(columns, keywords=TermLists.of(literals))
 
@@ -209,6 +210,7 @@ def run(large: bool = False) -> list[Row]:
     frequent = queries(source, DEFAULT_QUERIES, QUERY_SEED, frequent=100)
     rows += matching("CRQ matching, keywords among the 100 most frequent", frequent, stream, third)
     rows += matching("CRQ matching, three groups of keywords", in_groups(default), stream, third, 100_000)
+    rows += matching("CRQ matching, one of them with three groups", in_groups(default, most=1), stream, third, 100_000)
     million = of_single_words(queries(source, 1_000_000, QUERY_SEED))
     rows += matching("CRQ matching, 1,000,000 of any of three words", million, stream.slice(0, 50_000), None, 100_000)
     rows += registration_one_at_a_time(source)
